@@ -1,0 +1,202 @@
+"""KernelBuilder: the small vocabulary in which kernels are written (loops, vectors, addresses)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from glow_backends.cpu.target import CpuTarget
+
+F32 = ir.FloatType()
+F64 = ir.DoubleType()
+I1 = ir.IntType(1)
+I8 = ir.IntType(8)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+PTR = ir.PointerType()
+
+
+class KernelBuilder:
+    """One kernel under construction: `void name(ptr operand..., i64 worker)`.
+
+    All pointers are `noalias` and 64-byte aligned. With `target.threads > 1` the kernel does the
+    share of `worker` (see `share`). Kernels take no other run-time arguments: shapes are constants.
+    """
+
+    def __init__(self, module: ir.Module, name: str, operands: int, target: CpuTarget) -> None:
+        self.module = module
+        self.target = target
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * operands + [I64])
+        self.function = ir.Function(module, kind, name)
+        self.function.linkage = "internal"
+        self.function.attributes.add("nounwind")
+        for argument in self.function.args[:operands]:
+            argument.add_attribute("noalias")
+            argument.attributes.align = 64
+        self.operands: Sequence[ir.Value] = self.function.args[:operands]
+        self.worker: ir.Value = self.function.args[operands]
+        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def finish(self) -> ir.Function:
+        """Close the kernel."""
+        self.b.ret_void()
+        return self.function
+
+    # Constants and integer arithmetic (folded when both sides are Python ints).
+    def i(self, value: int | ir.Value) -> ir.Value:
+        """`value` as i64."""
+        return ir.Constant(I64, value) if isinstance(value, int) else value
+
+    def add(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
+        """x + y on indices."""
+        if isinstance(x, int) and isinstance(y, int):
+            return x + y
+        if isinstance(y, int) and y == 0:
+            return x
+        if isinstance(x, int) and x == 0:
+            return y
+        return self.b.add(self.i(x), self.i(y), flags=["nsw"])
+
+    def mul(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
+        """x * y on indices."""
+        if isinstance(x, int) and isinstance(y, int):
+            return x * y
+        if y == 1:
+            return x
+        if x == 1:
+            return y
+        if (isinstance(x, int) and x == 0) or (isinstance(y, int) and y == 0):
+            return 0
+        return self.b.mul(self.i(x), self.i(y), flags=["nsw"])
+
+    def index(self, *terms: tuple[int | ir.Value, int]) -> int | ir.Value:
+        """sum of position * stride."""
+        total: int | ir.Value = 0
+        for position, stride in terms:
+            total = self.add(total, self.mul(position, stride))
+        return total
+
+    # Memory. Offsets count elements of the given type.
+    def gep(self, pointer: ir.Value, offset: int | ir.Value, kind: ir.Type = F32) -> ir.Value:
+        """pointer + offset elements."""
+        if isinstance(offset, int) and offset == 0:
+            return pointer
+        return self.b.gep(pointer, [self.i(offset)], inbounds=True, source_etype=kind)
+
+    def load(
+        self, pointer: ir.Value, offset: int | ir.Value = 0, kind: ir.Type = F32, lanes: int = 1, align: int = 0
+    ) -> ir.Value:
+        """Load one element, or `lanes` adjacent ones as a vector; `align` in bytes, 0 = element size."""
+        access = kind if lanes == 1 else ir.VectorType(kind, lanes)
+        return self.b.load(self.gep(pointer, offset, kind), typ=access, align=align or _size(kind))
+
+    def store(
+        self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value = 0, kind: ir.Type = F32, align: int = 0
+    ) -> None:
+        """Store an element or vector at pointer + offset elements of `kind`."""
+        self.b.store(value, self.gep(pointer, offset, kind), align=align or _size(kind))
+
+    # Vectors.
+    def splat(self, value: ir.Value | float, lanes: int, kind: ir.Type = F32) -> ir.Value:
+        """The scalar in every lane (lanes == 1: the scalar itself)."""
+        if isinstance(value, float | int):
+            if lanes == 1:
+                return ir.Constant(kind, value)
+            return ir.Constant(ir.VectorType(kind, lanes), [ir.Constant(kind, value)] * lanes)
+        if lanes == 1:
+            return value
+        vector = ir.VectorType(value.type, lanes)
+        first = self.b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
+        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, 0)] * lanes)
+        return self.b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+    def intrinsic(self, name: str, arguments: Sequence[ir.Value], result: ir.Type | None = None) -> ir.Value:
+        """Call `llvm.<name>` with the overload suffix of the first argument's type."""
+        kind = result or arguments[0].type
+        full = f"llvm.{name}.{_suffix(arguments[0].type)}"
+        callee = self.module.globals.get(full)
+        if callee is None:
+            callee = ir.Function(self.module, ir.FunctionType(kind, [a.type for a in arguments]), full)
+        return self.b.call(callee, arguments)
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x * y + z in one rounding."""
+        return self.intrinsic("fma", [x, y, z])
+
+    # Control flow.
+    @contextmanager
+    def loop(self, start: int | ir.Value, stop: int | ir.Value, step: int = 1) -> Iterator[ir.Value]:
+        """for index in range(start, stop, step); the body must not be assumed to run."""
+        head = self.b.block
+        check = self.function.append_basic_block("loop")
+        body = self.function.append_basic_block("body")
+        done = self.function.append_basic_block("done")
+        begin = self.i(start)
+        self.b.branch(check)
+        self.b.position_at_end(check)
+        index = self.b.phi(I64)
+        index.add_incoming(begin, head)
+        self.b.cbranch(self.b.icmp_signed("<", index, self.i(stop)), body, done)
+        self.b.position_at_end(body)
+        yield index
+        index.add_incoming(self.b.add(index, self.i(step), flags=["nsw"]), self.b.block)
+        self.b.branch(check)
+        self.b.position_at_end(done)
+
+    def reduce_loop(
+        self,
+        start: int | ir.Value,
+        stop: int | ir.Value,
+        step: int,
+        initial: Sequence[ir.Value],
+        body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]],
+    ) -> list[ir.Value]:
+        """A loop that carries values in registers; returns their final values."""
+        head = self.b.block
+        check = self.function.append_basic_block("reduce")
+        inner = self.function.append_basic_block("reduce.body")
+        done = self.function.append_basic_block("reduce.done")
+        begin = self.i(start)
+        self.b.branch(check)
+        self.b.position_at_end(check)
+        index = self.b.phi(I64)
+        index.add_incoming(begin, head)
+        carried = [self.b.phi(v.type) for v in initial]
+        for phi, value in zip(carried, initial, strict=True):
+            phi.add_incoming(value, head)
+        self.b.cbranch(self.b.icmp_signed("<", index, self.i(stop)), inner, done)
+        self.b.position_at_end(inner)
+        after = body(index, list(carried))
+        for phi, value in zip(carried, after, strict=True):
+            phi.add_incoming(value, self.b.block)
+        index.add_incoming(self.b.add(index, self.i(step), flags=["nsw"]), self.b.block)
+        self.b.branch(check)
+        self.b.position_at_end(done)
+        return list(carried)
+
+    def share(self, count: int) -> tuple[int | ir.Value, int | ir.Value]:
+        """The half-open part of range(count) that this worker does."""
+        threads = self.target.threads
+        if threads == 1:
+            return 0, count
+        low = self.b.sdiv(self.b.mul(self.worker, self.i(count)), self.i(threads))
+        high = self.b.sdiv(
+            self.b.mul(self.b.add(self.worker, self.i(1)), self.i(count)), self.i(threads)
+        )
+        return low, high
+
+
+def _size(kind: ir.Type) -> int:
+    if isinstance(kind, ir.IntType):
+        return max(1, kind.width // 8)
+    return {"float": 4, "double": 8, "half": 2, "bfloat": 2}.get(str(kind), 8)
+
+
+def _suffix(kind: ir.Type) -> str:
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_suffix(kind.element)}"
+    if isinstance(kind, ir.IntType):
+        return f"i{kind.width}"
+    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[str(kind)]

@@ -1,0 +1,62 @@
+"""Compile and call one kernel by itself: for tests, for measuring, and for a measured search."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import I64, PTR
+from glow_backends.cpu.target import CpuTarget, initialize_llvm
+
+Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A C-ordered copy of `array` that starts on a 64-byte boundary."""
+    raw = np.empty(array.nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+class StandaloneKernel:
+    """A compiled kernel; calling it with aligned arrays runs all its workers one after another."""
+
+    def __init__(self, emit: Emitter, spec: object, target: CpuTarget) -> None:
+        initialize_llvm()
+        module = ir.Module("standalone")
+        module.triple = target.triple
+        machine = target.machine()
+        module.data_layout = str(machine.target_data)
+        kernel = emit(module, "kernel", spec, target)
+        count = len(kernel.args) - 1
+        entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * count + [I64]), "entry")
+        builder = ir.IRBuilder(entry.append_basic_block())
+        builder.call(kernel, entry.args)
+        builder.ret_void()
+        parsed = llvm.parse_assembly(str(module))
+        parsed.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.slp_vectorization = False
+        options.loop_vectorization = False
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(parsed, passes)
+        self.threads = target.threads
+        self.assembly = machine.emit_assembly
+        self._module = parsed
+        self._engine = llvm.create_mcjit_compiler(parsed, machine)
+        self._engine.finalize_object()
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)
+        self._function = kind(self._engine.get_function_address("entry"))
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        """Run every worker's share on the given operands (result first)."""
+        addresses = [a.ctypes.data for a in arrays]
+        for worker in range(self.threads):
+            self._function(*addresses, worker)

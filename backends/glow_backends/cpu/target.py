@@ -1,0 +1,106 @@
+"""What code is generated for: a CPU, its vector length, its registers and its caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+    l1: int = 32 * 1024
+    l2: int = 1024 * 1024
+    has_vnni: bool = False
+    threads: int = 1
+
+    @property
+    def lanes(self) -> int:
+        """Number of f32 lanes of one vector register."""
+        return self.vector_bytes // 4
+
+    def machine(self) -> llvm.TargetMachine:
+        """LLVM's target machine at opt level 3."""
+        target = llvm.Target.from_triple(self.triple)
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default", jit=False
+        )
+
+
+def _cache_size(level: int, default: int) -> int:
+    base = Path("/sys/devices/system/cpu/cpu0/cache")
+    for index in sorted(base.glob("index*")) if base.is_dir() else ():
+        try:
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            if int((index / "level").read_text()) == level:
+                text = (index / "size").read_text().strip()
+                return int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
+        except (OSError, ValueError, KeyError):
+            continue
+    return default
+
+
+@cache
+def initialize_llvm() -> None:
+    """Register every LLVM target once a process."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def host(threads: int = 1) -> CpuTarget:
+    """The machine this process runs on."""
+    initialize_llvm()
+    names = dict(llvm.get_host_cpu_features())
+    if names.get("avx512f"):
+        vector, registers = 64, 32
+    elif names.get("avx2"):
+        vector, registers = 32, 16
+    else:
+        vector, registers = 16, 32 if "aarch64" in llvm.get_process_triple() else 16
+    # LLVM prefers 256-bit vectors on some AVX-512 parts; our kernels ask for full registers.
+    features = ",".join(f"{'+' if on else '-'}{n}" for n, on in sorted(names.items()))
+    if vector == 64:
+        features += ",-prefer-256-bit"
+    return CpuTarget(
+        triple=llvm.get_process_triple(),
+        cpu=llvm.get_host_cpu_name(),
+        features=features,
+        vector_bytes=vector,
+        registers=registers,
+        l1=_cache_size(1, 32 * 1024),
+        l2=_cache_size(2, 1024 * 1024),
+        has_vnni=bool(names.get("avx512vnni")),
+        threads=threads,
+    )
+
+
+_NAMED = {
+    "haswell": ("x86_64-unknown-linux-gnu", 32, 16, False),
+    "skylake-avx512": ("x86_64-unknown-linux-gnu", 64, 32, False),
+    "znver4": ("x86_64-unknown-linux-gnu", 64, 32, True),
+    "znver5": ("x86_64-unknown-linux-gnu", 64, 32, True),
+    "sapphirerapids": ("x86_64-unknown-linux-gnu", 64, 32, True),
+    "cortex-a72": ("aarch64-unknown-linux-gnu", 16, 32, False),
+    "neoverse-n1": ("aarch64-unknown-linux-gnu", 16, 32, False),
+}
+
+
+def named(cpu: str, threads: int = 1) -> CpuTarget:
+    """The target called `cpu` ("host", or a name LLVM knows); raises KeyError for unknown names."""
+    if cpu == "host":
+        return host(threads)
+    initialize_llvm()
+    triple, vector, registers, vnni = _NAMED[cpu]
+    features = "-prefer-256-bit" if vector == 64 else ""
+    return CpuTarget(triple, cpu, features, vector, registers, has_vnni=vnni, threads=threads)
