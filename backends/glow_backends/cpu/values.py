@@ -1,0 +1,341 @@
+"""Element types of buffers and vectors of their elements: load, store, and arithmetic by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, KernelBuilder
+
+F16 = ir.HalfType()
+I16 = ir.IntType(16)
+
+_STORAGE: dict[str, ir.Type] = {
+    "f32": F32, "f64": F64, "f16": F16, "bf16": I16, "i1": I8,
+    "i8": I8, "i16": I16, "i32": I32, "i64": I64, "u8": I8, "u16": I16, "u32": I32, "u64": I64,
+}  # fmt: skip
+_BYTES = {
+    "f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i1": 1,
+    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
+}  # fmt: skip
+FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+def storage(dtype: str) -> ir.Type:
+    """The LLVM type of one element in memory (i1 is a byte, bf16 its 16 bits)."""
+    return _STORAGE[dtype]
+
+
+def compute(dtype: str) -> ir.Type:
+    """The LLVM type of one element in registers (f16 and bf16 are computed in f32, i1 is a bit)."""
+    if dtype in ("f16", "bf16"):
+        return F32
+    return I1 if dtype == "i1" else _STORAGE[dtype]
+
+
+def size(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return _BYTES[dtype]
+
+
+def width(dtype: str) -> int:
+    """Bytes of one element in a register lane; what sets the number of lanes of a loop."""
+    return 4 if dtype in ("f16", "bf16") else _BYTES[dtype]
+
+
+def is_float(dtype: str) -> bool:
+    """Whether the dtype is a floating-point one."""
+    return dtype in FLOATS
+
+
+def is_signed(dtype: str) -> bool:
+    """Whether integers of the dtype are signed."""
+    return dtype.startswith("i") and dtype != "i1"
+
+
+def lanes_of(kind: ir.Type) -> int:
+    """Lanes of a vector type; 1 for a scalar type."""
+    return kind.count if isinstance(kind, ir.VectorType) else 1
+
+
+def element_of(kind: ir.Type) -> ir.Type:
+    """Element type of a vector type; the type itself for a scalar type."""
+    return kind.element if isinstance(kind, ir.VectorType) else kind
+
+
+def with_element(kind: ir.Type, element: ir.Type) -> ir.Type:
+    """A type with the lanes of `kind` and the element type `element`."""
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+
+
+def constant(kind: ir.Type, value: float) -> ir.Constant:
+    """`value` in every lane of `kind`; integers wrap, so that bit patterns can be given unsigned."""
+    element = element_of(kind)
+    number: float = value
+    if isinstance(element, ir.IntType):
+        number = int(value) & ((1 << element.width) - 1)
+        if element.width > 1 and number >> (element.width - 1):
+            number -= 1 << element.width
+    one = ir.Constant(element, number)
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [one] * kind.count)
+    return one
+
+
+def zero(kind: ir.Type) -> ir.Constant:
+    """Zero in every lane."""
+    return constant(kind, 0)
+
+
+def call(
+    k: KernelBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]
+) -> ir.Value:
+    """Call the external function or intrinsic `name`, declaring it at its first use."""
+    callee = k.module.globals.get(name)
+    if callee is None:
+        kind = ir.FunctionType(result, [a.type for a in arguments])
+        callee = ir.Function(k.module, kind, name)
+    return k.b.call(callee, arguments)
+
+
+def mangle(kind: ir.Type) -> str:
+    """The suffix by which LLVM names the overload of an intrinsic for `kind`."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{mangle(kind.element)}"
+    if isinstance(kind, ir.IntType):
+        return f"i{kind.width}"
+    return {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}[str(kind)]
+
+
+def round_to_odd(k: KernelBuilder, x: ir.Value) -> ir.Value:
+    """f64 -> f32 so that a second rounding to 16 bits gives what one rounding from f64 gives.
+
+    The last bit is set whenever the conversion was inexact (Boldo and Melquiond).
+    """
+    narrow = with_element(x.type, F32)
+    bits = with_element(x.type, I32)
+    near = k.b.fptrunc(x, narrow)
+    back = k.b.fpext(near, x.type)
+    magnitude = k.intrinsic("fabs", [back])
+    above = k.b.fcmp_ordered(">", magnitude, k.intrinsic("fabs", [x]))
+    inexact = k.b.fcmp_ordered("!=", back, x)
+    pattern = k.b.bitcast(near, bits)
+    pattern = k.b.sub(pattern, k.b.zext(above, bits))
+    pattern = k.b.or_(pattern, k.b.zext(inexact, bits))
+    return k.b.bitcast(pattern, narrow)
+
+
+def round_to(k: KernelBuilder, x: ir.Value, dtype: str) -> ir.Value:
+    """An f32 value rounded to f16 or bf16 and widened again; other dtypes pass unchanged."""
+    if dtype == "f16":
+        return k.b.fpext(k.b.fptrunc(x, with_element(x.type, F16)), x.type)
+    if dtype == "bf16":
+        bits = with_element(x.type, I32)
+        kept = k.b.and_(_bf16_bits(k, x), constant(bits, 0xFFFF0000))
+        return k.b.bitcast(kept, x.type)
+    return x
+
+
+def _bf16_bits(k: KernelBuilder, x: ir.Value) -> ir.Value:
+    """The f32 bits of x rounded to nearest even at bit 16 (the low half is not cleared)."""
+    bits = with_element(x.type, I32)
+    pattern = k.b.bitcast(x, bits)
+    odd = k.b.and_(k.b.lshr(pattern, constant(bits, 16)), constant(bits, 1))
+    rounded = k.b.add(k.b.add(pattern, constant(bits, 0x7FFF)), odd)
+    quiet = k.b.or_(pattern, constant(bits, 0x400000))
+    return k.b.select(k.b.fcmp_unordered("uno", x, x), quiet, rounded)
+
+
+def to_compute(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
+    """An element (or vector) as stored -> as computed with."""
+    if dtype == "f16":
+        return k.b.fpext(raw, with_element(raw.type, F32))
+    if dtype == "bf16":
+        bits = with_element(raw.type, I32)
+        wide = k.b.shl(k.b.zext(raw, bits), constant(bits, 16))
+        return k.b.bitcast(wide, with_element(raw.type, F32))
+    if dtype == "i1":
+        return k.b.icmp_unsigned("!=", raw, zero(raw.type))
+    return raw
+
+
+def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
+    """An element (or vector) as computed with -> as stored."""
+    if dtype == "f16":
+        return k.b.fptrunc(value, with_element(value.type, F16))
+    if dtype == "bf16":
+        bits = _bf16_bits(k, value)
+        return k.b.trunc(
+            k.b.lshr(bits, constant(bits.type, 16)), with_element(value.type, I16)
+        )
+    if dtype == "i1":
+        return k.b.zext(value, with_element(value.type, I8))
+    return value
+
+
+def mask(lanes: int, active: int) -> ir.Constant:
+    """A constant mask whose first `active` of `lanes` lanes are on."""
+    bits = [ir.Constant(I1, int(i < active)) for i in range(lanes)]
+    return ir.Constant(ir.VectorType(I1, lanes), bits)
+
+
+def load(
+    k: KernelBuilder,
+    pointer: ir.Value,
+    offset: int | ir.Value,
+    dtype: str,
+    lanes: int = 1,
+    active: int | None = None,
+    fill: ir.Constant | None = None,
+) -> ir.Value:
+    """Load `lanes` adjacent elements (1: a scalar) in their compute type.
+
+    With `active < lanes` only the first `active` are read; the others hold `fill` (as stored).
+    """
+    kind = storage(dtype)
+    if active is None or active >= lanes:
+        return to_compute(k, k.load(pointer, offset, kind, lanes), dtype)
+    vector = ir.VectorType(kind, lanes)
+    raw = call(
+        k,
+        f"llvm.masked.load.{mangle(vector)}.p0",
+        vector,
+        [
+            k.gep(pointer, offset, kind),
+            ir.Constant(I32, size(dtype)),
+            mask(lanes, active),
+            fill or zero(vector),
+        ],
+    )
+    return to_compute(k, raw, dtype)
+
+
+def store(
+    k: KernelBuilder,
+    value: ir.Value,
+    pointer: ir.Value,
+    offset: int | ir.Value,
+    dtype: str,
+    active: int | None = None,
+) -> None:
+    """Store an element or vector of compute type; with `active` only its first lanes."""
+    raw = to_storage(k, value, dtype)
+    kind = storage(dtype)
+    lanes = lanes_of(raw.type)
+    if active is None or active >= lanes:
+        k.store(raw, pointer, offset, kind)
+        return
+    call(
+        k,
+        f"llvm.masked.store.{mangle(raw.type)}.p0",
+        ir.VoidType(),
+        [raw, k.gep(pointer, offset, kind), ir.Constant(I32, size(dtype)), mask(lanes, active)],
+    )
+
+
+def splat(k: KernelBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """A scalar of compute type in every lane."""
+    return k.splat(value, lanes, value.type)
+
+
+@dataclass(frozen=True)
+class Vec:
+    """A floating-point scalar or vector with operators, for writing formulas."""
+
+    k: KernelBuilder
+    v: ir.Value
+
+    def of(self, value: float) -> Vec:
+        """A constant of the same type."""
+        return Vec(self.k, constant(self.v.type, value))
+
+    def _v(self, other: Vec | float) -> ir.Value:
+        return other.v if isinstance(other, Vec) else constant(self.v.type, other)
+
+    def __add__(self, other: Vec | float) -> Vec:
+        return Vec(self.k, self.k.b.fadd(self.v, self._v(other)))
+
+    def __radd__(self, other: float) -> Vec:
+        return self + other
+
+    def __sub__(self, other: Vec | float) -> Vec:
+        return Vec(self.k, self.k.b.fsub(self.v, self._v(other)))
+
+    def __rsub__(self, other: float) -> Vec:
+        return self.of(other) - self
+
+    def __mul__(self, other: Vec | float) -> Vec:
+        return Vec(self.k, self.k.b.fmul(self.v, self._v(other)))
+
+    def __rmul__(self, other: float) -> Vec:
+        return self * other
+
+    def __truediv__(self, other: Vec | float) -> Vec:
+        return Vec(self.k, self.k.b.fdiv(self.v, self._v(other)))
+
+    def __rtruediv__(self, other: float) -> Vec:
+        return self.of(other) / self
+
+    def __neg__(self) -> Vec:
+        return Vec(self.k, self.k.b.fneg(self.v))
+
+    def fma(self, y: Vec | float, z: Vec | float) -> Vec:
+        """self * y + z in one rounding."""
+        return Vec(self.k, self.k.fma(self.v, self._v(y), self._v(z)))
+
+    def unary(self, intrinsic: str) -> Vec:
+        """`llvm.<intrinsic>` of the value."""
+        return Vec(self.k, self.k.intrinsic(intrinsic, [self.v]))
+
+    def abs(self) -> Vec:
+        """Absolute value."""
+        return self.unary("fabs")
+
+    def sqrt(self) -> Vec:
+        """Square root."""
+        return self.unary("sqrt")
+
+    def copysign(self, sign: Vec | float) -> Vec:
+        """The magnitude with the sign of `sign`."""
+        return Vec(self.k, self.k.intrinsic("copysign", [self.v, self._v(sign)]))
+
+    def compare(self, operator: str, other: Vec | float) -> ir.Value:
+        """Lane-wise ordered comparison (false on NaN); `uno` is the unordered test."""
+        if operator == "uno":
+            return self.k.b.fcmp_unordered("uno", self.v, self._v(other))
+        return self.k.b.fcmp_ordered(operator, self.v, self._v(other))
+
+    def where(self, condition: ir.Value, other: Vec | float) -> Vec:
+        """self where the condition holds, `other` elsewhere."""
+        return Vec(self.k, self.k.b.select(condition, self.v, self._v(other)))
+
+    def at_most(self, bound: float) -> Vec:
+        """min(self, bound); NaN passes."""
+        return self.of(bound).where(self.compare(">", bound), self)
+
+    def at_least(self, bound: float) -> Vec:
+        """max(self, bound); NaN passes."""
+        return self.of(bound).where(self.compare("<", bound), self)
+
+    def polynomial(self, coefficients: Sequence[float]) -> Vec:
+        """c0 + c1 x + c2 x^2 + ... by Horner's rule with fused multiply-adds."""
+        total = self.of(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            total = total.fma(self, c)
+        return total
+
+    def bits(self) -> ir.Value:
+        """The bit patterns as integers of the same size."""
+        element = I32 if element_of(self.v.type) == F32 else I64
+        return self.k.b.bitcast(self.v, with_element(self.v.type, element))
+
+    def from_bits(self, pattern: ir.Value) -> Vec:
+        """The value with the given bit patterns, in the type of self."""
+        return Vec(self.k, self.k.b.bitcast(pattern, self.v.type))
+
+    @property
+    def single(self) -> bool:
+        """Whether the elements are f32 (else f64)."""
+        return element_of(self.v.type) == F32

@@ -1,0 +1,71 @@
+"""Builder: insertion of graph operators at a point, with the constants that gradients and rewrites need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, Tensor, tensor
+
+_O = TypeVar("_O", bound=Operation)
+
+
+class Builder:
+    """Inserts operations at a fixed point, in order."""
+
+    def __init__(self, point: InsertPoint) -> None:
+        self.point = point
+        self.inserted: list[Operation] = []
+
+    @staticmethod
+    def before(op: Operation) -> Builder:
+        """Insert before `op`."""
+        return Builder(InsertPoint.before(op))
+
+    @staticmethod
+    def after(op: Operation) -> Builder:
+        """Insert after `op`."""
+        return Builder(InsertPoint.after(op))
+
+    @staticmethod
+    def at_end(block: Block) -> Builder:
+        """Append to `block`."""
+        return Builder(InsertPoint.at_end(block))
+
+    def insert(self, op: _O) -> _O:
+        """Insert `op` and return it."""
+        block = self.point.block
+        if self.point.insert_before is not None:
+            block.insert_op_before(op, self.point.insert_before)
+        else:
+            block.add_op(op)
+        self.inserted.append(op)
+        return op
+
+    def __call__(self, op: GraphOp) -> SSAValue:
+        """Insert a one-result operator and return its value: `y = b(ReluOp(x))`."""
+        return self.insert(op).results[0]
+
+    def splat(self, value: float | int | bool, like: SSAValue | Tensor) -> SSAValue:
+        """A tensor of one value with the type of `like`."""
+        from glow_dialects.ops.splat import SplatOp
+
+        kind: Attribute = like.type if isinstance(like, SSAValue) else like
+        return self(SplatOp(results=kind, value=float(value)))
+
+    def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
+        """A rank-0 splat with the element type of `like`, for broadcasting."""
+        from glow_dialects.core.types import element_of
+
+        return self.splat(value, tensor((), element_of(like)))
+
+    def constant(self, array: Array | Sequence[int] | Sequence[float]) -> SSAValue:
+        """A small constant tensor written in the IR."""
+        from glow_dialects.ops.literal import LiteralOp
+
+        return self(LiteralOp.of(np.asarray(array)))

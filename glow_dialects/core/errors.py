@@ -1,0 +1,49 @@
+"""Errors shown to users: each message says what, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class GlowError(Exception):
+    """Base of every error that a user can cause."""
+
+
+class UnsupportedError(GlowError):
+    """A valid program asks for something that this compiler or backend does not do."""
+
+
+class ShapeError(GlowError):
+    """Shapes do not fit, or a symbolic dimension has no value."""
+
+
+class CompileError(GlowError):
+    """Compilation failed although the program was accepted."""
+
+
+class BindingError(GlowError):
+    """A run-time input has the wrong name, shape or dtype."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with one node of a model."""
+
+    node: str
+    op: str
+    opset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"node '{self.node}' ({self.op}, opset {self.opset}): {self.reason}"
+
+
+class ImportProblems(GlowError):
+    """Everything wrong with a model, reported at once; `problems` lists it node by node."""
+
+    def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  - {p}" for p in self.problems)
+        super().__init__(f"{source}: {count} problem{'s' * (count != 1)}\n{lines}")

@@ -1,0 +1,55 @@
+"""Running one graph operator on NumPy arrays (constant folding, tests, the interpreter of graphs)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, shape_of
+
+
+def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
+    """Results of `op` for its flat operands; raises UnsupportedError where nothing defines them."""
+    if op.INSTR is None:
+        return _evaluate_decomposed(op, arrays)
+    outs = [np.zeros(shape_of(r), dtype_of(cast(TensorType, r.type))) for r in op.results]
+    instruction = op.INSTR
+    definition = instruction.get_irdl_definition()
+    properties = dict(op.properties)
+    grouped: list[object] = list(outs)
+    position = 0
+    for name, many in op.groups():
+        count = len(op.group(name))
+        part = list(arrays[position : position + count])
+        position += count
+        optional = many and type(dict(op.get_irdl_definition().operands)[name]).__name__.startswith("Opt")
+        grouped.append((part[0] if part else None) if optional or not many else part)
+    assert definition is not None
+    probe = instruction.create(properties=properties)
+    probe.reference(*grouped)
+    return outs
+
+
+def _evaluate_decomposed(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
+    block = Block(arg_types=[v.type for v in op.operands])
+    twin = op.clone({v: a for v, a in zip(op.operands, block.args, strict=True)})
+    block.add_op(twin)
+    results = twin.decompose(Builder.before(twin))
+    assert results is not None, f"{op.name} has neither an instruction nor a decomposition"
+    known: dict[SSAValue, Array] = {}
+    for argument, array in zip(block.args, arrays, strict=True):
+        assert array is not None
+        known[argument] = array
+    for inner in block.ops:
+        if inner is twin:
+            break
+        assert isinstance(inner, GraphOp)
+        values = inner.evaluate([known[v] for v in inner.operands])
+        known.update(zip(inner.results, values, strict=True))
+    return [known[r] for r in results]

@@ -1,0 +1,267 @@
+"""InstrOp: instructions on buffers, each operand `@in`, `@out` or `@inout`, and their NumPy meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, ClassVar, TypeVar
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import BaseAttr, irdl_op_definition, operand_def, opt_operand_def, traits_def, var_operand_def
+from xdsl.irdl import AttrSizedOperandSegments, OptionalDef, VariadicDef
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.graph_op import SEGMENTS, GraphOp, _Syntax, annotate_constants
+from glow_dialects.core.types import Array, buffer_type, typed
+
+
+class Access(Enum):
+    """How an instruction uses a buffer (Glow paper, section 3.3)."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+    @property
+    def reads(self) -> bool:
+        """Whether the old contents matter."""
+        return self is not Access.OUT
+
+    @property
+    def writes(self) -> bool:
+        """Whether the contents change."""
+        return self is not Access.IN
+
+
+class AccessEffects(MemoryEffect):
+    """Memory effects of an instruction, read off its ACCESS table."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        assert isinstance(op, InstrOp)
+        effects: set[EffectInstance] = set()
+        for access, value in op.accesses():
+            if access.reads:
+                effects.add(EffectInstance(MemoryEffectKind.READ, value))
+            if access.writes:
+                effects.add(EffectInstance(MemoryEffectKind.WRITE, value))
+        return effects
+
+
+class InstrOp(_Syntax):
+    """An instruction. Operand groups are in the order of ACCESS; there are no results."""
+
+    ACCESS: ClassVar[dict[str, Access]] = {}
+    #: Names of @in groups whose buffer the first @out operand may share when shapes agree.
+    INPLACE: ClassVar[tuple[str, ...]] = ()
+    DATA_PARALLEL: ClassVar[bool] = False
+    GRAPH_OP: ClassVar[type[GraphOp] | None] = None
+
+    traits = traits_def(AccessEffects())
+
+    def __init__(
+        self,
+        *operands: SSAValue | Sequence[SSAValue] | None,
+        predicate: SSAValue | None = None,
+        **properties: object,
+    ) -> None:
+        flat: list[SSAValue] = []
+        sizes: list[int] = []
+        for index in range(len(self.groups())):
+            value = operands[index] if index < len(operands) else None
+            values = [] if value is None else [value] if isinstance(value, SSAValue) else list(value)
+            flat += values
+            sizes.append(len(values))
+        sizes.append(int(predicate is not None))
+        if predicate is not None:
+            flat.append(predicate)
+        given = {n: to_attribute(v) for n, v in properties.items() if v is not None}
+        Operation.__init__(
+            self, operands=flat, result_types=(), properties=self.normalized(sizes, given)
+        )
+
+    def accesses(self) -> list[tuple[Access, SSAValue]]:
+        """(access, buffer) of every operand in order; the predicate is read."""
+        pairs = [(a, v) for n, a in self.ACCESS.items() for v in self.group(n)]
+        return pairs + [(Access.IN, v) for v in self.group("predicate")]
+
+    def outputs(self) -> list[SSAValue]:
+        """Buffers that are written."""
+        return [v for a, v in self.accesses() if a.writes]
+
+    def inputs(self) -> list[SSAValue]:
+        """Buffers that are read."""
+        return [v for a, v in self.accesses() if a.reads]
+
+    def reference(self, *buffers: Any) -> None:
+        """The meaning: write the @out arrays from the @in arrays (one argument an operand group)."""
+        raise NotImplementedError(self.name)
+
+    def run_reference(self, arrays: Sequence[Array]) -> None:
+        """Call `reference` with flat operand arrays grouped as declared."""
+        definition = self.get_irdl_definition()
+        grouped: list[Any] = []
+        position = 0
+        for name, kind in definition.operands:
+            count = len(self.group(name))
+            part = arrays[position : position + count]
+            position += count
+            if name == "predicate":
+                continue
+            if isinstance(kind, OptionalDef):
+                grouped.append(part[0] if part else None)
+            elif isinstance(kind, VariadicDef):
+                grouped.append(list(part))
+            else:
+                grouped.append(part[0])
+        self.reference(*grouped)
+
+    # --- verification ----------------------------------------------------------------------
+    def verify_(self) -> None:
+        if self.GRAPH_OP is not None:
+            self._verify_as(self.GRAPH_OP)
+
+    def _verify_as(self, node: type[GraphOp]) -> None:
+        """Check the buffers against the graph operator's shape inference."""
+        fakes = [_Fake(typed(v)) for a, v in self.accesses() if a is Access.IN]
+        sizes = [len(self.group(n)) for n, _ in node.groups()] + [len(self.group("predicate"))]
+        properties = node.normalized(sizes, {n: a for n, a in self.properties.items() if n != SEGMENTS})
+        outs = [typed(v) for a, v in self.accesses() if a is not Access.IN]
+        probe = node.create(operands=fakes, result_types=outs, properties=properties)
+        try:
+            expected = probe.infer()
+            probe.check()
+        finally:
+            probe.operands = ()
+        if expected is None:
+            return
+        actual = [v.type for a, v in self.accesses() if a is not Access.IN]
+        wanted = [buffer_type(typed(t)) for t in expected]
+        if [typed(t) for t in wanted] != [typed(t) for t in actual]:
+            raise VerifyException(
+                f"{self.name}: @out buffers are {', '.join(map(str, actual))}, "
+                f"operands give {', '.join(map(str, wanted))}"
+            )
+
+    # --- syntax ------------------------------------------------------------------------------
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+
+        def one(pair: tuple[Access, SSAValue]) -> None:
+            printer.print_string(f"@{pair[0].value} ")
+            printer.print_ssa_value(pair[1])
+
+        pairs = self.accesses()
+        predicated = bool(self.group("predicate"))
+        printer.print_list(pairs[:-1] if predicated else pairs, one)
+        if predicated:
+            printer.print_string(" pred ")
+            printer.print_ssa_value(pairs[-1][1])
+        printer.print_op_attributes({**self.attributes, **self.shown_properties()})
+        printer.print_string(" : ")
+        printer.print_list(self.operands, lambda v: printer.print_attribute(v.type))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> InstrOp:
+        def one() -> tuple[str, UnresolvedOperand]:
+            mode = parser.parse_symbol_name().data
+            if mode not in ("in", "out", "inout"):
+                parser.raise_error(f"expected @in, @out or @inout, got @{mode}")
+            return mode, parser.parse_unresolved_operand()
+
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
+        names = [n for _, n in pairs]
+        predicated = parser.parse_optional_keyword("pred") is not None
+        if predicated:
+            names.append(parser.parse_unresolved_operand())
+        properties, attributes = cls.split_dict(parser, parser.parse_optional_attr_dict())
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        operands = parser.resolve_operands(names, types, parser.pos)
+        if SEGMENTS in properties:
+            normalized = {**cls.property_defaults(), **properties}
+        else:
+            normalized = cls.normalized(
+                cls.segment_sizes(len(pairs), predicated, parser), properties
+            )
+        op = cls.create(operands=operands, properties=normalized, attributes=attributes)
+        for (mode, _), (access, _) in zip(pairs, op.accesses(), strict=False):
+            if mode != access.value:
+                parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}")
+        return op
+
+
+class _Fake(SSAValue):
+    """A value of a type only, for shape inference on buffers."""
+
+    def __init__(self, kind: Attribute) -> None:
+        super().__init__(kind)
+
+    @property
+    def owner(self) -> Any:
+        raise AssertionError("a fake value has no owner")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+_I = TypeVar("_I", bound=InstrOp)
+
+
+def instr_op(
+    of: type[GraphOp], inplace: tuple[str, ...] = ()
+) -> Callable[[type[_I]], type[_I]]:
+    """Define the instruction that corresponds 1:1 to a graph operator.
+
+    Operands: one @out buffer a graph result, then one @in buffer a graph operand; same properties.
+    `inplace` names operands whose buffer the first result may overwrite.
+    """
+
+    def define(cls: type[_I]) -> type[_I]:
+        graph = of.get_irdl_definition()
+        access: dict[str, Access] = {}
+        flexible = 0
+        for name, _ in graph.results:
+            setattr(cls, name, operand_def(BaseAttr(MemRefType)))
+            access[name] = Access.OUT
+        for name, kind in graph.operands:
+            if isinstance(kind, VariadicDef):
+                make = opt_operand_def if isinstance(kind, OptionalDef) else var_operand_def
+                flexible += name != "predicate"
+            else:
+                make = operand_def
+            setattr(cls, name, make(BaseAttr(MemRefType)))
+            if name != "predicate":
+                access[name] = Access.IN
+        for name, prop in graph.properties.items():
+            if name != SEGMENTS:
+                setattr(cls, name, _same_property(prop))
+        if flexible:
+            cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+        if "name" not in vars(cls):
+            cls.name = of.name.replace("glow.", "glow_instr.", 1)
+        cls.ACCESS = access
+        cls.INPLACE = inplace
+        cls.DATA_PARALLEL = of.DATA_PARALLEL
+        cls.GRAPH_OP = of
+        annotate_constants(cls)
+        defined = irdl_op_definition(cls)
+        of.INSTR = defined
+        return defined
+
+    return define
+
+
+def _same_property(prop: Any) -> Any:
+    from xdsl.irdl import OptPropertyDef, opt_prop_def, prop_def
+
+    make = opt_prop_def if isinstance(prop, OptPropertyDef) else prop_def
+    return make(prop.constr, default_value=prop.default_value)

@@ -1,0 +1,244 @@
+"""Tensor and buffer types: element types, NumPy dtypes, quantised elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntAttr,
+    IntegerType,
+    MemRefType,
+    Signedness,
+    TensorType,
+    f32,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+Array = np.ndarray
+Tensor = TensorType[Attribute]
+Buffer = MemRefType[Attribute]
+
+
+@irdl_attr_definition
+class UniformQuantizedType(ParametrizedAttribute, TypeAttribute):
+    """`!quant.uniform<i8:f32, 0.5:3>`: value = (q - zero_point) * scale (Glow paper, section 4).
+
+    Per axis `!quant.uniform<i8:f32:0, {0.5:3, 0.25}>` has one pair for each index of that axis.
+    """
+
+    name = "quant.uniform"
+    storage: IntegerType
+    expressed: Attribute
+    axis: IntAttr
+    scales: ArrayAttr[FloatAttr]
+    zero_points: ArrayAttr[IntAttr]
+
+    @staticmethod
+    def of(
+        width: int,
+        scales: Sequence[float] | float,
+        zero_points: Sequence[int] | int = 0,
+        signed: bool = True,
+        axis: int = -1,
+    ) -> UniformQuantizedType:
+        """The quantised type of `width` bits; sequences with `axis` >= 0 are per axis."""
+        many = [scales] if isinstance(scales, float | int) else list(scales)
+        zeros = [zero_points] * len(many) if isinstance(zero_points, int) else list(zero_points)
+        return UniformQuantizedType(
+            IntegerType(width, Signedness.SIGNLESS if signed else Signedness.UNSIGNED),
+            f32,
+            IntAttr(axis),
+            ArrayAttr(FloatAttr(float(s), 64) for s in many),
+            ArrayAttr(IntAttr(int(z)) for z in zeros),
+        )
+
+    @property
+    def signed(self) -> bool:
+        """Whether the stored integers are signed."""
+        return self.storage.signedness.data is not Signedness.UNSIGNED
+
+    @property
+    def scale_array(self) -> Array:
+        """Scales, float64, one or one an index of the axis."""
+        return np.array([s.value.data for s in self.scales.data])
+
+    @property
+    def zero_point_array(self) -> Array:
+        """Zero points, int64, as many as scales."""
+        return np.array([z.data for z in self.zero_points.data], dtype=np.int64)
+
+    def print_parameters(self, printer: Printer) -> None:
+        width = self.storage.width.data
+        printer.print_string(f"<{'i' if self.signed else 'u'}{width}:")
+        printer.print_attribute(self.expressed)
+        pairs = [
+            f"{s.value.data!r}" + (f":{z.data}" if z.data else "")
+            for s, z in zip(self.scales.data, self.zero_points.data, strict=True)
+        ]
+        if self.axis.data >= 0:
+            printer.print_string(f":{self.axis.data}, {{{', '.join(pairs)}}}>")
+        else:
+            printer.print_string(f", {pairs[0]}>")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            storage = parser.parse_identifier("storage type")
+            if storage[:1] not in "iu" or not storage[1:].isdigit():
+                parser.raise_error("expected a storage type such as i8 or u8")
+            signed = Signedness.SIGNLESS if storage[0] == "i" else Signedness.UNSIGNED
+            parser.parse_punctuation(":")
+            expressed = parser.parse_type()
+            axis = -1
+            if parser.parse_optional_punctuation(":") is not None:
+                axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            parser.parse_punctuation(",")
+
+            def pair() -> tuple[float, int]:
+                scale = float(parser.parse_number())
+                has = parser.parse_optional_punctuation(":") is not None
+                return scale, parser.parse_integer() if has else 0
+
+            if axis >= 0:
+                pairs = parser.parse_comma_separated_list(parser.Delimiter.BRACES, pair)
+            else:
+                pairs = [pair()]
+        return (
+            IntegerType(int(storage[1:]), signed),
+            expressed,
+            IntAttr(axis),
+            ArrayAttr(FloatAttr(s, 64) for s, _ in pairs),
+            ArrayAttr(IntAttr(z) for _, z in pairs),
+        )
+
+    def verify(self) -> None:
+        if not self.scales.data or len(self.scales) != len(self.zero_points):
+            raise VerifyException("!quant.uniform needs one zero point for each scale")
+        if any(not s.value.data > 0 for s in self.scales.data):
+            raise VerifyException("!quant.uniform scales must be positive")
+
+
+_FLOATS: dict[str, type[Attribute]] = {
+    "float32": builtin.Float32Type,
+    "float64": builtin.Float64Type,
+    "float16": builtin.Float16Type,
+    "bfloat16": builtin.BFloat16Type,
+    "float8_e4m3fn": builtin.Float8E4M3FNType,
+    "float8_e4m3fnuz": builtin.Float8E4M3FNUZType,
+    "float8_e5m2": builtin.Float8E5M2Type,
+    "float8_e5m2fnuz": builtin.Float8E5M2FNUZType,
+    "float8_e8m0fnu": builtin.Float8E8M0FNUType,
+    "float4_e2m1fn": builtin.Float4E2M1FNType,
+}
+_FLOAT_DTYPES = {kind: np.dtype(getattr(ml_dtypes, name, name)) for name, kind in _FLOATS.items()}
+
+
+def element_type(dtype: np.dtype | type | str) -> Attribute:
+    """The element type of a NumPy dtype; raises KeyError where there is none (strings, objects)."""
+    dtype = np.dtype(dtype)
+    name = dtype.name
+    if name in _FLOATS:
+        return _FLOATS[name]()
+    if name == "bool":
+        return IntegerType(1)
+    if name == "complex64":
+        return builtin.ComplexType(builtin.f32)
+    if name == "complex128":
+        return builtin.ComplexType(builtin.f64)
+    for prefix, sign in (("uint", Signedness.UNSIGNED), ("int", Signedness.SIGNLESS)):
+        if name.startswith(prefix):
+            return IntegerType(int(name.removeprefix(prefix)), sign)
+    raise KeyError(f"no element type for dtype {name}")
+
+
+def dtype_of(kind: Attribute) -> np.dtype:
+    """The NumPy dtype of an element, tensor or buffer type (quantised: of the storage)."""
+    if isinstance(kind, TensorType | MemRefType):
+        kind = kind.element_type
+    if isinstance(kind, UniformQuantizedType):
+        kind = kind.storage
+    if type(kind) in _FLOAT_DTYPES:
+        return _FLOAT_DTYPES[type(kind)]
+    if isinstance(kind, IntegerType):
+        width = kind.width.data
+        if width == 1:
+            return np.dtype(bool)
+        prefix = "uint" if kind.signedness.data is Signedness.UNSIGNED else "int"
+        if width < 8:
+            return np.dtype(getattr(ml_dtypes, f"{prefix}{width}"))
+        return np.dtype(f"{prefix}{width}")
+    if isinstance(kind, builtin.IndexType):
+        return np.dtype(np.int64)
+    if isinstance(kind, builtin.ComplexType):
+        return np.dtype(np.complex64 if kind.element_type == f32 else np.complex128)
+    raise VerifyException(f"{kind} has no NumPy dtype")
+
+
+def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f32) -> Tensor:
+    """`tensor<shape x element>`."""
+    if not isinstance(element, Attribute):
+        element = element_type(element)
+    return TensorType(element, [int(s) for s in shape])
+
+
+def tensor_of(array: Array) -> Tensor:
+    """The type of a NumPy array."""
+    return tensor(array.shape, array.dtype)
+
+
+def typed(value: SSAValue | Attribute) -> Tensor:
+    """The tensor or buffer type of a value; a VerifyException where it has another kind of type."""
+    kind = value.type if isinstance(value, SSAValue) else value
+    if isinstance(kind, MemRefType):
+        return TensorType(kind.element_type, kind.get_shape())
+    if not isinstance(kind, TensorType):
+        raise VerifyException(f"expected a tensor, got {kind}")
+    return kind
+
+
+def shape_of(value: SSAValue | Attribute) -> tuple[int, ...]:
+    """Static shape of a tensor or buffer value or type."""
+    kind = value.type if isinstance(value, SSAValue) else value
+    assert isinstance(kind, TensorType | MemRefType), kind
+    return tuple(kind.get_shape())
+
+
+def element_of(value: SSAValue | Attribute) -> Attribute:
+    """Element type of a tensor or buffer value or type."""
+    kind = value.type if isinstance(value, SSAValue) else value
+    assert isinstance(kind, TensorType | MemRefType), kind
+    return kind.element_type
+
+
+def bytes_of(kind: Attribute) -> int:
+    """Bytes of a dense tensor or buffer of this type."""
+    count = int(np.prod(shape_of(kind), dtype=np.int64))
+    return count * dtype_of(kind).itemsize
+
+
+def is_float(kind: Attribute) -> bool:
+    """Whether an element type is a floating-point type."""
+    return type(kind) in _FLOAT_DTYPES
+
+
+def buffer_type(kind: Tensor) -> Buffer:
+    """The buffer that holds a tensor."""
+    return MemRefType(kind.element_type, kind.get_shape())
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """NumPy's broadcast shape; a VerifyException that names the shapes where they do not fit."""
+    try:
+        return tuple(int(s) for s in np.broadcast_shapes(*[tuple(s) for s in shapes]))
+    except ValueError:
+        text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
+        raise VerifyException(f"shapes {text} do not broadcast") from None

@@ -1,0 +1,151 @@
+"""Constructors for families of element-wise cards, so that a common operator is a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
+
+UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue]
+BinaryGradient = Callable[[Any, SSAValue, Builder], tuple[SSAValue | None, SSAValue | None]]
+
+
+class UnaryOp(PureOp):
+    """result[i] = f(input[i]); the type is unchanged."""
+
+    DATA_PARALLEL = True
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.operands[0].type]
+
+
+class BinaryOp(PureOp):
+    """result[i] = f(lhs[i], rhs[i]) with NumPy broadcasting; equal element types."""
+
+    DATA_PARALLEL = True
+
+    def infer(self) -> Sequence[Attribute]:
+        lhs, rhs = self.operands[0], self.operands[1]
+        if element_of(lhs) != element_of(rhs):
+            raise VerifyException(
+                f"{self.name}: element types {element_of(lhs)} and {element_of(rhs)} differ"
+            )
+        return [tensor(broadcast_shapes(shape_of(lhs), shape_of(rhs)), element_of(lhs))]
+
+
+class CompareOp(BinaryOp):
+    """A comparison: booleans out."""
+
+    def infer(self) -> Sequence[Attribute]:
+        return [tensor(shape_of(super().infer()[0]), i1)]
+
+
+def unary(
+    name: str,
+    meaning: str,
+    function: Callable[[Array], Array],
+    gradient: UnaryGradient | None = None,
+    decompose: Callable[[Any, Builder], SSAValue] | None = None,
+    **properties: Any,
+) -> tuple[type[GraphOp], type[InstrOp]]:
+    """Node and instruction of a unary element-wise operator.
+
+    `function(x, **properties)` is the NumPy meaning, `gradient(op, dy, b)` the operand's cotangent,
+    `properties` IRDL property definitions.
+    """
+    camel = _camel(name)
+    fields: dict[str, Any] = {
+        "__doc__": meaning,
+        "__module__": __name__,
+        "__annotations__": {},
+        "name": f"glow.{name}",
+        **properties,
+        "input": operand_def(Tensor),
+        "result": result_def(Tensor),
+    }
+    if gradient is not None:
+        rule = gradient
+        fields["gradient"] = lambda self, grads, b: [rule(self, grads[0], b)]
+    if decompose is not None:
+        smaller = decompose
+        fields["decompose"] = lambda self, b: [smaller(self, b)]
+    node = graph_op(type(f"{camel}Op", (UnaryOp,), fields))
+    names = tuple(properties)
+
+    def reference(self: InstrOp, result: Array, input: Array) -> None:
+        with np.errstate(all="ignore"):
+            result[...] = function(input, **{n: self.prop(n) for n in names})
+
+    made = type(f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference})
+    return node, instr_op(of=node, inplace=("input",))(made)
+
+
+def binary(
+    name: str,
+    meaning: str,
+    function: Callable[[Array, Array], Array],
+    gradient: BinaryGradient | None = None,
+    base: type[BinaryOp] = BinaryOp,
+    traits: Any = None,
+    **properties: Any,
+) -> tuple[type[GraphOp], type[InstrOp]]:
+    """Node and instruction of a broadcasting binary operator; gradients are summed to operand shape."""
+    camel = _camel(name)
+    fields: dict[str, Any] = {
+        "__doc__": meaning,
+        "__module__": __name__,
+        "__annotations__": {},
+        "name": f"glow.{name}",
+        **properties,
+        "lhs": operand_def(Tensor),
+        "rhs": operand_def(Tensor),
+        "result": result_def(Tensor),
+    }
+    if gradient is not None:
+        rule = gradient
+
+        def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
+            dy = grads[0]
+            assert dy is not None
+            pair = rule(self, dy, b)
+            return [None if g is None else unbroadcast(g, v, b) for g, v in zip(pair, (self.lhs, self.rhs), strict=True)]
+
+        fields["gradient"] = backward
+    node = graph_op(type(f"{camel}Op", (base,), fields))
+    names = tuple(properties)
+
+    def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
+        with np.errstate(all="ignore"):
+            result[...] = function(lhs, rhs, **{n: self.prop(n) for n in names})
+
+    made = type(f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference})
+    inplace = () if base is CompareOp else ("lhs", "rhs")
+    return node, instr_op(of=node, inplace=inplace)(made)
+
+
+def unbroadcast(grad: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
+    """Sum a cotangent over the axes along which `like` was broadcast."""
+    from glow_dialects.ops.reduce import ReduceSumOp
+    from glow_dialects.ops.reshape import ReshapeOp
+
+    have, want = shape_of(grad), shape_of(like)
+    if have == want:
+        return grad
+    lead = len(have) - len(want)
+    axes = list(range(lead)) + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
+    total = b(ReduceSumOp(grad, axes=axes, keepdims=True)) if axes else grad
+    return total if shape_of(total) == want else b(ReshapeOp(total, results=like.type))
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))

@@ -1,0 +1,52 @@
+"""literal: a small constant tensor written in the function, for shapes, axes and scalars."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.irdl import prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import array_of, dense
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.types import Array, Tensor, tensor_of, typed
+
+
+@graph_op
+class LiteralOp(PureOp):
+    """A constant tensor whose values are an attribute; large ones belong in glow.constant."""
+
+    name = "glow.literal"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    result = result_def(Tensor)
+
+    @staticmethod
+    def of(array: Array) -> LiteralOp:
+        """The literal of a NumPy array."""
+        kind = tensor_of(array)
+        return LiteralOp(results=kind, value=dense(kind, array))
+
+    def array(self) -> Array:
+        """The values."""
+        array = array_of(self.value, typed(self.result))
+        assert array is not None
+        return array
+
+    def check(self) -> None:
+        if self.value.get_type() != self.result.type:
+            raise VerifyException(f"glow.literal: value is {self.value.get_type()}, result {self.result.type}")
+
+
+@instr_op(of=LiteralOp)
+class LiteralInstr(InstrOp):
+    """Write the literal."""
+
+    def reference(self, result: Array) -> None:
+        value = self.properties["value"]
+        assert isinstance(value, DenseIntOrFPElementsAttr)
+        array = array_of(value, typed(value.get_type()))
+        assert array is not None
+        result[...] = array
+
+
