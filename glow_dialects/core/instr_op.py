@@ -265,3 +265,20 @@ def _same_property(prop: Any) -> Any:
 
     make = opt_prop_def if isinstance(prop, OptPropertyDef) else prop_def
     return make(prop.constr, default_value=prop.default_value)
+
+
+def own_instr(cls: type[_I]) -> type[_I]:
+    """Define an instruction that has no graph operator of its own; ACCESS is written by hand."""
+    cls.predicate = opt_operand_def(BaseAttr(MemRefType))  # pyright: ignore[reportAttributeAccessIssue]
+    annotate_constants(cls)
+    if any(many for _, many in _declared_groups(cls)):
+        cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    return irdl_op_definition(cls)
+
+
+def _declared_groups(cls: type[InstrOp]) -> list[tuple[str, bool]]:
+    return [
+        (n, issubclass(v.cls, VariadicDef))
+        for n, v in vars(cls).items()
+        if type(v).__name__ == "_OperandFieldDef" and n != "predicate"
+    ]
