@@ -343,6 +343,7 @@ class _Emission:
         sums = nest(0, x, w, [k.splat(0.0, lanes, kind)] * vectors)
         for v, value in enumerate(sums):
             at = k.add(y, v * lanes * y_lane)
+            value = epilogue.scaled(k, value)
             if self.bias is not None:
                 step = 1 if w_lane else 0  # lanes are channels exactly when the weights move
                 bias = load_strided(k, self.bias, channel, step, lanes, kind)

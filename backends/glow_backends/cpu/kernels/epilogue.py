@@ -11,7 +11,7 @@ from glow_backends.cpu.builder import KernelBuilder
 
 @dataclass(frozen=True)
 class Epilogue:
-    """result = clamp(sum + bias + residual, low, high).
+    """result = clamp(scale * sum + bias + residual, low, high).
 
     `bias`: an operand with one value an output channel. `residual`: an operand of the result's
     shape and layout. `low`, `high`: bounds (relu is low = 0); None leaves that side open.
@@ -22,11 +22,21 @@ class Epilogue:
     residual: bool = False
     low: float | None = None
     high: float | None = None
+    scale: float | None = None
 
     @property
     def operands(self) -> int:
         """How many extra operands the kernel takes."""
         return int(self.bias) + int(self.residual)
+
+    def scaled(self, k: KernelBuilder, value: ir.Value) -> ir.Value:
+        """scale * value."""
+        if self.scale is None:
+            return value
+        kind = value.type
+        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
+        scalar = kind.element if isinstance(kind, ir.VectorType) else kind
+        return k.b.fmul(value, k.splat(float(self.scale), lanes, scalar))
 
     def clamp(self, k: KernelBuilder, value: ir.Value) -> ir.Value:
         """value within [low, high]; NaN passes through."""

@@ -150,3 +150,20 @@ def table(k: KernelBuilder, values: np.ndarray) -> ir.Value:
     data.global_constant = True
     data.linkage = "private"
     return data
+
+
+def transpose(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The transpose of a square of vectors (as many as lanes, a power of two)."""
+    values, size = list(rows), len(rows)
+    half = size // 2
+    while half:
+        low = [j if not j & half else size + j - half for j in range(size)]
+        high = [j + half if not j & half else size + j for j in range(size)]
+        for i in range(size):
+            if not i & half:
+                x, y = values[i], values[i + half]
+                for at, lanes in ((i, low), (i + half, high)):
+                    mask = ir.Constant(ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes])
+                    values[at] = k.b.shuffle_vector(x, y, mask)
+        half //= 2
+    return values

@@ -1,0 +1,222 @@
+"""Register blocks: `rows` x `vectors` sums kept in registers, the heart of GEMM and convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.memory import Index, ceil_div, load_first, store_first
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class Block:
+    """A register block: `rows` broadcast scalars times `vectors` vectors of weights."""
+
+    rows: int
+    vectors: int
+
+    def cycles(self) -> float:
+        """Estimated cycles of one step of the reduction: FMAs, loads, FMA latency."""
+        sums = self.rows * self.vectors
+        loads = (self.rows + self.vectors) / 2
+        # Weights stream from L2: narrow blocks (few vectors) ask less of it.
+        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.15
+
+
+def fits(block: Block, target: CpuTarget) -> bool:
+    """Whether sums, weights and one broadcast stay in the register file."""
+    if block.vectors == 1 and target.vector_bytes == 64:  # broadcasts are memory operands there
+        return block.rows <= target.registers - 4
+    return block.rows * block.vectors + block.vectors + 1 <= target.registers
+
+
+def even_tiles(total: int, size: int) -> tuple[int, int, int]:
+    """Split `total` rows into about equal tiles of at most `size`: (size, full tiles, rest)."""
+    size = min(size, total)
+    size = ceil_div(total, ceil_div(total, size))
+    return size, total // size, total % size
+
+
+def choose_block(
+    rows: int, vectors: int, target: CpuTarget, max_rows: int = 32, whole: bool = False
+) -> Block:
+    """The register block with the least estimated cycles for `rows` x `vectors` sums.
+
+    `max_rows` limits the rows (streams that fall on one cache set); `whole`: the block's vectors
+    must divide `vectors`.
+    """
+    best, best_cost = Block(1, 1), float("inf")
+    for v in range(1, min(vectors, 8) + 1):
+        if whole and vectors % v:
+            continue
+        for limit in range(1, min(rows, max_rows) + 1):
+            if not fits(Block(limit, v), target):
+                break
+            size, full, rest = even_tiles(rows, limit)
+            cost = 0.0
+            for width, columns in ((v, vectors // v), (vectors % v, 1)):
+                if width:
+                    cost += columns * full * Block(size, width).cycles()
+                    cost += columns * Block(rest, width).cycles() if rest else 0.0
+            if cost < best_cost:
+                best, best_cost = Block(size, v), cost
+    return best
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One level of a reduction: trip count, and what it adds to the two addresses (elements)."""
+
+    count: Index
+    a_step: int
+    b_step: int
+
+
+def multiply(
+    k: KernelBuilder,
+    a: ir.Value,
+    row_offsets: Sequence[int],
+    b: ir.Value,
+    vectors: int,
+    nest: Sequence[Loop],
+    sums: Sequence[ir.Value],
+    live: int | None = None,
+) -> list[ir.Value]:
+    """sums[r * vectors + v] += a[row r, i] * b[i, vector v] over a nest of reduction loops.
+
+    `nest` goes from the outermost loop in; offsets are in elements. `live`: valid lanes of the
+    last vector of b (None: all).
+    """
+    lanes = k.target.lanes
+
+    def body(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        weights = [
+            load_first(
+                k,
+                b,
+                k.add(b_at, v * lanes),
+                lanes,
+                live if live is not None and v == vectors - 1 else lanes,
+            )
+            for v in range(vectors)
+        ]
+        row_sums: list[ir.Value] = []
+        for r, offset in enumerate(row_offsets):
+            scalar = k.splat(k.load(a, k.add(a_at, offset)), lanes)
+            row_sums += [k.fma(scalar, w, sums[r * vectors + v]) for v, w in enumerate(weights)]
+        return row_sums
+
+    def level(depth: int, a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        if depth == len(nest):
+            return body(a_at, b_at, sums)
+        loop = nest[depth]
+
+        def step(index: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            a_next = k.add(a_at, k.mul(index, loop.a_step))
+            return level(depth + 1, a_next, k.add(b_at, k.mul(index, loop.b_step)), carried)
+
+        if isinstance(loop.count, int) and loop.count == 1:
+            return step(0, list(sums))
+        return k.reduce_loop(0, loop.count, 1, sums, step)
+
+    return level(0, 0, 0, sums)
+
+
+def multiply_in_chains(
+    k: KernelBuilder,
+    a: ir.Value,
+    row_offsets: Sequence[int],
+    b: ir.Value,
+    vectors: int,
+    loop: Loop,
+    chains: int,
+    live: int | None = None,
+) -> list[ir.Value]:
+    """As `multiply` from zero sums over one static loop, in `chains` independent partial sums.
+
+    Blocks of few sums wait for the FMA's latency; chains fill it.
+    """
+    count = len(row_offsets) * vectors
+    assert isinstance(loop.count, int)
+    rounds, rest = divmod(loop.count, chains)
+
+    def step(index: Index, carried: list[ir.Value]) -> list[ir.Value]:
+        after: list[ir.Value] = []
+        for chain in range(chains):
+            at = k.add(k.mul(index, chains), chain)
+            a_at = k.gep(a, k.mul(at, loop.a_step))
+            b_at = k.gep(b, k.mul(at, loop.b_step))
+            part = carried[chain * count : (chain + 1) * count]
+            after += multiply(k, a_at, row_offsets, b_at, vectors, [], part, live)
+        return after
+
+    sums = k.reduce_loop(0, rounds, 1, zeros(k, chains * count), step)
+    parts = [sums[i : i + count] for i in range(0, chains * count, count)]
+    for i in range(rest):
+        at = rounds * chains + i
+        a_at, b_at = k.gep(a, at * loop.a_step), k.gep(b, at * loop.b_step)
+        parts[i] = multiply(k, a_at, row_offsets, b_at, vectors, [], parts[i], live)
+    total = parts[0]
+    for part in parts[1:]:
+        total = [k.b.fadd(x, y) for x, y in zip(total, part, strict=True)]
+    return total
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a block's sums go: base pointers and the element offset of row r, vector v."""
+
+    y: ir.Value
+    at: Index
+    row_offsets: Sequence[int]
+    vector_offset: int
+    lanes: int
+    bias: ir.Value | None = None
+    bias_at: Index = 0
+    residual: ir.Value | None = None
+    live: int | None = None
+
+    def store(
+        self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue
+    ) -> None:
+        """Apply the epilogue to the sums and store them."""
+        lanes = k.target.lanes
+        bias = [
+            load_first(k, self.bias, k.add(self.bias_at, v * lanes), lanes, self._live(v, vectors))
+            for v in range(vectors)
+            if self.bias is not None
+        ]
+        for r, row in enumerate(self.row_offsets):
+            for v in range(vectors):
+                value = epilogue.scaled(k, sums[r * vectors + v])
+                at = k.add(self.at, row + v * self.vector_offset)
+                live = self._live(v, vectors)
+                if bias:
+                    value = k.b.fadd(value, bias[v])
+                if self.residual is not None:
+                    value = k.b.fadd(value, load_first(k, self.residual, at, lanes, live))
+                store_first(k, epilogue.clamp(k, value), self.y, at, live)
+
+    def load(self, k: KernelBuilder, vectors: int) -> list[ir.Value]:
+        """The sums stored so far."""
+        lanes = k.target.lanes
+        return [
+            load_first(
+                k, self.y, k.add(self.at, row + v * self.vector_offset), lanes, self._live(v, vectors)
+            )
+            for row in self.row_offsets
+            for v in range(vectors)
+        ]
+
+    def _live(self, v: int, vectors: int) -> int:
+        return self.live if self.live is not None and v == vectors - 1 else self.lanes
+
+
+def zeros(k: KernelBuilder, count: int) -> list[ir.Value]:
+    """`count` vectors of zeros."""
+    return [k.splat(0.0, k.target.lanes)] * count

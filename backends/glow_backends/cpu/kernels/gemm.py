@@ -1,0 +1,331 @@
+"""Matrix products, one or a broadcast batch, in register blocks.
+
+C is cut into panels of columns (a few vectors wide) and tiles of rows; one block holds its sums in
+registers over the whole reduction, or over slices of it where a panel of B outgrows the L2 cache.
+B comes packed in panels from compile time, or is packed panel by panel into scratch memory, or is
+read where it lies when few rows use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.blocks import (
+    Block,
+    Loop,
+    Output,
+    choose_block,
+    even_tiles,
+    multiply,
+    multiply_in_chains,
+    zeros,
+)
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.memory import (
+    Index,
+    ceil_div,
+    load_first,
+    maximum,
+    minimum,
+    split_index,
+    store_first,
+    transpose,
+)
+from glow_backends.cpu.kernels.packing import pack_panels
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class GemmSpec:
+    """C = op(A) @ op(B), scaled, plus bias row (N) and residual (shape of C), clamped; f32.
+
+    A is (*a_batch, m, k), or (*a_batch, k, m) with `trans_a`; B is (*b_batch, k, n), or
+    (*b_batch, n, k) with `trans_b`, or what `pack_b` made of either when `packed_b`. The batch
+    shapes broadcast. Operands: C, A, B, [bias], [residual], [scratch].
+    """
+
+    m: int
+    n: int
+    k: int
+    trans_a: bool = False
+    trans_b: bool = False
+    packed_b: bool = False
+    a_batch: tuple[int, ...] = ()
+    b_batch: tuple[int, ...] = ()
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The result's batch shape."""
+        return np.broadcast_shapes(self.a_batch, self.b_batch)
+
+    def folded(self) -> GemmSpec:
+        """The same product with A's batch taken as more rows where B has no batch."""
+        if prod(self.b_batch) != 1 or self.trans_a or prod(self.a_batch) == 1:
+            return self
+        return replace(self, m=self.m * prod(self.a_batch), a_batch=(), b_batch=())
+
+
+class Source(Enum):
+    """Where blocks read B."""
+
+    PANELS = "packed at compile time"
+    SCRATCH = "packed at run time"
+    DIRECT = "as it lies"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a product is cut: see the module. Row tiles: `tiles` full ones, then `rest` rows."""
+
+    block: Block
+    source: Source
+    panels: int
+    tail_vectors: int
+    tail_live: int
+    tiles: int
+    rest: int
+    group: int
+    slice: int
+    chains: int
+
+    @property
+    def all_tiles(self) -> int:
+        """Tiles of rows, the partial one included."""
+        return self.tiles + (self.rest > 0)
+
+
+def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
+    """Choose the block, the source of B, and the slices of rows and of the reduction."""
+    spec = spec.folded()
+    lanes, vectors = target.lanes, ceil_div(spec.n, target.lanes)
+    # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
+    limit = 8 if not spec.trans_a and spec.k % 1024 == 0 else 32
+    block = choose_block(spec.m, vectors, target, limit)
+    rows, tiles, rest = even_tiles(spec.m, block.rows)
+    width = block.vectors * lanes
+    rest_columns = spec.n % width
+    tail_vectors = ceil_div(rest_columns, lanes)
+    if spec.packed_b:
+        source = Source.PANELS
+    elif spec.trans_b or (tiles + (rest > 0) > 2 and spec.k > 16):
+        source = Source.SCRATCH
+    else:
+        source = Source.DIRECT
+    budget = target.l2 // 2 // 4
+    deep = spec.k * width > budget and tiles > 1
+    slices = ceil_div(spec.k * width, budget // 2) if deep else 1
+    length = ceil_div(spec.k, slices)
+    # Rows of A that stay in the cache while every panel passes over them.
+    group = max(4, budget // (length * rows)) if spec.m * length > budget else tiles + 1
+    group = min(group, tiles + (rest > 0))
+    items = prod(spec.batch) * ceil_div(spec.n, width)
+    if items < 4 * target.threads and target.threads > 1:
+        group = min(group, max(1, tiles * items // (4 * target.threads)))
+    chains = 1 if block.rows * block.vectors >= 8 or deep else 8 // (block.rows * block.vectors)
+    return Plan(
+        Block(rows, block.vectors),
+        source,
+        spec.n // width,
+        tail_vectors,
+        rest_columns - (tail_vectors - 1) * lanes,
+        tiles,
+        rest,
+        group,
+        length,
+        min(chains, spec.k),
+    )
+
+
+def pack_b(matrix: np.ndarray, spec: GemmSpec, target: CpuTarget) -> np.ndarray:
+    """B of a spec with `packed_b`, (*batch, k, n) or transposed, as (*batch, panels, k, width)."""
+    width = plan_gemm(spec, target).block.vectors * target.lanes
+    return pack_panels(np.swapaxes(matrix, -1, -2) if spec.trans_b else matrix, width)
+
+
+def gemm_scratch_bytes(spec: GemmSpec, target: CpuTarget) -> int:
+    """Bytes of the scratch operand; 0 means that the kernel takes none."""
+    plan = plan_gemm(spec, target)
+    if plan.source is not Source.SCRATCH:
+        return 0
+    return 4 * target.threads * spec.folded().k * plan.block.vectors * target.lanes
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: GemmSpec, plan: Plan) -> None:
+        self.k, self.spec, self.plan = k, spec, plan
+        self.lanes = k.target.lanes
+        self.width = plan.block.vectors * self.lanes
+        operands = iter(k.operands)
+        self.c, self.a, self.b = next(operands), next(operands), next(operands)
+        self.bias = next(operands) if spec.epilogue.bias else None
+        self.residual = next(operands) if spec.epilogue.residual else None
+        self.scratch = next(operands, None)
+        self.a_row, self.a_step = (1, spec.m) if spec.trans_a else (spec.k, 1)
+        self.live: int | None = None  # valid lanes of the last vector of the current panel
+
+    def emit(self) -> None:
+        """Items (batch, group of row tiles, panel), shared by the workers."""
+        k, spec, plan = self.k, self.spec, self.plan
+        panels = plan.panels + (plan.tail_vectors > 0)
+        sizes = [prod(spec.batch), ceil_div(plan.all_tiles, plan.group), panels]
+        if self.scratch is not None:
+            own = k.mul(k.worker, spec.k * self.width) if k.target.threads > 1 else 0
+            self.scratch = k.gep(self.scratch, own)
+        low, high = k.share(prod(sizes))
+        with k.loop(low, high) as item:
+            batch, group, panel = split_index(k, item, sizes)
+            first = k.mul(group, plan.group)
+            if not plan.tail_vectors:
+                self._panel(batch, first, panel, plan.block.vectors, None)
+            elif not plan.panels:
+                self._panel(batch, first, panel, plan.tail_vectors, plan.tail_live)
+            else:
+                whole = k.b.icmp_signed("<", k.i(panel), k.i(plan.panels))
+                with k.b.if_else(whole) as (then, otherwise):
+                    with then:
+                        self._panel(batch, first, panel, plan.block.vectors, None)
+                    with otherwise:
+                        self._panel(batch, first, panel, plan.tail_vectors, plan.tail_live)
+
+    def _batch_offset(self, batch: Index, shape: Sequence[int], size: int) -> Index:
+        """Element offset of the operand with batch `shape` for item `batch` of the result."""
+        whole = self.spec.batch
+        at = split_index(self.k, batch, whole) if whole else []
+        offset: Index = 0
+        for position, extent in zip(reversed(at), reversed(shape), strict=False):
+            offset = self.k.add(offset, self.k.mul(position, size if extent > 1 else 0))
+            size *= extent
+        return offset
+
+    def _panel(
+        self, batch: Index, first: Index, panel: Index, vectors: int, live: int | None
+    ) -> None:
+        k, spec, plan = self.k, self.spec, self.plan
+        self.live = None if live == self.lanes else live
+        column = k.mul(panel, self.width)
+        a = k.gep(self.a, self._batch_offset(batch, spec.a_batch, spec.m * spec.k))
+        c = k.add(k.mul(batch, spec.m * spec.n), column)
+        if plan.source is Source.PANELS:
+            size = (plan.panels + (plan.tail_vectors > 0)) * spec.k * self.width
+            at = self._batch_offset(batch, spec.b_batch, size)
+            b, step, packed = k.gep(self.b, k.add(at, k.mul(column, spec.k))), self.width, True
+        else:
+            at = self._batch_offset(batch, spec.b_batch, spec.k * spec.n)
+            start = k.mul(column, spec.k) if spec.trans_b else column
+            b, step, packed = k.gep(self.b, k.add(at, start)), spec.n, False
+            if plan.source is Source.SCRATCH:
+                (self._pack_rows if spec.trans_b else self._pack_columns)(b, vectors)
+                assert self.scratch is not None
+                b, step, packed = self.scratch, self.width, True
+        read = None if packed else self.live
+        slices = ceil_div(spec.k, plan.slice)
+
+        def tiles(number: Index, load: bool, last: bool, length: int) -> None:
+            a_at = k.gep(a, k.mul(number, plan.slice * self.a_step))
+            b_at = k.gep(b, k.mul(number, plan.slice * step))
+            end = k.add(first, plan.group)
+            loop = Loop(length, self.a_step, step)
+            with k.loop(first, minimum(k, end, plan.tiles)) as tile:
+                self._tile(a_at, b_at, c, tile, plan.block.rows, vectors, loop, read, load, last)
+            if plan.rest:
+                with k.loop(maximum(k, first, plan.tiles), minimum(k, end, plan.all_tiles)) as tile:
+                    self._tile(a_at, b_at, c, tile, plan.rest, vectors, loop, read, load, last)
+
+        self.c_column = column
+        if slices == 1:
+            tiles(0, False, True, spec.k)
+            return
+        tiles(0, False, False, plan.slice)
+        with k.loop(1, slices - 1) as number:
+            tiles(number, True, False, plan.slice)
+        tiles(slices - 1, True, True, spec.k - (slices - 1) * plan.slice)
+
+    def _tile(
+        self,
+        a: ir.Value,
+        b: ir.Value,
+        c: Index,
+        tile: Index,
+        rows: int,
+        vectors: int,
+        loop: Loop,
+        read: int | None,
+        load: bool,
+        last: bool,
+    ) -> None:
+        k, spec, plan = self.k, self.spec, self.plan
+        row = k.mul(tile, plan.block.rows)
+        a = k.gep(a, k.mul(row, self.a_row))
+        offsets = [r * self.a_row for r in range(rows)]
+        epilogue = spec.epilogue if last else Epilogue()
+        output = Output(
+            self.c,
+            k.add(c, k.mul(row, spec.n)),
+            [r * spec.n for r in range(rows)],
+            self.lanes,
+            self.lanes,
+            self.bias if last else None,
+            self.c_column,
+            self.residual if last else None,
+            self.live,
+        )
+        if plan.chains > 1:
+            sums = multiply_in_chains(k, a, offsets, b, vectors, loop, plan.chains, read)
+        else:
+            start = output.load(k, vectors) if load else zeros(k, rows * vectors)
+            sums = multiply(k, a, offsets, b, vectors, [loop], start, read)
+        output.store(k, sums, vectors, epilogue)
+
+    def _pack_columns(self, b: ir.Value, vectors: int) -> None:
+        """Copy k rows of a panel of B into scratch."""
+        k, spec = self.k, self.spec
+        assert self.scratch is not None
+        with k.loop(0, spec.k) as row:
+            for v in range(vectors):
+                live = self.live if self.live is not None and v == vectors - 1 else self.lanes
+                value = load_first(
+                    k, b, k.add(k.mul(row, spec.n), v * self.lanes), self.lanes, live
+                )
+                k.store(value, self.scratch, k.add(k.mul(row, self.width), v * self.lanes))
+
+    def _pack_rows(self, b: ir.Value, vectors: int) -> None:
+        """Transpose a panel of B, stored (n, k), into scratch, a square of lanes at a time."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        assert self.scratch is not None
+
+        def squares(start: Index, live_k: int) -> None:
+            for v in range(vectors):
+                rows = self.live if self.live is not None and v == vectors - 1 else lanes
+                read = [
+                    load_first(k, b, k.add(start, (v * lanes + r) * spec.k), lanes, live_k)
+                    if r < rows
+                    else k.splat(0.0, lanes)
+                    for r in range(lanes)
+                ]
+                for i, value in enumerate(transpose(k, read)[:live_k]):
+                    at = k.add(k.mul(k.add(start, i), self.width), v * lanes)
+                    k.store(value, self.scratch, at)
+
+        whole = spec.k // lanes * lanes
+        if whole:
+            with k.loop(0, whole, lanes) as start:
+                squares(start, lanes)
+        if spec.k > whole:
+            squares(whole, spec.k - whole)
+
+
+def emit_gemm(module: ir.Module, name: str, spec: GemmSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(C, A, B, [bias], [residual], [scratch], worker)` of a spec."""
+    plan = plan_gemm(spec, target)
+    scratch = int(gemm_scratch_bytes(spec, target) > 0)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands + scratch, target)
+    _Emission(k, spec.folded(), plan).emit()
+    return k.finish()
