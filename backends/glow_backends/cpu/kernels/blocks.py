@@ -25,7 +25,7 @@ class Block:
         sums = self.rows * self.vectors
         loads = (self.rows + self.vectors) / 2
         # Weights stream from L2: narrow blocks (few vectors) ask less of it.
-        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.15
+        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.3
 
 
 def fits(block: Block, target: CpuTarget) -> bool:

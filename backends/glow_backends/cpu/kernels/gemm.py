@@ -35,11 +35,14 @@ from glow_backends.cpu.kernels.memory import (
     maximum,
     minimum,
     split_index,
-    store_first,
     transpose,
 )
 from glow_backends.cpu.kernels.packing import pack_panels
 from glow_backends.cpu.target import CpuTarget
+
+
+_DEEP = 2048
+"""Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,8 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     else:
         source = Source.DIRECT
     budget = target.l2 // 2 // 4
-    deep = spec.k * width > budget and tiles > 1
-    slices = ceil_div(spec.k * width, budget // 2) if deep else 1
+    deep = spec.k > _DEEP and tiles > 3
+    slices = ceil_div(spec.k, _DEEP // 2) if deep else 1
     length = ceil_div(spec.k, slices)
     # Rows of A that stay in the cache while every panel passes over them.
     group = max(4, budget // (length * rows)) if spec.m * length > budget else tiles + 1
