@@ -105,6 +105,8 @@ class GraphOp(_Syntax):
     INSTR: ClassVar[type[Any] | None] = None
     #: Element i of the result depends on element i of the (broadcast) operands only.
     DATA_PARALLEL: ClassVar[bool] = False
+    #: The result is the first operand's bytes under another shape: no instruction, a view.
+    VIEW: ClassVar[bool] = False
 
     def __init__(
         self,

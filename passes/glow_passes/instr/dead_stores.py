@@ -1,0 +1,69 @@
+"""glow-dead-stores: drop instructions whose results nobody reads, and allocs nobody uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.instr.memory import (
+    AllocOp,
+    DeallocOp,
+    InstrFuncOp,
+    ViewOp,
+    WeightOp,
+    instr_functions,
+    origin,
+)
+
+
+def eliminate(function: InstrFuncOp) -> int:
+    """One backward scan: keep an instruction if a buffer it writes is read later or is a weight."""
+    wanted: set[SSAValue] = {w.result for w in function.weights()}
+    removed = 0
+    for op in reversed(list(function.block.ops)):
+        if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
+            outs = {origin(v) for v in op.outputs()}
+            if outs & wanted:
+                _update(op, wanted)
+            else:
+                _erase(op)
+                removed += 1
+        elif isinstance(op, ViewOp) and not op.result.uses.get_length():
+            _erase(op)
+    for op in list(function.block.ops):
+        if isinstance(op, AllocOp) and all(isinstance(u.operation, DeallocOp) for u in op.result.uses):
+            for use in list(op.result.uses):
+                _erase(use.operation)
+            _erase(op)
+        elif isinstance(op, WeightOp) and not op.result.uses.get_length():
+            _erase(op)
+    return removed
+
+
+def _update(op: InstrOp, wanted: set[SSAValue]) -> None:
+    for access, value in op.accesses():
+        # A whole buffer written and not read: earlier contents are dead.
+        if access is Access.OUT and isinstance(value.owner, AllocOp):
+            wanted.discard(value)
+    wanted.update(origin(v) for v in op.inputs())
+
+
+def _erase(op: Operation) -> None:
+    op.detach()
+    op.erase()
+
+
+@dataclass(frozen=True)
+class DeadStoresPass(ModulePass):
+    """Dead-store elimination and removal of dead allocs."""
+
+    name = "glow-dead-stores"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in instr_functions(op):
+            eliminate(function)

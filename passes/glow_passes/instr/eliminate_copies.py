@@ -1,0 +1,121 @@
+"""glow-eliminate-copies: results are computed where they are wanted instead of being copied there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.instr.memory import (
+    AllocOp,
+    CopyOp,
+    DeallocOp,
+    InstrFuncOp,
+    ViewOp,
+    WeightOp,
+    instr_functions,
+    origin,
+    view_offset,
+)
+
+
+def eliminate(function: InstrFuncOp) -> int:
+    """Remove copies of whole buffers; returns how many went.
+
+    relu @out a, @in x; copy @out y, @in a; dealloc a   ->   relu @out y, @in x
+    """
+    gone = 0
+    for copy in [op for op in function.block.ops if isinstance(op, CopyOp)]:
+        base = origin(copy.src)
+        if copy.dest is copy.src:
+            copy.detach()
+            copy.erase()
+            gone += 1
+        elif _movable(function, copy, base):
+            _redirect(function, copy, base)
+            gone += 1
+    return gone
+
+
+def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
+    """Whether the alloc behind the source may live in the destination from its first write on."""
+    dest = copy.dest
+    if not isinstance(base.owner, AllocOp) or not isinstance(dest.owner, WeightOp | AllocOp):
+        return False
+    if view_offset(copy.src) != 0 or _count(copy.src) != _count(base):
+        return False
+    # From the first use of the source up to the copy nothing else may touch the destination.
+    seen = False
+    for op in function.block.ops:
+        touches = [origin(v) for v in op.operands]
+        if op is copy:
+            break
+        if base in touches:
+            seen = True
+        if isinstance(op, InstrOp) and dest in touches and (seen or isinstance(dest.owner, AllocOp)):
+            return False
+    else:
+        return False
+    # After the copy both have the same contents; a later write to either would tell them apart.
+    after = False
+    for op in function.block.ops:
+        if op is copy:
+            after = True
+        elif after and isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
+            written = {origin(v) for v in op.outputs()}
+            if base in written or dest in written:
+                return False
+    return True
+
+
+def _count(value: SSAValue) -> int:
+    from math import prod
+
+    from glow_dialects.core.types import shape_of
+
+    return prod(shape_of(value))
+
+
+def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> None:
+    dest = copy.dest
+    copy.detach()
+    copy.erase()
+    for use in list(base.uses):
+        if isinstance(use.operation, DeallocOp):
+            use.operation.detach()
+            use.operation.erase()
+    owner = base.owner
+    assert isinstance(owner, AllocOp)
+    if isinstance(dest.owner, AllocOp):
+        _hoist(dest.owner, owner)
+    if base.type != dest.type:
+        view = ViewOp.of(dest, base.type)  # pyright: ignore[reportArgumentType]
+        function.block.insert_op_before(view, owner)
+        base.replace_all_uses_with(view.result)
+    else:
+        base.replace_all_uses_with(dest)
+    owner.detach()
+    owner.erase()
+
+
+def _hoist(alloc: AllocOp, before: Operation) -> None:
+    block = before.parent
+    assert block is not None
+    if block.get_operation_index(alloc) > block.get_operation_index(before):
+        alloc.detach()
+        block.insert_op_before(alloc, before)
+
+
+@dataclass(frozen=True)
+class EliminateCopiesPass(ModulePass):
+    """Compute results in place of copying them."""
+
+    name = "glow-eliminate-copies"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in instr_functions(op):
+            eliminate(function)

@@ -1,0 +1,98 @@
+"""glow-share-buffers: write a result over an operand that dies, where in-place is declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.instr.memory import (
+    AllocOp,
+    DeallocOp,
+    InstrFuncOp,
+    instr_functions,
+    origin,
+)
+
+
+def _lives(function: InstrFuncOp) -> tuple[dict[SSAValue, Operation], dict[SSAValue, Operation]]:
+    """First and last instruction that touches each alloc (views and deallocs do not count)."""
+    first: dict[SSAValue, Operation] = {}
+    last: dict[SSAValue, Operation] = {}
+    for op in function.block.ops:
+        if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
+            for operand in op.operands:
+                base = origin(operand)
+                first.setdefault(base, op)
+                last[base] = op
+    return first, last
+
+
+def share(function: InstrFuncOp) -> int:
+    """Merge buffers in place; returns how many allocs were saved.
+
+    alloc b; relu @out b, @in a; dealloc a   ->   relu @out a, @in a
+    """
+    saved = 0
+    first, last = _lives(function)
+    for op in list(function.block.ops):
+        if not isinstance(op, InstrOp) or not op.INPLACE:
+            continue
+        out = op.outputs()[0]
+        if not isinstance(out.owner, AllocOp) or first.get(out) is not op:
+            continue
+        for operand in (v for n in op.INPLACE for v in op.group(n)):
+            base = origin(operand)
+            if not isinstance(base.owner, AllocOp) or last.get(base) is not op or base is out:
+                continue
+            if out.type != operand.type or base.type != operand.type and not _whole(operand, base):
+                continue
+            if sum(origin(v) is base for v in op.operands) != 1:
+                continue
+            _merge(function, base, operand, out)
+            last[base] = last.pop(out, op)
+            first.pop(out, None)
+            saved += 1
+            break
+    return saved
+
+
+def _whole(view: SSAValue, base: SSAValue) -> bool:
+    from glow_dialects.core.types import bytes_of
+    from glow_dialects.instr.memory import view_offset
+
+    return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
+
+
+def _merge(function: InstrFuncOp, kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
+    """Let `operand` (a view of all of `kept`, or `kept`) stand for `gone`."""
+    for use in list(kept.uses):
+        if isinstance(use.operation, DeallocOp):
+            use.operation.detach()
+            use.operation.erase()
+    for use in list(gone.uses):
+        if isinstance(use.operation, DeallocOp):
+            use.operation.operands[use.index] = kept
+    owner = gone.owner
+    gone.replace_all_uses_with(operand)
+    assert isinstance(owner, AllocOp)
+    owner.detach()
+    owner.erase()
+
+
+@dataclass(frozen=True)
+class ShareBuffersPass(ModulePass):
+    """In-place results for every instruction function."""
+
+    name = "glow-share-buffers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in instr_functions(op):
+            share(function)
+
+
+__all__ = ["ShareBuffersPass", "share"]

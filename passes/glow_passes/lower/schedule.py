@@ -1,0 +1,85 @@
+"""glow-schedule: order the nodes of a function, by child memory size or plain topological order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import bytes_of
+from glow_dialects.ops.module import FuncOp, GetOp, functions
+
+
+def _parents(op: Operation) -> list[Operation]:
+    found: list[Operation] = []
+    for value in op.operands:
+        owner = value.owner
+        if isinstance(owner, Operation) and owner not in found:
+            found.append(owner)
+    return found
+
+
+def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
+    """Post-order from the roots; with `by_memory`, operands that need most memory come first.
+
+    The generalised Sethi-Ullman numbering (Appel & Supowit): visit first the operand whose subtree
+    peaks highest over what it leaves behind.
+    """
+    peak: dict[Operation, int] = {}
+    left: dict[Operation, int] = {}
+    sorted_parents: dict[Operation, list[Operation]] = {}
+    for op in ops:  # definitions come before uses
+        parents = _parents(op)
+        if by_memory:
+            parents.sort(key=lambda p: peak[p] - left[p], reverse=True)
+        size = 0 if isinstance(op, GetOp) else sum(bytes_of(r.type) for r in op.results)
+        held = most = 0
+        for parent in parents:
+            most = max(most, held + peak[parent])
+            held += left[parent]
+        peak[op], left[op] = max(most, held + size), size
+        sorted_parents[op] = parents
+    done: set[Operation] = set()
+    out: list[Operation] = []
+    for root in ops:
+        if any(r.uses.get_length() for r in root.results):
+            continue
+        stack: list[tuple[Operation, int]] = [(root, 0)]
+        while stack:
+            op, index = stack.pop()
+            if op in done:
+                continue
+            if index < len(sorted_parents[op]):
+                stack.append((op, index + 1))
+                stack.append((sorted_parents[op][index], 0))
+                continue
+            done.add(op)
+            out.append(op)
+    return out + [op for op in ops if op not in done]
+
+
+def schedule(function: FuncOp, by_memory: bool = True) -> None:
+    """Reorder the function in place. Saves keep their order after every read of what they write."""
+    block = function.body.block
+    ops = list(block.ops)
+    gets = [op for op in ops if isinstance(op, GetOp)]
+    order = _order(ops, by_memory)
+    for op in ops:
+        op.detach()
+    block.add_ops([*gets, *[op for op in order if not isinstance(op, GetOp)]])
+
+
+@dataclass(frozen=True)
+class SchedulePass(ModulePass):
+    """Order nodes so that little memory is live (`by=memory`) or simply topologically (`by=order`)."""
+
+    name = "glow-schedule"
+    by: Literal["memory", "order"] = "memory"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            schedule(function, self.by == "memory")
