@@ -1,4 +1,4 @@
-"""Element types of buffers and vectors of their elements: load, store, and arithmetic by operators."""
+"""Element types of buffers; loads, stores and arithmetic on vectors of elements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, KernelBuilder
+from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, PTR, KernelBuilder
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)
@@ -71,7 +71,7 @@ def with_element(kind: ir.Type, element: ir.Type) -> ir.Type:
 
 
 def constant(kind: ir.Type, value: float) -> ir.Constant:
-    """`value` in every lane of `kind`; integers wrap, so that bit patterns can be given unsigned."""
+    """`value` in every lane of `kind`; integers wrap, so bit patterns can be unsigned."""
     element = element_of(kind)
     number: float = value
     if isinstance(element, ir.IntType):
@@ -89,15 +89,22 @@ def zero(kind: ir.Type) -> ir.Constant:
     return constant(kind, 0)
 
 
-def call(
-    k: KernelBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]
-) -> ir.Value:
+def call(k: KernelBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
     """Call the external function or intrinsic `name`, declaring it at its first use."""
     callee = k.module.globals.get(name)
     if callee is None:
         kind = ir.FunctionType(result, [a.type for a in arguments])
         callee = ir.Function(k.module, kind, name)
     return k.b.call(callee, arguments)
+
+
+def stack(k: KernelBuilder, kind: ir.Type, count: int = 1) -> ir.Value:
+    """The address of `count` values of `kind` on the stack, 64-byte aligned."""
+    with k.b.goto_entry_block():
+        slot = k.b.alloca(kind, count)
+    slot.align = 64
+    slot.type = PTR
+    return slot
 
 
 def mangle(kind: ir.Type) -> str:
@@ -167,9 +174,7 @@ def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
         return k.b.fptrunc(value, with_element(value.type, F16))
     if dtype == "bf16":
         bits = _bf16_bits(k, value)
-        return k.b.trunc(
-            k.b.lshr(bits, constant(bits.type, 16)), with_element(value.type, I16)
-        )
+        return k.b.trunc(k.b.lshr(bits, constant(bits.type, 16)), with_element(value.type, I16))
     if dtype == "i1":
         return k.b.zext(value, with_element(value.type, I8))
     return value

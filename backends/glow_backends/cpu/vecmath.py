@@ -13,7 +13,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from glow_backends.cpu.builder import F32, F64, I32, KernelBuilder
-from glow_backends.cpu.values import Vec, call, constant, lanes_of, with_element, zero
+from glow_backends.cpu.values import Vec, call, constant, lanes_of, stack, with_element, zero
 
 # (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
 _EXP32 = (0.5000000096, 0.1666651771, 0.04166620282, 0.008369024824, 0.001395069659)
@@ -343,7 +343,8 @@ def acosh(x: Vec) -> Vec:
     t = x - 1.0
     near = log1p(t + (t * (t + 2.0)).sqrt())
     far = log(x) + math.log(2.0)
-    return far.where(x.compare(">", 1e9), near)
+    result = far.where(x.compare(">", 1e9), near)
+    return x.of(math.nan).where(x.compare("<", 1.0), result)
 
 
 def atanh(x: Vec) -> Vec:
@@ -373,7 +374,6 @@ def power(x: Vec, y: Vec) -> Vec:
     r = (shifted - _MAGIC[False]).fma(-math.log(2.0), product)
     p = Vec(k, b.fptrunc(((r * r).fma(r.polynomial(_EXP32), r) + 1.0).v, x.v.type))
     n = b.trunc(shifted.bits(), with_element(x.v.type, I32))
-    n = b.ashr(b.shl(n, constant(n.type, 8)), constant(n.type, 8))
     half = b.ashr(n, constant(n.type, 1))
     result = p * _exp2_of(x, half) * _exp2_of(x, b.sub(n, half))
     return _power_cases(x, y, a, result)
@@ -389,7 +389,7 @@ def _power_cases(x: Vec, y: Vec, a: Vec, result: Vec) -> Vec:
     result = (-result).where(b.and_(odd, sign), result)
     negative = b.and_(x.compare("<", 0.0), b.not_(whole))
     negative = b.and_(negative, b.and_(a.compare("<", math.inf), y.abs().compare("<", math.inf)))
-    result = x.of(math.nan).where(negative, result)
+    result = x.of(math.nan).where(b.or_(negative, x.compare("uno", x)), result)
     unit = b.and_(a.compare("==", 1.0), y.abs().compare("==", math.inf))
     one = b.or_(b.or_(x.compare("==", 1.0), y.compare("==", 0.0)), unit)
     return x.of(1.0).where(one, result)
@@ -448,13 +448,11 @@ def libm(x: Vec, name: str, *others: Vec) -> Vec:
     lanes = lanes_of(x.v.type)
     if lanes == 1:
         return Vec(k, call(k, function, element, arguments))
-    with k.b.goto_entry_block():
-        slots = [k.b.alloca(x.v.type) for _ in arguments]
+    slots = [stack(k, x.v.type) for _ in arguments]
     for slot, argument in zip(slots, arguments, strict=True):
         k.b.store(argument, slot)
     with k.loop(0, lanes) as i:
-        places = [k.b.gep(s, [i], inbounds=True, source_etype=element) for s in slots]
+        places = [k.gep(s, i, element) for s in slots]
         scalars = [k.b.load(p, typ=element) for p in places]
         k.b.store(call(k, function, element, scalars), places[0])
     return Vec(k, k.b.load(slots[0], typ=x.v.type))
-

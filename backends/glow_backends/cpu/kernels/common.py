@@ -31,7 +31,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_strides(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor of `shape` read as `target` (NumPy's rule): 0 where repeated."""
+    """Strides of a contiguous tensor broadcast to `target` by NumPy's rule: 0 where repeated."""
     assert len(shape) <= len(target)
     padded = (1,) * (len(target) - len(shape)) + tuple(shape)
     strides = row_major(padded)
@@ -69,7 +69,7 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim
 
 
 def share(k: KernelBuilder, count: int, bytes_touched: int) -> tuple[Index, Index]:
-    """This worker's part of range(count); all of it falls to worker 0 when there is little to do."""
+    """This worker's part of range(count); worker 0 has it all when there is little to do."""
     if k.target.threads == 1 or bytes_touched >= PARALLEL_BYTES:
         return k.share(count)
     first = k.b.icmp_signed("==", k.worker, k.i(0))

@@ -1,0 +1,77 @@
+"""Compile one kernel and call it on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.target import CpuTarget, host
+
+Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy whose first element is 64-byte aligned."""
+    raw = np.empty(array.nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+class Kernel:
+    """A compiled kernel; calling it runs every worker in turn."""
+
+    def __init__(self, emit: Emitter, spec: Any, threads: int = 1) -> None:
+        target = host(threads)
+        module = ir.Module("test")
+        module.triple = target.triple
+        function = emit(module, "kernel", spec, target)
+        function.linkage = "external"
+        parsed = llvm.parse_assembly(str(module))
+        parsed.verify()
+        llvm.initialize_native_target()
+        machine = llvm.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=3, jit=True
+        )
+        self.engine = llvm.create_mcjit_compiler(parsed, machine)
+        self.engine.finalize_object()
+        self.threads = threads
+        operands = len(function.args) - 1
+        address = self.engine.get_function_address("kernel")
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * operands, ctypes.c_int64)
+        self.call = kind(address)
+
+    def __call__(self, *buffers: np.ndarray) -> None:
+        """Run on aligned buffers, results first."""
+        pointers = [b.ctypes.data for b in buffers]
+        for worker in range(self.threads):
+            self.call(*pointers, worker)
+
+
+def run_kernel(
+    emit: Emitter,
+    spec: Any,
+    outputs: Sequence[tuple[tuple[int, ...], Any]],
+    inputs: Sequence[np.ndarray],
+    threads: int = 1,
+    initial: Sequence[np.ndarray] = (),
+) -> list[np.ndarray]:
+    """Compile, run on fresh outputs (or copies of `initial`) between guard bytes, return them."""
+    kernel = Kernel(emit, spec, threads)
+    results = [aligned(a) for a in initial]
+    guards: list[np.ndarray] = []
+    for shape, dtype in outputs[len(results) :]:
+        count = int(np.prod(shape))
+        whole = aligned(np.full(count * np.dtype(dtype).itemsize + 64, 0xA5, np.uint8))
+        guards.append(whole[-64:])
+        results.append(whole[:-64].view(dtype).reshape(shape))
+    kernel(*results, *(aligned(np.asarray(a)) for a in inputs))
+    for guard in guards:
+        assert (guard == 0xA5).all(), "kernel wrote past its result"
+    return results
