@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from glow_backends.cpu.kernels.conv_direct import (
+    DirectConvSpec,
+    emit_conv_direct,
+    pack_bias,
+    pack_conv,
+    supports_direct,
+)
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host
 
@@ -120,3 +128,68 @@ def test_generic(name: str, threads: int, double: bool) -> None:
         kernel(y, *[aligned(a) for a in inputs])
         tolerance = 1e-12 if double else 2e-5
         np.testing.assert_allclose(y, place(want), rtol=tolerance, atol=tolerance)
+
+
+DIRECT = {
+    "1x1": DirectConvSpec(2, 32, 64, (7, 9), (1, 1), epilogue=ALL),
+    "1x1-stride": DirectConvSpec(1, 16, 32, (15, 15), (1, 1), (2, 2)),
+    "1x1-odd-channels": DirectConvSpec(1, 24, 40, (13, 11), (1, 1), epilogue=ALL),
+    "few-channels": DirectConvSpec(1, 5, 3, (8, 8), (3, 3), pads=(1, 1, 1, 1)),
+    "3x3": DirectConvSpec(2, 16, 64, (14, 56), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
+    "3x3-7": DirectConvSpec(1, 32, 64, (7, 7), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
+    "3x3-stride": DirectConvSpec(1, 16, 48, (29, 31), (3, 3), (2, 2), (0, 1, 2, 1)),
+    "5x5-dilated": DirectConvSpec(
+        1, 16, 32, (20, 40), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3), epilogue=ALL
+    ),
+    "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
+    "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
+    "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),
+    "first": DirectConvSpec(
+        1, 3, 64, (47, 60), (7, 7), (2, 2), (3, 3, 3, 3), plain_input=True, epilogue=ALL
+    ),
+    "first-3x3": DirectConvSpec(2, 1, 20, (28, 28), (3, 3), pads=(1,) * 4, plain_input=True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", DIRECT)
+def test_direct(name: str, threads: int) -> None:
+    """1x1 to 7x7, strides, pads, dilations, groups, odd channel counts, a plain first layer."""
+    spec, target = DIRECT[name], host(threads)
+    assert supports_direct(spec, target)
+    check_blocked(spec, target, emit_conv_direct, pack_conv)
+
+
+def plain(spec: DirectConvSpec) -> GenericConvSpec:
+    """The same convolution on plain arrays."""
+    return GenericConvSpec(
+        (spec.batch, spec.in_channels, *spec.size),
+        spec.out_channels,
+        spec.kernel,
+        spec.strides,
+        spec.pads,
+        spec.dilations,
+        spec.group,
+        epilogue=spec.epilogue,
+    )
+
+
+def check_blocked(spec, target, emit, pack, tolerance: float = 2e-5, scratch: int = 0) -> float:
+    """Run a kernel on channel-blocked arrays; returns its largest absolute error."""
+    lanes = target.lanes
+    y_shape, x_shape, w_shape, *_ = plain(spec).operand_shapes()
+    x, w, bias = random(*x_shape), random(*w_shape), random(spec.out_channels)
+    residual = random(*y_shape, seed=9)
+    epilogue = spec.epilogue
+    want = reference(
+        plain(spec), x, w, bias if epilogue.bias else None, residual if epilogue.residual else None
+    )
+    inputs = [x if spec.plain_input else block_channels(x, lanes), pack(w, spec, target)]
+    inputs += [pack_bias(bias, target)] if epilogue.bias else []
+    inputs += [block_channels(residual, lanes)] if epilogue.residual else []
+    inputs += [np.full(scratch // 4, np.nan, np.float32)] if scratch else []
+    y = aligned(np.full(block_channels(want, lanes).shape, np.nan, np.float32))
+    StandaloneKernel(emit, spec, target)(y, *[aligned(a) for a in inputs])
+    got = unblock_channels(y, spec.out_channels)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+    return float(np.abs(got - want).max())

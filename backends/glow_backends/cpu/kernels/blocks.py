@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -77,6 +77,30 @@ class Loop:
     b_step: int
 
 
+NestBody = Callable[[Index, Index, Sequence[ir.Value]], list[ir.Value]]
+
+
+def reduce_nest(
+    k: KernelBuilder, nest: Sequence[Loop], body: NestBody, sums: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """Loops around `body(a offset, b offset, sums) -> sums`; a loop of one trip costs nothing."""
+
+    def level(depth: int, a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        if depth == len(nest):
+            return body(a_at, b_at, sums)
+        loop = nest[depth]
+
+        def step(index: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            a_next = k.add(a_at, k.mul(index, loop.a_step))
+            return level(depth + 1, a_next, k.add(b_at, k.mul(index, loop.b_step)), carried)
+
+        if isinstance(loop.count, int) and loop.count == 1:
+            return step(0, list(sums))
+        return k.reduce_loop(0, loop.count, 1, sums, step)
+
+    return level(0, 0, 0, sums)
+
+
 def multiply(
     k: KernelBuilder,
     a: ir.Value,
@@ -111,20 +135,7 @@ def multiply(
             row_sums += [k.fma(scalar, w, sums[r * vectors + v]) for v, w in enumerate(weights)]
         return row_sums
 
-    def level(depth: int, a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        if depth == len(nest):
-            return body(a_at, b_at, sums)
-        loop = nest[depth]
-
-        def step(index: Index, carried: list[ir.Value]) -> list[ir.Value]:
-            a_next = k.add(a_at, k.mul(index, loop.a_step))
-            return level(depth + 1, a_next, k.add(b_at, k.mul(index, loop.b_step)), carried)
-
-        if isinstance(loop.count, int) and loop.count == 1:
-            return step(0, list(sums))
-        return k.reduce_loop(0, loop.count, 1, sums, step)
-
-    return level(0, 0, 0, sums)
+    return reduce_nest(k, nest, body, sums)
 
 
 def multiply_in_chains(

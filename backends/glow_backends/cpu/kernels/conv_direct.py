@@ -1,0 +1,341 @@
+"""Direct 2-D convolution on channel-blocked activations (NCHWc, c = vector lanes).
+
+A register block holds a run of output pixels of one row times a few vectors of output channels
+over the whole reduction (channel blocks, filter rows, filter columns, channels): every output
+channel has that one summation order. Filter rows outside the image shorten a loop; runs whose
+filter columns leave the image get code of their own that reads only the pixels inside. A 1x1
+convolution without stride sees the image as a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import lcm, prod
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.blocks import (
+    Block,
+    Loop,
+    Output,
+    choose_block,
+    multiply,
+    reduce_nest,
+    zeros,
+)
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class DirectConvSpec:
+    """y = clamp(conv(x, w) + bias + residual), f32.
+
+    x is (N, C / c, H, W, c), channels padded with zeros to a multiple of c = target.lanes; with
+    `plain_input` it is (N, C, H, W), which suits few channels. y and the residual are
+    (N, K / c, OH, OW, c), bias (K padded to c); w is what `pack_conv` made of (K, C/g, R, S).
+    Operands: y, x, w, [bias], [residual].
+    """
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+    group: int = 1
+    plain_input: bool = False
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """(OH, OW)."""
+        sizes = [
+            (self.size[d] + self.pads[d] + self.pads[d + 2] - self.dilations[d] * (r - 1) - 1)
+            // self.strides[d]
+            + 1
+            for d, r in enumerate(self.kernel)
+        ]
+        return sizes[0], sizes[1]
+
+    def merged_groups(self, lanes: int) -> int:
+        """How many neighbouring groups make whole channel blocks; 0 where none do."""
+        if self.group == 1:
+            return 1
+        rows, columns = self.in_channels // self.group, self.out_channels // self.group
+        count = lcm(lcm(rows, lanes) // rows, lcm(columns, lanes) // columns)
+        return count if self.group % count == 0 and not self.plain_input else 0
+
+
+def supports_direct(spec: DirectConvSpec, target: CpuTarget) -> bool:
+    """Whether `emit_conv_direct` takes this spec (groups must merge into whole blocks)."""
+    return spec.merged_groups(target.lanes) > 0
+
+
+@dataclass(frozen=True)
+class TileRun:
+    """Tiles [start, stop) of a row, of `rows` pixels each, that read the same filter columns.
+
+    `columns`: for each filter column the half-open range of the tile's pixels inside the image;
+    None when all are.
+    """
+
+    start: int
+    stop: int
+    rows: int
+    columns: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True)
+class ConvPlan:
+    """How a convolution is cut; `spec` is the given one with a 1x1 image flattened to one row."""
+
+    spec: DirectConvSpec
+    block: Block
+    groups: int
+    in_blocks: int
+    in_rest: int
+    out_blocks: int
+    runs: tuple[TileRun, ...]
+    tiles: int
+    rows_an_item: int
+    tiles_an_item: int
+
+
+def _tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
+    width, out_width = spec.size[1], spec.out_size[1]
+    runs: list[TileRun] = []
+    for tile in range(ceil_div(out_width, rows)):
+        count = min(rows, out_width - tile * rows)
+        columns: list[tuple[int, int]] = []
+        for s in range(spec.kernel[1]):
+            first = tile * rows * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
+            inside = [p for p in range(count) if 0 <= first + p * spec.strides[1] < width]
+            columns.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+        whole = all(c == (0, count) for c in columns)
+        run = TileRun(tile, tile + 1, count, None if whole else tuple(columns))
+        if runs and replace(run, start=runs[-1].start) == replace(runs[-1], stop=tile + 1):
+            runs[-1] = replace(run, start=runs[-1].start)
+        else:
+            runs.append(run)
+    return tuple(runs)
+
+
+@cache
+def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
+    """Choose the register block and how many rows and tiles one item of work has."""
+    lanes = target.lanes
+    if spec.kernel == (1, 1) and spec.strides == (1, 1) and not any(spec.pads):
+        spec = replace(spec, size=(1, prod(spec.size)))
+    groups = spec.group // spec.merged_groups(lanes)
+    inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
+    in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
+    height, width = spec.out_size
+    block = choose_block(width, outputs, target, whole=True)
+    tiles = ceil_div(width, block.rows)
+    # An item's pixels of all input channels stay in half of L2 while the weights pass.
+    pixels = target.l2 // 2 // (4 * inputs * prod(spec.strides))
+    tiles_an_item = min(tiles, max(1, pixels // block.rows))
+    rows_an_item = min(height, max(1, pixels // width))
+    if target.threads > 1:
+        others = spec.batch * groups * (outputs // block.vectors)
+        wanted = ceil_div(4 * target.threads, others)
+        rows_an_item = min(rows_an_item, max(1, height // wanted))
+        if height < wanted:
+            tiles_an_item = min(tiles_an_item, max(1, tiles * height // wanted))
+    return ConvPlan(
+        spec,
+        block,
+        groups,
+        in_blocks,
+        in_rest,
+        outputs,
+        _tile_runs(spec, block.rows),
+        tiles,
+        rows_an_item,
+        tiles_an_item,
+    )
+
+
+def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
+    """(K, C/g, R, S) to (g', K/g'/vc, C/g'/c, R, S, c, vc): v vectors of output channels inmost.
+
+    g' counts merged groups, whose filters become block-diagonal; channels are padded with zeros.
+    A plain input has blocks of one channel.
+    """
+    plan = plan_conv(spec, target)
+    merged = spec.group // plan.groups
+    k, c, r, s = weights.shape
+    split = weights.reshape(plan.groups, merged, k // spec.group, c, r, s)
+    dense = np.zeros((plan.groups, merged, k // spec.group, merged, c, r, s), weights.dtype)
+    for i in range(merged):
+        dense[:, i, :, i] = split[:, i]
+    dense = dense.reshape(plan.groups, k // plan.groups, merged * c, r, s)
+    lanes = 1 if spec.plain_input else target.lanes
+    width = plan.block.vectors * target.lanes
+    dense = pad_to(pad_to(dense, 1, width), 2, lanes)
+    parts = dense.reshape(plan.groups, dense.shape[1] // width, width, -1, lanes, r, s)
+    return np.ascontiguousarray(parts.transpose(0, 1, 3, 5, 6, 4, 2))
+
+
+def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
+    """(K) padded with zeros to a multiple of the vector lanes."""
+    return pad_to(bias, 0, target.lanes)
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, plan: ConvPlan) -> None:
+        self.k, self.plan, self.spec = k, plan, plan.spec
+        self.lanes = k.target.lanes
+        self.depth = 1 if plan.spec.plain_input else self.lanes  # channels of an input block
+        self.width = plan.block.vectors * self.lanes
+        self.plane = prod(plan.spec.size) * self.depth
+        self.out_plane = prod(plan.spec.out_size) * self.lanes
+        operands = iter(k.operands)
+        self.y, self.x, self.w = next(operands), next(operands), next(operands)
+        self.bias = next(operands) if plan.spec.epilogue.bias else None
+        self.residual = next(operands) if plan.spec.epilogue.residual else None
+
+    def emit(self) -> None:
+        """Items (image, rows, tiles, output channels), shared by the workers."""
+        k, spec, plan = self.k, self.spec, self.plan
+        in_blocks = plan.in_blocks + (plan.in_rest > 0)
+        filters = plan.out_blocks // plan.block.vectors
+        sizes = [
+            spec.batch,
+            ceil_div(spec.out_size[0], plan.rows_an_item),
+            ceil_div(plan.tiles, plan.tiles_an_item),
+            plan.groups * filters,
+        ]
+        taps = prod(spec.kernel) * self.depth * self.width
+        low, high = k.share(prod(sizes))
+        with k.loop(low, high) as item:
+            image, row_item, tile_item, channel = split_index(k, item, sizes)
+            group = split_index(k, channel, [plan.groups, filters])[0]
+            block = k.mul(channel, plan.block.vectors)
+            planes = k.index((image, plan.groups * in_blocks), (group, in_blocks))
+            self.x_item = k.gep(self.x, k.mul(planes, self.plane))
+            self.w_item = k.gep(self.w, k.mul(channel, in_blocks * taps))
+            out = k.add(k.mul(image, plan.groups * plan.out_blocks), block)
+            self.y_item = k.mul(out, self.out_plane)
+            self.bias_at = k.mul(block, self.lanes)
+            first = k.mul(row_item, plan.rows_an_item)
+            last = minimum(k, k.add(first, plan.rows_an_item), spec.out_size[0])
+            begin = k.mul(tile_item, plan.tiles_an_item)
+            end = k.add(begin, plan.tiles_an_item)
+            with k.loop(first, last) as row:
+                self._row(row, begin, end)
+
+    def _row(self, row: Index, begin: Index, end: Index) -> None:
+        k, spec = self.k, self.spec
+        low, high = self._filter_rows(row)
+        step = spec.dilations[0] * spec.size[1] * self.depth
+        start = k.add(k.mul(row, spec.strides[0]), -spec.pads[0])
+        x = k.add(k.mul(start, spec.size[1] * self.depth), k.mul(low, step))
+        w = k.mul(low, spec.kernel[1] * self.depth * self.width)
+        count = k.b.sub(k.i(high), k.i(low)) if isinstance(high, ir.Value) else high
+        y = k.add(self.y_item, k.mul(row, spec.out_size[1] * self.lanes))
+        single = self.plan.tiles_an_item == self.plan.tiles
+        for run in self.plan.runs:
+            if single and run.stop == run.start + 1:
+                self._tile(run, run.start, x, w, y, count)
+                continue
+            first = run.start if single else maximum(k, begin, run.start)
+            last = run.stop if single else minimum(k, end, run.stop)
+            with k.loop(first, last) as tile:
+                self._tile(run, tile, x, w, y, count)
+
+    def _filter_rows(self, row: Index) -> tuple[Index, Index]:
+        """The filter rows [low, high) inside the image for an output row."""
+        k, spec = self.k, self.spec
+        height, count, dilation = spec.size[0], spec.kernel[0], spec.dilations[0]
+        reach = (spec.out_size[0] - 1) * spec.strides[0] - spec.pads[0] + (count - 1) * dilation
+        if spec.pads[0] == 0 and reach < height:
+            return 0, count
+        top = k.b.sub(k.i(spec.pads[0]), k.i(k.mul(row, spec.strides[0])))
+        before = maximum(k, k.add(top, dilation - 1), 0)
+        inside = maximum(k, k.add(top, height - 1 + dilation), 0)
+        if dilation > 1:
+            before = k.b.udiv(k.i(before), k.i(dilation))
+            inside = k.b.udiv(k.i(inside), k.i(dilation))
+        high = minimum(k, inside, count)
+        return minimum(k, before, high), high
+
+    def _tile(self, run: TileRun, tile: Index, x: Index, w: Index, y: Index, count: Index) -> None:
+        k, spec, plan = self.k, self.spec, self.plan
+        vectors, columns = plan.block.vectors, spec.kernel[1]
+        pixel = k.mul(tile, plan.block.rows)
+        step = spec.strides[1] * self.depth
+        left = -spec.pads[1] * self.depth
+        x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(pixel, step)))
+        w_at = k.gep(self.w_item, w)
+        taps = prod(spec.kernel) * self.depth * self.width
+        column_step = spec.dilations[1] * self.depth
+        rows = Loop(
+            count, spec.dilations[0] * spec.size[1] * self.depth, columns * self.depth * self.width
+        )
+
+        def reduce(
+            x_at: ir.Value, w_at: ir.Value, blocks: int, depth: int, sums: Sequence[ir.Value]
+        ) -> list[ir.Value]:
+            outer = [Loop(blocks, self.plane, taps), rows]
+            inner = Loop(depth, 1, self.width)
+            if run.columns is None:
+                across = Loop(columns, column_step, self.depth * self.width)
+                offsets = [r * step for r in range(run.rows)]
+                return multiply(
+                    k, x_at, offsets, w_at, vectors, [*outer, across, inner], sums
+                )
+
+            def line(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+                after = list(sums)
+                for s, (low, high) in enumerate(run.columns or ()):
+                    part = slice(low * vectors, high * vectors)
+                    after[part] = multiply(
+                        k,
+                        k.gep(x_at, k.add(a, s * column_step)),
+                        [r * step for r in range(low, high)],
+                        k.gep(w_at, k.add(b, s * self.depth * self.width)),
+                        vectors,
+                        [inner],
+                        after[part],
+                    )
+                return after
+
+            return reduce_nest(k, outer, line, sums)
+
+        sums = zeros(k, run.rows * vectors)
+        if plan.in_blocks:
+            sums = reduce(x_at, w_at, plan.in_blocks, self.depth, sums)
+        if plan.in_rest:
+            x_rest = k.gep(x_at, plan.in_blocks * self.plane)
+            w_rest = k.gep(w_at, plan.in_blocks * taps)
+            sums = reduce(x_rest, w_rest, 1, plan.in_rest, sums)
+        Output(
+            self.y,
+            k.add(y, k.mul(pixel, self.lanes)),
+            [r * self.lanes for r in range(run.rows)],
+            self.out_plane,
+            self.lanes,
+            self.bias,
+            self.bias_at,
+            self.residual,
+        ).store(k, sums, vectors, spec.epilogue)
+
+
+def emit_conv_direct(
+    module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget
+) -> ir.Function:
+    """The kernel `name(y, x, w, [bias], [residual], worker)` of a spec."""
+    assert supports_direct(spec, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    _Emission(k, plan_conv(spec, target)).emit()
+    return k.finish()
