@@ -1,0 +1,128 @@
+"""What a backend says and does. A backend is one folder written against this module only."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.ops.module import PlaceholderOp, placeholders
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a compiled program: name, static shape, dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass
+class Report:
+    """What a compilation did: seconds a stage, kernels, and bytes."""
+
+    stages: dict[str, float] = field(default_factory=dict[str, float])
+    kernels: int = 0
+    arena_bytes: int = 0
+    weight_bytes: int = 0
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Program(ABC):
+    """Code for one function, ready to run."""
+
+    inputs: Sequence[Port]
+    outputs: Sequence[Port]
+    report: Report
+
+    @abstractmethod
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs for checked inputs (`check_inputs` has run); arrays are the caller's to keep."""
+
+
+class Backend(ABC):
+    """A way to run programs."""
+
+    name: str
+
+    @abstractmethod
+    def supports(self, op: GraphOp) -> bool:
+        """Whether the node runs as it is; others are decomposed."""
+
+    def graph_passes(self) -> Sequence[ModulePass]:
+        """Target-specific passes on the lowered graph."""
+        return ()
+
+    def instr_passes(self) -> Sequence[ModulePass]:
+        """Target-specific passes on the instructions, before memory is planned."""
+        return ()
+
+    @abstractmethod
+    def compile(self, module: ModuleOp, function: str = "main") -> Program:
+        """Code for a planned instruction function of `module`."""
+
+
+def ports(module: ModuleOp, kind: str) -> list[Port]:
+    """The module's placeholders of one kind, as ports under their public names."""
+    return [
+        Port(public_name(p), shape_of(p.type), dtype_of(p.type))
+        for p in placeholders(module).values()
+        if p.kind.data == kind
+    ]
+
+
+def public_name(op: PlaceholderOp) -> str:
+    """The name users know: the importer's `onnx.name`, or the symbol."""
+    given = op.attributes.get("onnx.name")
+    return getattr(given, "data", op.sym_name.data)
+
+
+def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+    """Arrays for every port; BindingError names what is missing, unknown, or of another shape or dtype."""
+    names = [p.name for p in expected]
+    unknown = [n for n in given if n not in names]
+    missing = [n for n in names if n not in given]
+    if unknown or missing:
+        parts = [f"unknown input '{n}'" for n in unknown] + [f"missing input '{n}'" for n in missing]
+        raise BindingError(f"{', '.join(parts)}; the inputs are: {', '.join(names) or 'none'}")
+    out: dict[str, Array] = {}
+    for port in expected:
+        array = np.asarray(given[port.name])
+        if array.shape != port.shape:
+            raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
+        if array.dtype != port.dtype:
+            raise BindingError(
+                f"input '{port.name}' has dtype {array.dtype}, expected {port.dtype}; convert it with .astype"
+            )
+        out[port.name] = array
+    return out
+
+
+def registry() -> dict[str, type[Backend]]:
+    """Backends by name: ours, and those that packages offer through the `glow.backends` entry point."""
+    from importlib.metadata import entry_points
+
+    from glow_backends.cpu.backend import CpuBackend
+    from glow_backends.interpreter.backend import InterpreterBackend
+
+    found: dict[str, type[Backend]] = {"cpu": CpuBackend, "interpreter": InterpreterBackend}
+    for entry in entry_points(group="glow.backends"):
+        found.setdefault(entry.name, entry.load())
+    return found
+
+
+def get_backend(name: str, **options: Any) -> Backend:
+    """The backend called `name`; UnsupportedError lists those there are."""
+    known = registry()
+    if name not in known:
+        raise UnsupportedError(f"no backend '{name}'; there are: {', '.join(sorted(known))}")
+    return known[name](**options)

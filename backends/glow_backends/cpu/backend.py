@@ -1,0 +1,40 @@
+"""The CPU backend: native code through LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_backends.base import Backend, Program
+from glow_backends.cpu.target import named
+from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.instr.memory import instr_functions
+
+
+class CpuBackend(Backend):
+    """Code for the host (`cpu="host"`) or a named CPU that this machine can run."""
+
+    name = "cpu"
+
+    def __init__(self, threads: int = 1, cpu: str = "host", **options: object) -> None:
+        try:
+            self.target = named(cpu, threads)
+        except KeyError:
+            raise UnsupportedError(f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'") from None
+
+    def supports(self, op: GraphOp) -> bool:
+        return op.INSTR is not None or op.VIEW
+
+    def graph_passes(self) -> Sequence[ModulePass]:
+        return ()
+
+    def compile(self, module: ModuleOp, function: str = "main") -> Program:
+        from glow_backends.cpu.program import CpuProgram
+
+        for candidate in instr_functions(module):
+            if candidate.sym_name.data == function:
+                return CpuProgram(module, candidate, self.target)
+        raise CompileError(f"the module has no instruction function @{function}")

@@ -1,0 +1,57 @@
+"""Pipelines as data: named tuples of passes, run with verification and instrumentation at each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_passes.instr.dead_stores import DeadStoresPass
+from glow_passes.instr.eliminate_copies import EliminateCopiesPass
+from glow_passes.instr.plan_memory import PlanMemoryPass
+from glow_passes.instr.share_buffers import ShareBuffersPass
+from glow_passes.instr.shrink_lives import ShrinkLivesPass
+from glow_passes.lower.irgen import IrgenPass
+from glow_passes.lower.schedule import SchedulePass
+
+#: Graph -> instructions.
+LOWER: tuple[ModulePass, ...] = (
+    SchedulePass(),  # order nodes so that little memory is live
+    IrgenPass(),  # one node, one or more instructions on buffers
+)
+
+#: Instructions -> instructions with a place for every buffer.
+INSTR: tuple[ModulePass, ...] = (
+    DeadStoresPass(),  # results that nobody reads
+    EliminateCopiesPass(),  # compute results where they are saved
+    ShareBuffersPass(),  # in place where the operand dies
+    ShrinkLivesPass(),  # lives end at the last use
+    DeadStoresPass(),  # what the above left unused
+    PlanMemoryPass(),  # offsets in one arena
+)
+
+Observer = Callable[[ModulePass, ModuleOp, float], None]
+
+
+@dataclass
+class PassRunner:
+    """Runs passes in order; `observers` see each pass, the module after it and its seconds."""
+
+    context: Context
+    verify: bool = False
+    observers: list[Observer] = field(default_factory=list[Observer])
+
+    def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
+        """Apply `passes` to `module` in place."""
+        for item in passes:
+            start = time.perf_counter()
+            item.apply(self.context, module)
+            elapsed = time.perf_counter() - start
+            if self.verify:
+                module.verify()
+            for observer in self.observers:
+                observer(item, module, elapsed)
