@@ -25,7 +25,7 @@ class Block:
         sums = self.rows * self.vectors
         loads = (self.rows + self.vectors) / 2
         # Weights stream from L2: narrow blocks (few vectors) ask less of it.
-        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.3
+        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.5
 
 
 def fits(block: Block, target: CpuTarget) -> bool:
@@ -218,7 +218,11 @@ class Output:
         lanes = k.target.lanes
         return [
             load_first(
-                k, self.y, k.add(self.at, row + v * self.vector_offset), lanes, self._live(v, vectors)
+                k,
+                self.y,
+                k.add(self.at, row + v * self.vector_offset),
+                lanes,
+                self._live(v, vectors),
             )
             for row in self.row_offsets
             for v in range(vectors)

@@ -191,6 +191,19 @@ def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
     return pad_to(bias, 0, target.lanes)
 
 
+def _equal_columns(
+    columns: Sequence[tuple[int, int]],
+) -> list[tuple[tuple[int, int], int, int]]:
+    """Runs of filter columns [begin, end) with the same non-empty pixel range."""
+    runs: list[tuple[tuple[int, int], int, int]] = []
+    for s, pixels in enumerate(columns):
+        if runs and runs[-1][0] == pixels and runs[-1][2] == s:
+            runs[-1] = (pixels, runs[-1][1], s + 1)
+        elif pixels[1] > pixels[0]:
+            runs.append((pixels, s, s + 1))
+    return runs
+
+
 class _Emission:
     def __init__(self, k: KernelBuilder, plan: ConvPlan) -> None:
         self.k, self.plan, self.spec = k, plan, plan.spec
@@ -291,21 +304,20 @@ class _Emission:
             if run.columns is None:
                 across = Loop(columns, column_step, self.depth * self.width)
                 offsets = [r * step for r in range(run.rows)]
-                return multiply(
-                    k, x_at, offsets, w_at, vectors, [*outer, across, inner], sums
-                )
+                return multiply(k, x_at, offsets, w_at, vectors, [*outer, across, inner], sums)
 
             def line(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
                 after = list(sums)
-                for s, (low, high) in enumerate(run.columns or ()):
+                for (low, high), begin, end in _equal_columns(run.columns or ()):
                     part = slice(low * vectors, high * vectors)
+                    across = Loop(end - begin, column_step, self.depth * self.width)
                     after[part] = multiply(
                         k,
-                        k.gep(x_at, k.add(a, s * column_step)),
+                        k.gep(x_at, k.add(a, begin * column_step)),
                         [r * step for r in range(low, high)],
-                        k.gep(w_at, k.add(b, s * self.depth * self.width)),
+                        k.gep(w_at, k.add(b, begin * self.depth * self.width)),
                         vectors,
-                        [inner],
+                        [across, inner],
                         after[part],
                     )
                 return after

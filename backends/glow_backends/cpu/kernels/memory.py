@@ -163,7 +163,9 @@ def transpose(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
             if not i & half:
                 x, y = values[i], values[i + half]
                 for at, lanes in ((i, low), (i + half, high)):
-                    mask = ir.Constant(ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes])
+                    mask = ir.Constant(
+                        ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes]
+                    )
                     values[at] = k.b.shuffle_vector(x, y, mask)
         half //= 2
     return values
