@@ -11,7 +11,8 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I64, PTR
-from glow_backends.cpu.target import CpuTarget, initialize_llvm
+from glow_backends.cpu.jit import new_module, optimized
+from glow_backends.cpu.target import CpuTarget
 
 Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
 
@@ -29,26 +30,16 @@ class StandaloneKernel:
     """A compiled kernel; calling it with aligned arrays runs all its workers one after another."""
 
     def __init__(self, emit: Emitter, spec: object, target: CpuTarget) -> None:
-        initialize_llvm()
-        module = ir.Module("standalone")
-        module.triple = target.triple
-        machine = target.machine()
-        module.data_layout = str(machine.target_data)
+        module = new_module("standalone", target)
         kernel = emit(module, "kernel", spec, target)
         count = len(kernel.args) - 1
         entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * count + [I64]), "entry")
         builder = ir.IRBuilder(entry.append_basic_block())
         builder.call(kernel, entry.args)
         builder.ret_void()
-        parsed = llvm.parse_assembly(str(module))
-        parsed.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.slp_vectorization = False
-        options.loop_vectorization = False
-        passes = llvm.create_pass_builder(machine, options)
-        passes.getModulePassManager().run(parsed, passes)
+        parsed, machine = optimized(module, target)
         self.threads = target.threads
-        self.assembly = machine.emit_assembly
+        self.assembly = machine.emit_assembly(parsed)
         self._module = parsed
         self._engine = llvm.create_mcjit_compiler(parsed, machine)
         self._engine.finalize_object()
