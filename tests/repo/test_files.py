@@ -43,3 +43,30 @@ def test_module_says_what_it_is(name: str) -> None:
     """A module that holds code starts with a docstring."""
     text = (ROOT / name).read_text(encoding="utf-8")
     assert not text.strip() or re.match(r'(#.*\n)*r?"""', text), f"{name} has no module docstring"
+
+
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".mlir", ".cfg", ".yml", ".yaml", ".json", ".txt", ""}
+MACHINE_PATH = re.compile(r"(?<![\w.~}/])/(?:work|root|home|Users|mnt|opt)/[\w.]")
+
+
+def text_files() -> list[Path]:
+    """Every text file of ours."""
+    top = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
+    folders = (ROOT / name for name in (*SOURCE_FOLDERS, "docs", ".ci"))
+    below = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return sorted(
+        path
+        for path in top + below
+        if path.suffix in TEXT_SUFFIXES and ".ruff_cache" not in path.parts
+    )
+
+
+def test_no_machine_paths() -> None:
+    """Nothing names a folder of the machine it was written on."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert found == []

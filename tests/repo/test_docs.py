@@ -1,0 +1,135 @@
+"""The documents are true: their Python blocks run and their console blocks print what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+#: A link of a document: the part before an anchor.
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One fenced block of a document: its language, text, and first line's number."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+
+def documents() -> list[str]:
+    """Every document, relative to the root."""
+    paths = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "benchmarks").glob("*.md"),
+    ]
+    paths += [*(ROOT / "examples").rglob("*.md")]
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
+
+
+def fences(document: str) -> list[Fence]:
+    """The fenced blocks of a document, in order."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return [
+        Fence(document, text.count("\n", 0, match.start()) + 1, match[1], match[2])
+        for match in BLOCK.finditer(text)
+    ]
+
+
+def prepare(folder: Path) -> None:
+    """The file that the documents' examples start from: light SqueezeNet as `model.onnx`."""
+    shutil.copy(LIGHT / "light_squeezenet.onnx", folder / "model.onnx")
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The `$ command` lines of a console block, each with the output shown under it."""
+    entries: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            entries.append((line[2:], ""))
+        elif entries and entries[-1][0].endswith("\\"):
+            entries[-1] = (entries[-1][0][:-1] + line.strip(), "")
+        elif entries:
+            entries[-1] = (entries[-1][0], entries[-1][1] + line + "\n")
+    return entries
+
+
+def run_python(blocks: Sequence[Fence]) -> None:
+    """Run blocks one after another in one namespace, as a reader would."""
+    namespace: dict[str, object] = {"__name__": "document"}
+    for block in blocks:
+        padding = "\n" * block.line  # so that a traceback names the document's own line
+        exec(compile(padding + block.text, block.document, "exec"), namespace)
+
+
+def run_console(block: Fence, folder: Path) -> None:
+    """Run each command; the output shown, with `...` for any text, is what it prints."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for command, shown in commands(block.text):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, "PATH": path, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        place = f"{block.document}:{block.line}: {command}"
+        assert done.returncode == 0, f"{place}\n{done.stdout}{done.stderr}"
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        if shown.strip():
+            same = doctest.OutputChecker().check_output(shown, done.stdout, flags)
+            assert same, f"{place}\nshown:\n{shown}\nprinted:\n{done.stdout}"
+
+
+def usable(text: str) -> bool:
+    """Whether the commands and interfaces of a block are part of this checkout."""
+    if re.search(r"\bglow-(opt|run|translate)\b", text):
+        return all(
+            importlib.util.find_spec(f"glow_tools.{tool}") is not None
+            for tool in set(re.findall(r"\bglow-(opt|run|translate)\b", text))
+        )
+    if "glow_compiler" in text or "glow." in text:
+        import glow_compiler
+
+        return hasattr(glow_compiler, "compile")
+    return True
+
+
+@pytest.mark.parametrize("document", documents())
+def test_document(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document's Python and console blocks run, in a folder that holds `model.onnx`."""
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    blocks = [block for block in fences(document) if usable(block.text)]
+    run_python([block for block in blocks if block.language == "python"])
+    for block in blocks:
+        if block.language == "console":
+            run_console(block, tmp_path)
+
+
+@pytest.mark.parametrize("document", documents())
+def test_links_lead_somewhere(document: str) -> None:
+    """Relative links name files of the repository."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    base = (ROOT / document).parent
+    missing = [target for target in LINK.findall(text) if not (base / target).exists()]
+    assert missing == []
