@@ -16,6 +16,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+import glow_compiler
+
 ROOT = Path(__file__).parents[2]
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 #: A link of a document: the part before an anchor.
@@ -35,12 +37,8 @@ class Fence:
 
 def documents() -> list[str]:
     """Every document, relative to the root."""
-    paths = [
-        *ROOT.glob("*.md"),
-        *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "benchmarks").glob("*.md"),
-    ]
-    paths += [*(ROOT / "examples").rglob("*.md")]
+    folders = (ROOT / name for name in ("docs", "benchmarks", "examples"))
+    paths = [*ROOT.glob("*.md"), *(path for folder in folders for path in folder.rglob("*.md"))]
     return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
@@ -102,16 +100,10 @@ def run_console(block: Fence, folder: Path) -> None:
 
 def usable(text: str) -> bool:
     """Whether the commands and interfaces of a block are part of this checkout."""
-    if re.search(r"\bglow-(opt|run|translate)\b", text):
-        return all(
-            importlib.util.find_spec(f"glow_tools.{tool}") is not None
-            for tool in set(re.findall(r"\bglow-(opt|run|translate)\b", text))
-        )
-    if "glow_compiler" in text or "glow." in text:
-        import glow_compiler
-
-        return hasattr(glow_compiler, "compile")
-    return True
+    tools = set(re.findall(r"\bglow-([a-z]+)\b", text))
+    if not all(importlib.util.find_spec(f"glow_tools.{tool}") for tool in tools - {"compiler"}):
+        return False
+    return "glow_compiler" not in text or hasattr(glow_compiler, "compile")
 
 
 @pytest.mark.parametrize("document", documents())
