@@ -57,7 +57,7 @@ def text_files() -> list[Path]:
     return sorted(
         path
         for path in top + below
-        if path.suffix in TEXT_SUFFIXES and ".ruff_cache" not in path.parts
+        if path.suffix in TEXT_SUFFIXES and not {".ruff_cache", "__pycache__"} & set(path.parts)
     )
 
 

@@ -72,11 +72,10 @@ def test_every_card_is_in_the_tuple() -> None:
     assert sorted(listed) == sorted(CARDS)
 
 
-def test_every_pass_is_in_the_tuple() -> None:
-    """The explicit tuple of passes equals the folder, each once."""
-    listed = getattr(glow_passes, "ALL_PASSES", None)
-    if listed is not None:
-        assert sorted(made.name for made in listed) == sorted(PASS_NAMES)
+def test_every_pass_is_registered() -> None:
+    """The explicit registry of passes equals the folder, each once."""
+    if hasattr(glow_passes, "all_passes"):
+        assert sorted(glow_passes.all_passes()) == sorted(PASS_NAMES)
 
 
 def test_names_are_unique() -> None:
@@ -122,7 +121,7 @@ COMPLETE: tuple[str, ...] = ()
 
 @pytest.mark.parametrize("folder", sorted(NAMES))
 def test_mlir_tests_and_names_agree(folder: str) -> None:
-    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X; in complete folders all are there."""
+    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X; complete folders lack none."""
     tested = set(mlir_stems(folder))
     structure = {"module"}  # the ops that every graph is made of, which are no card
     assert sorted(tested - NAMES[folder] - structure) == [], "tests of nothing"
