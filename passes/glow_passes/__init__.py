@@ -1,1 +1,39 @@
-"""."""
+"""Passes, pipelines and their registry. Nothing is imported until it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from xdsl.passes import ModulePass
+
+
+@cache
+def all_passes() -> dict[str, type[ModulePass]]:
+    """Every pass by name."""
+    from glow_passes.graph import GRAPH_PASSES
+    from glow_passes.instr.dead_stores import DeadStoresPass
+    from glow_passes.instr.eliminate_copies import EliminateCopiesPass
+    from glow_passes.instr.plan_memory import PlanMemoryPass
+    from glow_passes.instr.share_buffers import ShareBuffersPass
+    from glow_passes.instr.shrink_lives import ShrinkLivesPass
+    from glow_passes.lower.decompose import DecomposePass
+    from glow_passes.lower.irgen import IrgenPass
+    from glow_passes.lower.schedule import SchedulePass
+
+    own: tuple[type[ModulePass], ...] = (
+        DecomposePass,
+        SchedulePass,
+        IrgenPass,
+        DeadStoresPass,
+        EliminateCopiesPass,
+        ShareBuffersPass,
+        ShrinkLivesPass,
+        PlanMemoryPass,
+    )
+    return {p.name: p for p in (*GRAPH_PASSES, *own)}
+
+
+def factories() -> dict[str, Callable[[], type[ModulePass]]]:
+    """The registry in the form that xDSL's tools take."""
+    return {name: (lambda p=p: p) for name, p in all_passes().items()}

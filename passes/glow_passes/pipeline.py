@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
 from glow_passes.instr.plan_memory import PlanMemoryPass
@@ -55,3 +56,17 @@ class PassRunner:
                 module.verify()
             for observer in self.observers:
                 observer(item, module, elapsed)
+
+
+def optimize() -> tuple[ModulePass, ...]:
+    """Target-independent graph optimisation, in order."""
+    from glow_passes.graph import OPTIMIZE
+
+    return OPTIMIZE
+
+
+def decompose_for(legal: Callable[[GraphOp], bool]) -> tuple[ModulePass, ...]:
+    """Decomposition of every node that is not `legal` for the backend."""
+    from glow_passes.lower.decompose import DecomposePass
+
+    return (DecomposePass.for_backend(legal),)

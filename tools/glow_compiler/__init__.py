@@ -1,1 +1,58 @@
-"""."""
+"""Glow on xDSL, the Python API: `import glow_compiler as glow`.
+
+    net = glow.compile("model.onnx", backend="cpu", threads=1)
+    out = net.run({"data": x})
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glow_compiler.api import compile, load
+from glow_dialects.core.errors import (
+    BindingError,
+    CompileError,
+    GlowError,
+    ImportProblems,
+    Problem,
+    ShapeError,
+    UnsupportedError,
+)
+from glow_frontends.builder import GraphBuilder
+from glow_runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from glow_compiler.functions import grad, jit, value_and_grad
+
+_LAZY = {
+    "jit": "glow_compiler.functions",
+    "grad": "glow_compiler.functions",
+    "value_and_grad": "glow_compiler.functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Parts that few programs need are imported on first use."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'glow_compiler' has no attribute '{name}'")
+
+
+__all__ = [
+    "BindingError",
+    "CompileError",
+    "Executable",
+    "GlowError",
+    "GraphBuilder",
+    "ImportProblems",
+    "Problem",
+    "ShapeError",
+    "UnsupportedError",
+    "compile",
+    "grad",
+    "jit",
+    "load",
+    "value_and_grad",
+]

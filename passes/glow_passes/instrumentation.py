@@ -1,0 +1,115 @@
+"""What can be watched while passes run: prints, dumps, times, statistics, bisection, reproducers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+
+When = Literal["never", "before", "after", "changed", "failure"]
+
+
+@dataclass
+class Instrumentation:
+    """Options of a run. `print_ir` says when to print; `dump` is a folder for one file a pass."""
+
+    print_ir: When = "never"
+    dump: Path | None = None
+    timing: bool = False
+    statistics: bool = False
+    verify_each: bool = True
+    bisect_limit: int | None = None
+    reproducer: Path | None = None
+    stream: IO[str] = field(default_factory=lambda: sys.stderr)
+
+
+def text_of(module: ModuleOp) -> str:
+    """The module as printed."""
+    from io import StringIO
+
+    out = StringIO()
+    Printer(out).print_op(module)
+    return out.getvalue() + "\n"
+
+
+class InstrumentedRun:
+    """Runs passes in order under an Instrumentation."""
+
+    def __init__(self, context: Context, options: Instrumentation) -> None:
+        self.context = context
+        self.options = options
+        self.times: list[tuple[str, float, float]] = []
+
+    def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
+        """Apply `passes`; a failing pass leaves a reproducer where one was asked for."""
+        limit = self.options.bisect_limit
+        for number, item in enumerate(passes):
+            if limit is not None and number >= limit:
+                print(f"bisect: stopped before pass {number + 1}, {item.name}", file=self.options.stream)
+                break
+            self._one(number, module, item, passes[number:])
+        if self.options.timing:
+            self._print_times()
+
+    def _one(
+        self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]
+    ) -> None:
+        options = self.options
+        watching = options.print_ir != "never" or options.dump or options.reproducer
+        before = text_of(module) if watching else ""
+        counts = Counter(op.name for op in module.walk()) if options.statistics else Counter[str]()
+        if options.print_ir == "before":
+            self._say(f"before {item.name}", before)
+        start = time.perf_counter()
+        try:
+            item.apply(self.context, module)
+            middle = time.perf_counter()
+            if options.verify_each:
+                module.verify()
+        except Exception:
+            if options.print_ir == "failure":
+                self._say(f"before failing {item.name}", before)
+            if options.reproducer is not None:
+                spec = ",".join(str(p.spec()) for p in rest)
+                options.reproducer.write_text(f"// RUN: glow-opt %s -p '{spec}'\n{before}")
+                print(f"reproducer written to {options.reproducer}", file=options.stream)
+            raise
+        self.times.append((item.name, middle - start, time.perf_counter() - middle))
+        after = text_of(module) if watching else ""
+        if options.print_ir == "after" or (options.print_ir == "changed" and after != before):
+            self._say(f"after {item.name}", after)
+        if options.dump is not None:
+            options.dump.mkdir(parents=True, exist_ok=True)
+            (options.dump / f"{number + 1:03d}-{item.name}.mlir").write_text(after)
+        if options.statistics:
+            self._statistics(item.name, counts, module)
+
+    def _say(self, what: str, text: str) -> None:
+        print(f"// ----- {what}\n{text}", file=self.options.stream)
+
+    def _statistics(self, name: str, before: Counter[str], module: ModuleOp) -> None:
+        now = Counter(op.name for op in module.walk())
+        changes = [
+            f"{op} {now[op] - before[op]:+d}"
+            for op in sorted(now.keys() | before.keys())
+            if now[op] != before[op]
+        ]
+        print(f"{name}: {', '.join(changes) or 'no change'}", file=self.options.stream)
+
+    def _print_times(self) -> None:
+        total = sum(a + b for _, a, b in self.times) or 1e-12
+        print(f"total {total * 1e3:.1f} ms", file=self.options.stream)
+        for name, work, check in self.times:
+            print(
+                f"  {work * 1e3:8.1f} ms {100 * work / total:5.1f} %  {name} (verify {check * 1e3:.1f} ms)",
+                file=self.options.stream,
+            )

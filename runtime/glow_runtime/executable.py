@@ -1,0 +1,117 @@
+"""Executable: what `glow.compile` returns; one program for each concrete set of input shapes."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glow_backends.base import Port, Program, Report, check_inputs
+from glow_dialects.core.errors import BindingError, ShapeError
+from glow_dialects.core.types import Array
+
+Shapes = Mapping[str, Sequence[int]]
+Specialize = Callable[[dict[str, tuple[int, ...]], dict[str, Array]], Program]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Name, shape (None where symbolic) and dtype of an input or output."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
+
+
+class Executable:
+    """A compiled network. `run` takes and returns a dict of NumPy arrays by name.
+
+    Where the model has symbolic dimensions, a program is compiled for each set of input shapes on
+    first use and kept (`limit` programs at most, the least recently used goes first).
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Signature],
+        outputs: Sequence[Signature],
+        specialize: Specialize,
+        value_inputs: Sequence[str] = (),
+        limit: int = 16,
+    ) -> None:
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self._specialize = specialize
+        self._value_inputs = tuple(value_inputs)
+        self._limit = limit
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._dynamic = bool(value_inputs) or any(None in s.shape for s in self.inputs)
+        self._static: Program | None = None
+        if not self._dynamic:
+            self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
+
+    def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
+        """The program for these input shapes, compiled now if there is none yet."""
+        fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
+        chosen = {n: values[n] for n in self._value_inputs if values is not None and n in values}
+        key = (tuple(sorted(fixed.items())), tuple((n, a.tobytes()) for n, a in chosen.items()))
+        program = self._programs.get(key)
+        if program is None:
+            if self._programs:
+                text = ", ".join(f"{n}={'x'.join(map(str, s)) or 'scalar'}" for n, s in fixed.items())
+                print(f"glow: compiling for {text}", file=sys.stderr)
+            program = self._specialize(fixed, chosen)
+            self._programs[key] = program
+            while len(self._programs) > self._limit:
+                self._programs.popitem(last=False)
+        self._programs.move_to_end(key)
+        return program
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
+        if self._static is not None:
+            return self._static.run(check_inputs(self._static.inputs, inputs))
+        arrays = self._check(inputs)
+        program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
+        wanted = {p.name for p in program.inputs}
+        return program.run({n: a for n, a in arrays.items() if n in wanted})
+
+    def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
+        """Positional form: inputs in order; one output alone, several as a tuple."""
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(s.name for s in self.inputs)
+            raise BindingError(f"{len(inputs)} inputs given, {len(self.inputs)} expected: {names}")
+        out = self.run({s.name: x for s, x in zip(self.inputs, inputs, strict=True)})
+        values = tuple(out[s.name] for s in self.outputs)
+        return values[0] if len(values) == 1 else values
+
+    def report(self) -> Report:
+        """Stages with seconds, kernels, arena and weight bytes of the program used last."""
+        if not self._programs:
+            raise ShapeError(
+                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
+            )
+        return next(reversed(self._programs.values())).report
+
+    @property
+    def program(self) -> Program:
+        """The program used last."""
+        self.report()
+        return next(reversed(self._programs.values()))
+
+    def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        given = {n: np.asarray(a) for n, a in inputs.items()}
+        expected: list[Port] = []
+        for signature in self.inputs:
+            array = given.get(signature.name)
+            shape: list[int] = []
+            for index, dim in enumerate(signature.shape):
+                free = dim is None and array is not None and index < array.ndim
+                shape.append(array.shape[index] if free and array is not None else dim or 0)
+            if array is not None and not signature.shape and array.ndim:
+                shape = []
+            expected.append(Port(signature.name, tuple(shape), signature.dtype))
+        return check_inputs(expected, given)

@@ -1,0 +1,122 @@
+"""compile and load: from a model in any form to something that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_backends.base import Program, get_backend, ports
+from glow_dialects.core.errors import GlowError, ShapeError
+from glow_dialects.core.types import Array
+from glow_frontends.builder import GraphBuilder
+from glow_runtime.compile import compile_module
+from glow_runtime.executable import Executable, Signature
+
+if TYPE_CHECKING:
+    import onnx
+
+Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
+Shapes = Mapping[str, Sequence[int]]
+
+
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
+    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto, a builder or a module.
+
+    `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
+    problem of an ONNX model, ShapeError where a symbolic dimension stays unbound.
+    """
+    if isinstance(model, ModuleOp):
+        return model
+    if isinstance(model, GraphBuilder):
+        return model.module
+    if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
+        return _read_mlir(Path(model))
+    from glow_frontends.onnx import import_model
+
+    return import_model(model, shapes=dict(shapes or {}))
+
+
+def _read_mlir(path: Path) -> ModuleOp:
+    from xdsl.utils.exceptions import ParseError
+
+    from glow_dialects.dialects import context
+    from xdsl.parser import Parser
+
+    try:
+        module = Parser(context(), path.read_text(), str(path)).parse_module()
+    except FileNotFoundError:
+        raise GlowError(f"no such file: {path}") from None
+    except (ParseError, UnicodeDecodeError) as error:
+        raise GlowError(f"{path}: {str(error).strip()}") from None
+    weights = path.with_suffix(".weights.safetensors")
+    if weights.exists():
+        from glow_runtime.weights import attach
+
+        attach(module, weights)
+    return module
+
+
+def compile(
+    model: Any,
+    backend: str = "cpu",
+    threads: int = 1,
+    *,
+    shapes: Shapes | Sequence[Shapes] | None = None,
+    verify: bool = False,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Executable:
+    """Compile a model for a backend.
+
+    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `shapes` binds symbolic
+    dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
+    compiled when first met. Without it a program is compiled for each new set of input shapes.
+    Raises a GlowError that says what is wrong and where.
+    """
+    made = get_backend(backend, threads=threads, **options)
+
+    def build(module: ModuleOp) -> Program:
+        return compile_module(module, made, verify=verify, progress=progress)
+
+    if isinstance(model, ModuleOp | GraphBuilder) or (
+        isinstance(model, str | Path) and not str(model).endswith(".onnx")
+    ):
+        module = load(model)
+        return Executable(_signatures(module, "input"), _signatures(module, "output"), lambda s, v: build(module))
+    return _compile_onnx(model, build, shapes)
+
+
+def _compile_onnx(
+    model: Any, build: Callable[[ModuleOp], Program], shapes: Shapes | Sequence[Shapes] | None
+) -> Executable:
+    from glow_frontends.onnx import import_model, signature
+    from glow_frontends.onnx import load as read
+
+    proto = read(model) if isinstance(model, str | Path) else model
+    declared = {a.name: a for a in signature.inputs_of(proto)}
+    fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
+    for name, shape in fixed.items():
+        if name not in declared:
+            raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
+        if len(shape) != len(declared[name].shape):
+            rank = len(declared[name].shape)
+            raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
+    inputs = [Signature(a.name, tuple(fixed.get(a.name, a.shape)), a.dtype) for a in declared.values()]
+    outputs = [Signature(a.name, a.shape, a.dtype) for a in signature.outputs_of(proto)]
+
+    def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
+        return build(import_model(model, shapes=chosen, values=data or None))
+
+    made = Executable(inputs, outputs, specialize, signature.value_inputs(proto))
+    if shapes is not None and not isinstance(shapes, Mapping):
+        for item in shapes:
+            made.specialize(item)
+    return made
+
+
+def _signatures(module: ModuleOp, kind: str) -> list[Signature]:
+    return [Signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind)]

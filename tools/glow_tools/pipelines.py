@@ -1,0 +1,62 @@
+"""Pipeline strings: pass names with options, and named pipelines inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+
+from glow_dialects.core.errors import UnsupportedError
+from glow_passes import all_passes
+from glow_passes.pipeline import INSTR, LOWER, decompose_for, optimize
+
+
+def named() -> dict[str, tuple[ModulePass, ...]]:
+    """The pipelines that `-p` knows by name."""
+    from glow_backends.base import get_backend
+    from glow_runtime.compile import phases
+
+    cpu = get_backend("cpu")
+    return {
+        "optimize": optimize(),
+        "lower": (*decompose_for(cpu.supports), *optimize(), *LOWER),
+        "instr": INSTR,
+        "cpu": tuple(p for _, passes in phases(cpu) for p in passes),
+    }
+
+
+def parse(text: str) -> list[ModulePass]:
+    """Passes of a string such as `optimize,glow-schedule{by=order}`; UnsupportedError names the unknown."""
+    known = all_passes()
+    found: list[ModulePass] = []
+    for spec in _specs(text):
+        if spec.name in known:
+            try:
+                found.append(known[spec.name].from_spec(spec))
+            except Exception as error:
+                raise UnsupportedError(f"pass {spec.name}: {error}") from None
+        elif spec.name in named():
+            found += named()[spec.name]
+        else:
+            from difflib import get_close_matches
+
+            names = [*known, *named()]
+            near = get_close_matches(spec.name, names, 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
+    return found
+
+
+def _specs(text: str) -> list[ArgSpec]:
+    if not text.strip():
+        return []
+    try:
+        return list(parse_pipeline(text))
+    except Exception as error:
+        raise UnsupportedError(f"pipeline '{text}' cannot be read: {str(error).strip()}") from None
+
+
+def describe(passes: Sequence[ModulePass]) -> str:
+    """The expanded pipeline string."""
+    return ",".join(str(p.spec()) for p in passes)

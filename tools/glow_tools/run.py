@@ -1,0 +1,183 @@
+"""glow-run: compile a model and run it, compare it, time it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow_tools.common import fail, guarded, shape_option
+
+EXAMPLES = """examples:
+  glow-run model.onnx --random 0 --compare onnxruntime
+  glow-run model.onnx --input data=x.npy --output out.npz
+  glow-run model.onnx --shape data=8x3x224x224 --random 0 --iterations 20
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="glow-run",
+        description="Compile a model and run it once (or --iterations times).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("model", help=".onnx or .mlir file")
+    made.add_argument("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    made.add_argument("--threads", type=int, default=1, help="worker threads (default: 1)")
+    made.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
+    made.add_argument("--random", type=int, metavar="SEED", help="random inputs from this seed")
+    made.add_argument("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    made.add_argument("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
+    made.add_argument("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
+    made.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
+    made.add_argument("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
+    made.add_argument("--iterations", type=int, default=0, metavar="N", help="time N runs")
+    made.add_argument("--report", action="store_true", help="stages with seconds, kernels, bytes")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-run`."""
+    arguments = _arguments().parse_args(argv)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(a: argparse.Namespace) -> int:
+    import glow_compiler as glow
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    shapes = dict(a.shape)
+    with console.status("reading the model") as status:
+        start = time.perf_counter()
+        net = glow.compile(
+            a.model,
+            backend=a.backend,
+            threads=a.threads,
+            shapes=shapes or None,
+            progress=lambda stage: status.update(stage),
+        )
+        feed = _feed(a, net, shapes)
+        out = net.run(feed)
+        elapsed = time.perf_counter() - start
+    print(f"compiled and run once in {elapsed:.2f} s on {a.backend}")
+    for name, value in out.items():
+        print(f"{name}: {value.dtype} {list(value.shape)} {_summary(value)}")
+    if a.report:
+        _report(net.report())
+    if a.iterations:
+        times: list[float] = []
+        for _ in range(a.iterations):
+            start = time.perf_counter()
+            net.run(feed)
+            times.append((time.perf_counter() - start) * 1e3)
+        print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+    if a.output:
+        _save(a.output, out)
+    return _compare(a, feed, out) if a.compare else 0
+
+
+def _summary(value: Any) -> str:
+    if value.dtype.kind not in "fiu" or not value.size:
+        return ""
+    return f"min {value.min():.6g} mean {value.astype(np.float64).mean():.6g} max {value.max():.6g}"
+
+
+def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    files: dict[str, str] = {}
+    for text in a.input:
+        name, separator, path = text.rpartition("=")
+        if not separator:
+            fail(f"--input '{text}' is not NAME=FILE.npy")
+        files[name] = path
+    rng = np.random.default_rng(a.random or 0)
+    feed: dict[str, Any] = {}
+    for port in net.inputs:
+        if port.name in files:
+            try:
+                feed[port.name] = np.load(files.pop(port.name), allow_pickle=False)
+            except ValueError as error:
+                fail(f"input '{port.name}': {error}")
+            continue
+        if a.random is None:
+            fail(f"input '{port.name}' has no value; give --input {port.name}=FILE.npy or --random SEED")
+        shape = shapes.get(port.name, port.shape)
+        if None in shape:
+            dims = "x".join("?" if d is None else str(d) for d in shape)
+            fail(f"input '{port.name}' is {dims}; bind it with --shape {port.name}={dims.replace('?', '1')}")
+        feed[port.name] = _random(rng, shape, port.dtype)
+    if files:
+        known = ", ".join(p.name for p in net.inputs)
+        fail(f"unknown input '{next(iter(files))}'; the inputs are: {known}")
+    return feed
+
+
+def _random(rng: np.random.Generator, shape: Sequence[int | None], dtype: np.dtype) -> Any:
+    sizes = [d or 0 for d in shape]
+    if dtype.kind == "b":
+        return rng.random(sizes) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, 2, sizes).astype(dtype)
+    return rng.standard_normal(sizes).astype(dtype)
+
+
+def _save(path: Path, out: dict[str, Any]) -> None:
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as file:
+        np.savez(file, **out)
+    temporary.replace(path)
+
+
+def _report(report: Any) -> None:
+    for stage, seconds in report.stages.items():
+        print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
+    print(f"  kernels {report.kernels}, arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes")
+    for name, value in report.notes.items():
+        print(f"  {name}: {value}")
+
+
+def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -> int:
+    if a.compare == "onnxruntime":
+        expected = _onnxruntime(a.model, feed)
+    else:
+        import glow_compiler as glow
+
+        expected = glow.compile(a.model, backend="interpreter", shapes=dict(a.shape) or None).run(feed)
+    worst = 0.0
+    wrong: list[str] = []
+    for name, value in expected.items():
+        got = out[name]
+        if got.shape != value.shape or got.dtype != value.dtype:
+            wrong.append(f"{name}: {got.dtype}{list(got.shape)} instead of {value.dtype}{list(value.shape)}")
+        elif not np.allclose(got, value, rtol=a.rtol, atol=a.atol, equal_nan=True):
+            wrong.append(f"{name}: max abs error {np.nanmax(np.abs(got - value)):.3g}")
+        elif value.size and value.dtype.kind == "f":
+            worst = max(worst, float(np.nanmax(np.abs(got - value))))
+    for line in wrong:
+        print(f"differs from {a.compare}: {line}", file=sys.stderr)
+    if not wrong:
+        print(f"agrees with {a.compare}: max abs error {worst:.3g}")
+    return 1 if wrong else 0
+
+
+def _onnxruntime(model: str, feed: dict[str, Any]) -> dict[str, Any]:
+    try:
+        import onnxruntime
+    except ImportError:
+        fail("onnxruntime is not installed; pip install onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(names, feed), strict=True))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,70 @@
+"""What `glow-opt -t` prints: MLIR text, the seeds' form, graph pictures, LLVM IR, assembly."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from io import StringIO
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from glow_dialects.core.errors import UnsupportedError
+
+
+def mlir(module: ModuleOp, a: argparse.Namespace) -> str:
+    """The module in MLIR syntax."""
+    out = StringIO()
+    Printer(out, print_generic_format=a.print_op_generic).print_op(module)
+    return out.getvalue() + "\n"
+
+
+def glow_ir(module: ModuleOp, a: argparse.Namespace) -> str:
+    """The instruction level as the Glow IR document writes it."""
+    from glow_tools.glow_ir import print_glow_ir
+
+    return print_glow_ir(module)
+
+
+def dot(module: ModuleOp, a: argparse.Namespace) -> str:
+    """The graph level for Graphviz (the paper's dumpDAG)."""
+    from glow_tools.dot import to_dot
+
+    return to_dot(module)
+
+
+def svg(module: ModuleOp, a: argparse.Namespace) -> str:
+    """The graph level as a picture."""
+    from glow_tools.dot import to_svg
+
+    return to_svg(module)
+
+
+def llvm_ir(module: ModuleOp, a: argparse.Namespace) -> str:
+    """Kernels and program as LLVM IR, before LLVM's optimiser."""
+    return _cpu(a).listing(module, assembly=False)
+
+
+def asm(module: ModuleOp, a: argparse.Namespace) -> str:
+    """Kernels and program as assembly."""
+    return _cpu(a).listing(module, assembly=True)
+
+
+def _cpu(a: argparse.Namespace):  # noqa: ANN202 - the backend is imported on demand
+    from glow_backends.cpu.backend import CpuBackend
+
+    try:
+        return CpuBackend(cpu=a.mcpu)
+    except UnsupportedError:
+        raise
+
+
+Emit = Callable[[ModuleOp, argparse.Namespace], str]
+TARGETS: dict[str, Emit] = {
+    "mlir": mlir,
+    "glow-ir": glow_ir,
+    "dot": dot,
+    "svg": svg,
+    "llvm-ir": llvm_ir,
+    "asm": asm,
+}

@@ -1,0 +1,11 @@
+"""What plain `xdsl-opt` sees of this project: dialects and passes."""
+
+from xdsl.universe import Universe
+
+from glow_dialects.dialects import get_glow, get_glow_instr, get_quant
+from glow_passes import factories
+
+GLOW_UNIVERSE = Universe(
+    all_dialects={"glow": get_glow, "glow_instr": get_glow_instr, "quant": get_quant},
+    all_passes=factories(),
+)
