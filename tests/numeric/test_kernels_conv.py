@@ -17,6 +17,14 @@ from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_ge
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.kernels.winograd import (
+    WinogradSpec,
+    emit_winograd,
+    pack_winograd,
+    plan_winograd,
+    supports_winograd,
+    winograd_scratch_bytes,
+)
 from glow_backends.cpu.target import host
 
 torch = pytest.importorskip("torch")
@@ -193,3 +201,49 @@ def check_blocked(spec, target, emit, pack, tolerance: float = 2e-5, scratch: in
     got = unblock_channels(y, spec.out_channels)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
     return float(np.abs(got - want).max())
+
+
+WINOGRAD = {
+    "even": DirectConvSpec(2, 32, 64, (12, 16), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
+    "edges": DirectConvSpec(2, 16, 32, (13, 7), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
+    "no-pads": DirectConvSpec(1, 16, 48, (9, 30), (3, 3)),
+    "uneven-pads": DirectConvSpec(1, 16, 16, (5, 6), (3, 3), pads=(0, 2, 1, 0)),
+    "odd-channels": DirectConvSpec(1, 20, 37, (14, 14), (3, 3), pads=(1,) * 4, epilogue=ALL),
+    "one-pixel": DirectConvSpec(3, 16, 16, (1, 1), (3, 3), pads=(1, 1, 1, 1)),
+    "many-tiles": DirectConvSpec(2, 16, 16, (60, 61), (3, 3), pads=(1,) * 4, epilogue=ALL),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_winograd(name: str, tile: int, threads: int) -> None:
+    """Both tile sizes, whole tiles and clipped ones, padding on any side."""
+    conv, target = WINOGRAD[name], host(threads)
+    assert supports_winograd(conv)
+    size = winograd_scratch_bytes(WinogradSpec(conv, tile), target)
+
+    def emit(module, kernel, spec, target):
+        return emit_winograd(module, kernel, WinogradSpec(spec, tile), target)
+
+    def pack(weights, spec, target):
+        return pack_winograd(weights, WinogradSpec(spec, tile), target)
+
+    check_blocked(conv, target, emit, pack, scratch=size)
+
+
+def test_winograd_shares_channels_of_few_tiles() -> None:
+    """One block of tiles, several workers: they share the output channels."""
+    spec = WinogradSpec(DirectConvSpec(1, 16, 64, (7, 7), (3, 3), pads=(1,) * 4))
+    assert plan_winograd(spec, host(3)).split_outputs
+    assert not plan_winograd(spec, host(1)).split_outputs
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (5, 5)])
+def test_winograd_takes_only_3x3(kernel: tuple[int, int]) -> None:
+    """Other filters, strides, groups and plain inputs are left to the direct kernel."""
+    spec = DirectConvSpec(1, 16, 16, (8, 8), (3, 3))
+    assert not supports_winograd(replace(spec, kernel=kernel))
+    assert not supports_winograd(replace(spec, strides=(2, 2)))
+    assert not supports_winograd(replace(spec, group=2))
+    assert not supports_winograd(replace(spec, plain_input=True))

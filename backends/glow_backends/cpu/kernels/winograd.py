@@ -1,0 +1,397 @@
+"""Winograd convolution F(4x4, 3x3) and F(2x2, 3x3) on channel-blocked activations.
+
+Tiles of the output (4x4 or 2x2 pixels) are taken in blocks. A block's input tiles are transformed
+into V[xi][channel block][tile][c]; for each of the 36 (16) positions xi one matrix product with
+the transformed weights gives M[xi][output block][tile][c]; the output transform and the epilogue
+follow. Every output channel is summed in the same order in every tile.
+
+The interpolation points of F(4x4) are 0, +-sqrt(1/2), +-sqrt(2) and infinity: in float32 their
+error is less than half of that of the usual 0, +-1, +-2 and about twice a direct sum's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod, sqrt
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import F32, PTR, KernelBuilder
+from glow_backends.cpu.kernels.blocks import Block, Loop, fits, multiply, zeros
+from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
+from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+_A, _B = sqrt(0.5), sqrt(2.0)
+_FILTER = {
+    # G: rows are 1, p, p^2 over the product of differences of point p from the others.
+    4: np.array(
+        [[1, 0, 0]]
+        + [[1 / -1.5, p / -1.5, 0.5 / -1.5] for p in (_A, -_A)]
+        + [[1 / 6, p / 6, 2 / 6] for p in (_B, -_B)]
+        + [[0, 0, 1]]
+    ),
+    2: np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
+}
+
+
+@dataclass(frozen=True)
+class WinogradSpec:
+    """A 3x3 convolution of stride, dilation and group 1 in tiles of `tile` x `tile` outputs.
+
+    Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
+    Operands: y, x, w, [bias], [residual], scratch of `winograd_scratch_bytes`.
+    """
+
+    conv: DirectConvSpec
+    tile: int = 4
+
+
+def supports_winograd(spec: DirectConvSpec) -> bool:
+    """Whether a convolution can be taken in Winograd tiles."""
+    ones = (1, 1)
+    simple = spec.kernel == (3, 3) and spec.strides == ones and spec.dilations == ones
+    return simple and spec.group == 1 and not spec.plain_input
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """`blocks` blocks of `tiles` tiles (a multiple of block.rows) cover all `total` tiles.
+
+    Strides (elements) of V and M along xi keep those planes off each other's cache sets. With
+    `split_outputs`, workers share output channels in place of tile blocks.
+    """
+
+    block: Block
+    across: tuple[int, int]
+    total: int
+    tiles: int
+    blocks: int
+    in_blocks: int
+    out_blocks: int
+    points: int
+    v_stride: int
+    m_stride: int
+    split_outputs: bool
+
+    @property
+    def scratch(self) -> int:
+        """Scratch elements of one worker."""
+        return self.points * (self.v_stride + self.m_stride)
+
+
+@cache
+def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
+    """Choose the register block and the number of tiles taken at once."""
+    conv, lanes = spec.conv, target.lanes
+    height, width = (ceil_div(size, spec.tile) for size in conv.out_size)
+    total = conv.batch * height * width
+    points = (spec.tile + 2) ** 2
+    inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
+    # V and M of a block take about the L2 cache, but weights should serve many tiles.
+    room = target.l2 // (4 * points * (inputs + outputs) * lanes)
+    largest = min(total, max(_TILES[0], min(room, _TILES[1])))
+    fewest = ceil_div(total, largest)
+    if target.threads > 1 and total >= 8 * target.threads:
+        fewest = ceil_div(fewest, target.threads) * target.threads
+    best: tuple[float, Block, int] | None = None
+    for vectors in (v for v in range(1, 5) if outputs % v == 0):
+        for rows in range(1, min(total, 28) + 1):
+            block = Block(rows, vectors)
+            if not fits(block, target):
+                break
+            for blocks in (fewest, fewest + target.threads):
+                count = ceil_div(ceil_div(total, blocks), rows)
+                used = ceil_div(total, count * rows)
+                cost = used * count * block.cycles() * outputs / vectors
+                if best is None or cost < best[0]:
+                    best = cost, block, count * rows
+    assert best is not None
+    _, block, tiles = best
+    blocks = ceil_div(total, tiles)
+    return WinogradPlan(
+        block,
+        (height, width),
+        total,
+        tiles,
+        blocks,
+        inputs,
+        outputs,
+        points,
+        (inputs * tiles + 1) * lanes,
+        (outputs * tiles + 1) * lanes,
+        blocks < target.threads,
+    )
+
+
+_TILES = (28, 112)
+"""The least and the most tiles of a block, where there are as many."""
+
+
+def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
+    """Bytes of the scratch operand for all workers."""
+    return 4 * target.threads * plan_winograd(spec, target).scratch
+
+
+def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) -> np.ndarray:
+    """(K, C, 3, 3) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
+    plan = plan_winograd(spec, target)
+    k, c = weights.shape[:2]
+    width = plan.block.vectors * target.lanes
+    padded = pad_to(pad_to(weights, 0, width), 1, target.lanes)
+    g = _FILTER[spec.tile]
+    # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once.
+    taps = padded.reshape(-1, 9).T.astype(np.float64)
+    transformed = (np.kron(g, g) @ taps).astype(np.float32)
+    shape = (plan.points, padded.shape[0] // width, width, padded.shape[1] // target.lanes)
+    parts = transformed.reshape(*shape, target.lanes)
+    return np.ascontiguousarray(parts.transpose(0, 1, 3, 4, 2))
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
+        self.k, self.spec, self.plan, self.conv = k, spec, plan, spec.conv
+        self.lanes, self.side = k.target.lanes, spec.tile + 2
+        operands = iter(k.operands)
+        self.y, self.x, self.w = next(operands), next(operands), next(operands)
+        self.bias = next(operands) if spec.conv.epilogue.bias else None
+        self.residual = next(operands) if spec.conv.epilogue.residual else None
+        scratch = next(operands)
+        own = k.mul(k.worker, plan.scratch) if k.target.threads > 1 else 0
+        self.v = k.gep(scratch, own)
+        self.m = k.gep(self.v, plan.points * plan.v_stride)
+        # Tiles that cross the border go through this one.
+        kind = ir.ArrayType(ir.VectorType(F32, self.lanes), self.side**2)
+        self.edge = k.b.alloca(kind)
+        self.edge.type = PTR  # llvmlite still types it as a pointer to `kind`
+        self.edge.align = k.target.vector_bytes
+
+    def emit(self) -> None:
+        """Blocks of tiles, shared by the workers; few blocks: each does some output channels."""
+        k, plan = self.k, self.plan
+        filters = plan.out_blocks // plan.block.vectors
+        if plan.split_outputs:
+            blocks, outputs = (0, plan.blocks), k.share(filters)
+        else:
+            blocks, outputs = k.share(plan.blocks), (0, filters)
+        with k.loop(*blocks) as block:
+            first = k.mul(block, plan.tiles)
+            live = minimum(k, k.add(first, plan.tiles), plan.total)
+            with k.loop(0, plan.in_blocks) as channel, k.loop(first, live) as tile:
+                self._input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+            with k.loop(0, plan.points) as point, k.loop(*outputs) as output:
+                self._products(point, output)
+            vectors = plan.block.vectors
+            low, high = (k.mul(end, vectors) for end in outputs)
+            with k.loop(low, high) as channel, k.loop(first, live) as tile:
+                self._output_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+
+    def _products(self, point: Index, output: Index) -> None:
+        """M[point, output block] = V[point] @ W[point, output block]."""
+        k, plan = self.k, self.plan
+        vectors, rows = plan.block.vectors, plan.block.rows
+        width = vectors * self.lanes
+        filters = plan.out_blocks // vectors
+        depth = plan.in_blocks * self.lanes
+        at = k.index((point, filters * depth * width), (output, depth * width))
+        w = k.gep(self.w, at)
+        v = k.gep(self.v, k.mul(point, plan.v_stride))
+        plane = plan.tiles * self.lanes
+        m = k.gep(self.m, k.index((point, plan.m_stride), (output, vectors * plane)))
+        full, rest = divmod(self.conv.in_channels, self.lanes)
+        with k.loop(0, plan.tiles, rows) as tile:
+            start = k.mul(tile, self.lanes)
+            offsets = [r * self.lanes for r in range(rows)]
+            sums = zeros(k, rows * vectors)
+            a = k.gep(v, start)
+            for begin, blocks, channels in ((0, full, self.lanes), (full, 1, rest)):
+                if blocks and channels:
+                    a_at = k.gep(a, begin * plane)
+                    w_at = k.gep(w, begin * self.lanes * width)
+                    nest = [Loop(blocks, plane, self.lanes * width), Loop(channels, 1, width)]
+                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums)
+            for r, offset in enumerate(offsets):
+                for i in range(vectors):
+                    k.store(sums[r * vectors + i], m, k.add(start, offset + i * plane))
+
+    def _place(self, tile: Index) -> tuple[Index, Index, Index]:
+        """(image, first output row, first output column) of a tile."""
+        k, plan = self.k, self.plan
+        image, row, column = split_index(k, tile, [self.conv.batch, *plan.across])
+        return image, k.mul(row, self.spec.tile), k.mul(column, self.spec.tile)
+
+    def _clipped(self, first: Index, count: int, size: int) -> tuple[Index, Index]:
+        """The part [low, high) of range(count) for which first + i is in range(size)."""
+        k = self.k
+        low = maximum(k, k.b.neg(k.i(first)), 0)
+        return low, minimum(k, k.b.sub(k.i(size), k.i(first)), count)
+
+    def _vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
+        return self.k.load(pointer, offset, lanes=self.lanes)
+
+    def _input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
+        k, conv, side = self.k, self.conv, self.side
+        height, width = conv.size
+        image, row, column = self._place(tile)
+        top, left = k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1])
+        plane = height * width * self.lanes
+        position = k.add(k.mul(top, width), left)
+        at = k.index((image, self.plan.in_blocks * plane), (channel, plane), (position, self.lanes))
+        source = k.gep(self.x, at)
+        rows, columns = self._clipped(top, side, height), self._clipped(left, side, width)
+        inside = self._whole([(rows, side), (columns, side)])
+        before = k.b.block
+        with k.b.if_then(k.b.not_(inside), likely=False):
+            for i in range(side * side):
+                k.store(k.splat(0.0, self.lanes), self.edge, i * self.lanes)
+            with k.loop(*rows) as r, k.loop(*columns) as c:
+                value = self._vector(source, k.index((r, width * self.lanes), (c, self.lanes)))
+                k.store(value, self.edge, k.index((r, side * self.lanes), (c, self.lanes)))
+            border = k.b.block
+        start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
+        for pointer, stride, block in ((source, width, before), (self.edge, side, border)):
+            start.add_incoming(pointer, block)
+            step.add_incoming(k.i(stride * self.lanes), block)
+        lines = [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
+        # Columns first, then rows; a column of the result is a row of points.
+        half = [
+            self._input_line([self._vector(line, c * self.lanes) for line in lines])
+            for c in range(side)
+        ]
+        out = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
+        for r in range(side):
+            for c, value in enumerate(self._input_line([half[c][r] for c in range(side)])):
+                k.store(value, self.v, k.add(out, (r * side + c) * self.plan.v_stride))
+
+    def _whole(self, ranges: Sequence[tuple[tuple[Index, Index], int]]) -> ir.Value:
+        k = self.k
+        tests = [k.b.icmp_signed("==", k.i(low), k.i(0)) for (low, _), _ in ranges]
+        tests += [k.b.icmp_signed("==", k.i(high), k.i(count)) for (_, high), count in ranges]
+        result = tests[0]
+        for test in tests[1:]:
+            result = k.b.and_(result, test)
+        return result
+
+    def _scale(self, factor: float, x: ir.Value, y: ir.Value) -> ir.Value:
+        """factor * x + y."""
+        return self.k.fma(x, self.k.splat(factor, self.lanes), y)
+
+    def _input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
+        """B^T d."""
+        add, sub = self.k.b.fadd, self.k.b.fsub
+        if self.spec.tile == 2:
+            return [sub(d[0], d[2]), add(d[1], d[2]), sub(d[2], d[1]), sub(d[3], d[1])]
+        first = self._scale(-2.5, d[2], add(d[0], d[4]))
+        last = self._scale(-2.5, d[3], add(d[1], d[5]))
+        even_a, odd_a = self._scale(-2.0, d[2], d[4]), self._scale(-2.0, d[1], d[3])
+        even_b, odd_b = self._scale(-0.5, d[2], d[4]), self._scale(-0.5, d[1], d[3])
+        return [
+            first,
+            self._scale(_A, odd_a, even_a),
+            self._scale(-_A, odd_a, even_a),
+            self._scale(_B, odd_b, even_b),
+            self._scale(-_B, odd_b, even_b),
+            last,
+        ]
+
+    def _output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
+        """A^T m."""
+        k, add, sub = self.k, self.k.b.fadd, self.k.b.fsub
+        total, difference = add(m[1], m[2]), sub(m[1], m[2])
+        if self.spec.tile == 2:
+            return [add(m[0], total), add(difference, m[3])]
+        total_b, difference_b = add(m[3], m[4]), sub(m[3], m[4])
+
+        def mix(x: ir.Value, factor: float, y: ir.Value) -> ir.Value:
+            return self._scale(factor, y, k.b.fmul(x, k.splat(factor_of[factor], self.lanes)))
+
+        factor_of = {_B: _A, 2.0: 0.5}
+        odd = self._scale(_A / 2, difference, m[5])
+        return [
+            add(add(m[0], total), total_b),
+            mix(difference, _B, difference_b),
+            mix(total, 2.0, total_b),
+            self._scale(2 * _B, difference_b, odd),
+        ]
+
+    def _output_tile(self, channel: Index, tile: Index, slot: Index) -> None:
+        k, conv, side, size = self.k, self.conv, self.side, self.spec.tile
+        height, width = conv.out_size
+        image, row, column = self._place(tile)
+        at = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
+        half = [
+            self._output_line(
+                [
+                    self._vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride))
+                    for r in range(side)
+                ]
+            )
+            for c in range(side)
+        ]
+        lines = [self._output_line([half[c][r] for c in range(side)]) for r in range(size)]
+        plane = height * width
+        position = k.index(
+            (image, self.plan.out_blocks * plane), (channel, plane), (row, width), (column, 1)
+        )
+        start = k.mul(position, self.lanes)
+        bias = None
+        if self.bias is not None:
+            bias = self._vector(self.bias, k.mul(channel, self.lanes))
+
+        def finish(value: ir.Value, at: Index) -> None:
+            value = conv.epilogue.scaled(k, value)
+            if bias is not None:
+                value = k.b.fadd(value, bias)
+            if self.residual is not None:
+                value = k.b.fadd(value, self._vector(self.residual, at))
+            k.store(conv.epilogue.clamp(k, value), self.y, at)
+
+        def whole() -> None:
+            for r, line in enumerate(lines):
+                for c, value in enumerate(line):
+                    finish(value, k.add(start, (r * width + c) * self.lanes))
+
+        if height % size == 0 and width % size == 0:
+            whole()
+            return
+        rows, columns = self._clipped(row, size, height), self._clipped(column, size, width)
+        inside = self._whole([(rows, size), (columns, size)])
+        with k.b.if_else(inside) as (then, otherwise):
+            with then:
+                whole()
+            with otherwise:
+                for r, line in enumerate(lines):
+                    for c, value in enumerate(line):
+                        k.store(value, self.edge, (r * size + c) * self.lanes)
+                with k.loop(*rows) as r, k.loop(*columns) as c:
+                    offset = k.mul(k.index((r, size), (c, 1)), self.lanes)
+                    target = k.mul(k.index((r, width), (c, 1)), self.lanes)
+                    finish(self._vector(self.edge, offset), k.add(start, target))
+
+
+def emit_winograd(
+    module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget
+) -> ir.Function:
+    """The kernel `name(y, x, w, [bias], [residual], scratch, worker)` of a spec."""
+    assert supports_winograd(spec.conv) and spec.tile in _FILTER
+    k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
+    _Emission(k, spec, plan_winograd(spec, target)).emit()
+    return k.finish()
+
+
+def winograd_flops(spec: WinogradSpec, target: CpuTarget) -> int:
+    """Floating-point operations of the matrix products, padding included."""
+    plan = plan_winograd(spec, target)
+    lanes = target.lanes
+    return (
+        2
+        * plan.points
+        * plan.blocks
+        * plan.tiles
+        * prod((plan.in_blocks, plan.out_blocks))
+        * lanes**2
+    )
