@@ -1,0 +1,30 @@
+"""Which kernel an instruction becomes. An instruction without a rule runs by its reference."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from glow_backends.cpu.calls import CallContext, KernelCall, Rule
+from glow_backends.cpu.rules.pointwise import elementwise
+from glow_dialects.core.instr_op import InstrOp
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Every rule, by the name of its instruction (`glow_instr.` left out)."""
+    from glow_backends.cpu.rules import conv, data, nn, pointwise, reduce
+
+    table: dict[str, Rule] = {}
+    for part in (pointwise, conv, data, nn, reduce):
+        assert not table.keys() & part.RULES.keys(), "an instruction has one rule"
+        table |= part.RULES
+    return table
+
+
+def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:
+    """The kernel call of an instruction, or None where there is no kernel for it."""
+    rule: Any = rules().get(op.name.removeprefix("glow_instr."))
+    if rule is not None:
+        return rule(op, context)
+    return elementwise(op, context) if op.DATA_PARALLEL else None

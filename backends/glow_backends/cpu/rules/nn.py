@@ -1,0 +1,7 @@
+"""Pooling, normalisation, softmax, recurrent networks."""
+
+from __future__ import annotations
+
+from glow_backends.cpu.calls import Rule
+
+RULES: dict[str, Rule] = {}

@@ -1,0 +1,7 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from glow_backends.cpu.calls import Rule
+
+RULES: dict[str, Rule] = {}
