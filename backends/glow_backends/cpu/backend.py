@@ -23,7 +23,9 @@ class CpuBackend(Backend):
         try:
             self.target = named(cpu, threads)
         except KeyError:
-            raise UnsupportedError(f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'") from None
+            raise UnsupportedError(
+                f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'"
+            ) from None
 
     def supports(self, op: GraphOp) -> bool:
         return op.INSTR is not None or op.VIEW
@@ -38,3 +40,9 @@ class CpuBackend(Backend):
             if candidate.sym_name.data == function:
                 return CpuProgram(module, candidate, self.target)
         raise CompileError(f"the module has no instruction function @{function}")
+
+    def listing(self, module: ModuleOp, assembly: bool = False) -> str:
+        """Kernels and program functions of a planned module as LLVM IR or assembly."""
+        from glow_backends.cpu.listing import listing
+
+        return listing(module, self.target, assembly)

@@ -1,300 +1,215 @@
-"""A compiled program: native segments, and host steps where no kernel exists."""
+"""A compiled program: one native function, its memory, and how it is called."""
 
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
-from llvmlite import ir
+from xdsl.backend.llvm.convert import convert_module
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from glow_backends.base import Port, Program, Report, ports, public_name
 from glow_backends.cpu import cache
-from glow_backends.cpu.builder import I64, PTR
-from glow_backends.cpu.calls import CallContext, KernelCall, Packed
+from glow_backends.cpu.calls import KernelCall
 from glow_backends.cpu.jit import Linked, emit_object, new_module
-from glow_backends.cpu.rules import call_for
+from glow_backends.cpu.memory import ALIGN, address, aligned_array
+from glow_backends.cpu.select import select
+from glow_backends.cpu.support import BARRIER_BYTES, support_text
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.to_llvm import MAIN, convert
+from glow_backends.cpu.workers import Workers
 from glow_backends.interpreter.backend import step
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.errors import CompileError
-from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
-from glow_dialects.instr.memory import (
-    AllocOp,
-    DeallocOp,
-    InstrFuncOp,
-    ViewOp,
-    WeightOp,
-    origin,
-    view_offset,
-)
-from glow_dialects.ops.module import ConstantOp, lookup, placeholders
-
-ALIGN = 64
-
-
-def aligned(size: int) -> Array:
-    """`size` bytes of zeros, 64-byte aligned."""
-    raw = np.zeros(size + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
-    return raw[start : start + size]
-
-
-def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
-    """An uninitialised array, 64-byte aligned."""
-    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(count + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
-    return raw[start : start + count].view(dtype).reshape(tuple(shape))
-
-
-@dataclass
-class Segment:
-    """A run of kernel calls, compiled as one function."""
-
-    calls: list[KernelCall]
-
-
-@dataclass
-class HostStep:
-    """One instruction run by its reference."""
-
-    op: InstrOp
-
-
-class WeightBlob:
-    """Constants and packed constants, placed one after another in aligned memory."""
-
-    def __init__(self) -> None:
-        self.offsets: dict[str, int] = {}
-        self.makers: list[tuple[int, Array]] = []
-        self.size = 0
-
-    def place(self, key: str, array: Array) -> int:
-        """Offset of an array, placed once a key."""
-        if key not in self.offsets:
-            self.offsets[key] = self.size
-            self.makers.append((self.size, array))
-            self.size += -(-array.nbytes // ALIGN) * ALIGN
-        return self.offsets[key]
-
-    def build(self) -> Array:
-        """The memory, filled."""
-        memory = aligned(self.size)
-        for offset, array in self.makers:
-            view = memory[offset : offset + array.nbytes]
-            view.view(array.dtype)[...] = array.reshape(-1)
-        self.makers = []
-        return memory
+from glow_dialects.instr.memory import AllocOp, InstrFuncOp, WeightOp, origin, view_offset
+from glow_dialects.ops.module import ConstantOp, PlaceholderOp, lookup, placeholders
 
 
 class CpuProgram(Program):
     """An instruction function as machine code.
 
-    Memory: `io` (one pointer a placeholder), one block of weights, one arena with scratch behind it.
+    Memory: a table of pointers (`io`), one block of weights, one arena with scratch behind it.
+    `run` may be called from several threads; calls wait for each other.
     """
 
     def __init__(self, module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> None:
         self.inputs: list[Port] = ports(module, "input")
         self.outputs: list[Port] = ports(module, "output")
         self.target = target
-        self.report = Report()
         self.function = function
-        self.module = module
-        self._slots: dict[str, int] = {n: i for i, n in enumerate(placeholders(module))}
-        self._publics = {n: public_name(p) for n, p in placeholders(module).items()}
-        self._blob = WeightBlob()
+        self.report = Report()
         start = time.perf_counter()
-        self.steps = self._select()
-        self.report.stages["select kernels"] = time.perf_counter() - start
-        self._compile()
+        self.selection = select(function, target)
+        self._host_ops = [s.op for s in self.selection.host_steps]
+        self._stage("select kernels", start)
         start = time.perf_counter()
-        self._weights = self._blob.build()
-        self.report.stages["pack weights"] = time.perf_counter() - start
-        self.report.weight_bytes = self._blob.size
-        self.report.arena_bytes = self._arena_bytes
-        self.report.notes["host instructions"] = sum(isinstance(s, HostStep) for s in self.steps)
-        self._memory = aligned(self._arena_bytes + self._scratch)
-        self._states: dict[str, Array] = self._make_states()
-        self._io = (ctypes.c_void_p * max(1, len(self._slots)))()
+        code = convert(module, function, self.selection, target)
+        self._stage("convert to llvm", start)
+        start = time.perf_counter()
+        self._linked = Linked(self._objects(code.module), target)
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
+        self._main = kind(self._linked.address(MAIN))
+        self._stage("generate code", start)
+        start = time.perf_counter()
+        self._weights = code.weights.build()
+        self._stage("pack weights", start)
+        self.report.weight_bytes = code.weights.size
+        self.report.arena_bytes = self.selection.arena_bytes
+        self.report.notes["host instructions"] = len(self._host_ops)
+        self._prepare(module, code.slots)
 
-    # --- selection ----------------------------------------------------------------------------
-    def _select(self) -> list[Segment | HostStep]:
-        context = CallContext(self.target)
-        steps: list[Segment | HostStep] = []
-        self._scratch = 0
-        for op in self.function.block.ops:
-            if isinstance(op, WeightOp | AllocOp | ViewOp | DeallocOp):
-                continue
-            if not isinstance(op, InstrOp):
-                raise CompileError(f"cpu: {op.name} is not an instruction")
-            call = call_for(op, context)
-            if call is None:
-                steps.append(HostStep(op))
-                continue
-            call.label = call.label or op.name.removeprefix("glow_instr.")
-            self._scratch = max(self._scratch, call.scratch)
-            if not steps or isinstance(steps[-1], HostStep):
-                steps.append(Segment([]))
-            segment = steps[-1]
-            assert isinstance(segment, Segment)
-            segment.calls.append(call)
-        self._arena_bytes = self.function.arena.value.data if self.function.arena else 0
-        self._arena_bytes = -(-self._arena_bytes // ALIGN) * ALIGN
-        return steps
+    def _stage(self, name: str, start: float) -> None:
+        self.report.stages[name] = time.perf_counter() - start
 
     # --- code ---------------------------------------------------------------------------------
-    def _compile(self) -> None:
-        start = time.perf_counter()
-        objects: dict[str, bytes] = {}
+    def _objects(self, program: ModuleOp) -> list[bytes]:
+        """Machine code of every kernel once, the program function and the support functions."""
+        kernels = {c.kernel_name(self.target): c for c in self.selection.calls}
         fresh = 0
-        segments = [s for s in self.steps if isinstance(s, Segment)]
-        for segment in segments:
-            for call in segment.calls:
-                name = call.kernel_name(self.target)
-                if name in objects:
-                    continue
-                cached = cache.get(name)
-                if cached is None:
-                    cached = self._kernel_object(name, call)
-                    cache.put(name, cached)
-                    fresh += 1
-                objects[name] = cached
-        text = str(self._entries(segments))
-        key = f"main_{cache.key(text, repr(self.target))}"
-        entry = cache.get(key)
-        if entry is None:
-            entry = emit_object(text, self.target)
-            cache.put(key, entry)
-        self._linked = Linked([*objects.values(), entry], self.target)
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-        self._functions = {
-            id(s): kind(self._linked.address(f"glow_segment_{i}")) for i, s in enumerate(segments)
-        }
-        self.report.kernels = len(objects)
+        objects: list[bytes] = []
+        for name, call in kernels.items():
+            made = cache.get(name)
+            if made is None:
+                made = kernel_object(name, call, self.target)
+                cache.put(name, made)
+                fresh += 1
+            objects.append(made)
+        for text in (program_text(program, self.target), support_text(self.target)):
+            key = f"text_{cache.key(text, repr(self.target))}"
+            made = cache.get(key)
+            if made is None:
+                made = emit_object(text, self.target)
+                cache.put(key, made)
+            objects.append(made)
+        self.report.kernels = len(kernels)
         self.report.notes["kernels compiled"] = fresh
-        self.report.stages["generate code"] = time.perf_counter() - start
+        return objects
 
-    def _kernel_object(self, name: str, call: KernelCall) -> bytes:
-        module = new_module(name, self.target)
-        made = call.emit(module, name, call.spec, self.target)
-        made.linkage = "external"
-        return emit_object(module, self.target)
+    # --- memory -------------------------------------------------------------------------------
+    def _prepare(self, module: ModuleOp, slots: Mapping[str, int]) -> None:
+        """Everything a run needs that does not change from run to run."""
+        kind = np.dtype(np.uint8)
+        self._arena = aligned_array(
+            (self.selection.arena_bytes + self.selection.scratch_bytes,), kind
+        )
+        self._io = (ctypes.c_void_p * (len(slots) + 2))()
+        self._arguments = (ctypes.addressof(self._io), address(self._weights), address(self._arena))
+        self._bound: dict[str, Array] = {}
+        self._input_slots: list[tuple[str, str, int]] = []
+        self._output_slots: list[tuple[str, str, int, tuple[int, ...], np.dtype]] = []
+        self._staging: dict[str, Array] = {}
+        for name, op in placeholders(module).items():
+            shape, dtype, slot = shape_of(op.type), dtype_of(op.type), slots[name]
+            match op.kind.data:
+                case "input":
+                    self._input_slots.append((name, public_name(op), slot))
+                case "output":
+                    self._output_slots.append((name, public_name(op), slot, shape, dtype))
+                case _:
+                    self._bound[name] = _initial(op, shape, dtype)
+                    self._io[slot] = address(self._bound[name])
+        self._barrier = aligned_array((BARRIER_BYTES,), kind)
+        self._barrier[...] = 0
+        self._failure: BaseException | None = None
+        self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
+        self._io[len(slots)] = ctypes.cast(self._callback, ctypes.c_void_p)
+        self._io[len(slots) + 1] = address(self._barrier)
+        self._lock = threading.Lock()
+        self._workers = Workers(self.target.threads) if self.target.threads > 1 else None
 
-    def _entries(self, segments: Sequence[Segment]) -> ir.Module:
-        module = new_module("program", self.target)
-        kind = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, I64])
-        for number, segment in enumerate(segments):
-            function = ir.Function(module, kind, f"glow_segment_{number}")
-            builder = ir.IRBuilder(function.append_basic_block("entry"))
-            for call in segment.calls:
-                self._emit_call(module, builder, function, call)
-            builder.ret_void()
-        return module
+    @property
+    def state(self) -> dict[str, Array]:
+        """Placeholders that keep their values between runs, by symbol."""
+        return {n: self._bound[n] for n in self._bound if n not in self._transient()}
 
-    def _emit_call(
-        self, module: ir.Module, builder: ir.IRBuilder, function: ir.Function, call: KernelCall
-    ) -> None:
-        pointers = [self._pointer(builder, function, o) for o in call.operands]
-        if call.scratch:
-            pointers.append(_offset(builder, function.args[2], self._arena_bytes))
-        name = call.kernel_name(self.target)
-        callee = module.globals.get(name)
-        if callee is None:
-            kind = ir.FunctionType(ir.VoidType(), [PTR] * len(pointers) + [I64])
-            callee = ir.Function(module, kind, name)
-        builder.call(callee, [*pointers, function.args[3]])
+    def _transient(self) -> set[str]:
+        return {s[0] for s in self._input_slots} | {s[0] for s in self._output_slots}
 
-    def _pointer(self, builder: ir.IRBuilder, function: ir.Function, operand: SSAValue | Packed) -> ir.Value:
-        io, weights, arena, _ = function.args
-        if isinstance(operand, Packed):
-            return _offset(builder, weights, self._blob.place(operand.key, operand.make()))
-        base, skip = origin(operand), view_offset(operand)
-        owner = base.owner
-        if isinstance(owner, AllocOp):
-            assert owner.offset is not None, "memory is planned before code is generated"
-            return _offset(builder, arena, owner.offset.value.data + skip)
-        assert isinstance(owner, WeightOp)
-        target = lookup(owner, owner.target)
-        if isinstance(target, ConstantOp):
-            return _offset(builder, weights, self._place_constant(target) + skip)
-        slot = self._slots[owner.target]
-        address = builder.gep(io, [ir.Constant(I64, slot)], source_etype=PTR)
-        return _offset(builder, builder.load(address, typ=PTR), skip)
-
-    def _place_constant(self, constant: ConstantOp) -> int:
-        array = constant.array()
-        name = constant.sym_name.data
-        if array is None:
-            raise CompileError(f"constant @{name} has no values: its weights file is missing")
-        return self._blob.place(name, array)
-
-    # --- running --------------------------------------------------------------------------------
-    def _make_states(self) -> dict[str, Array]:
-        made: dict[str, Array] = {}
-        for name, op in placeholders(self.module).items():
-            if op.kind.data in ("state", "trainable"):
-                made[name] = aligned_array(shape_of(op.type), dtype_of(op.type))
-                initial = array_of(op.init, typed(op.type)) if op.init is not None else None
-                made[name][...] = 0 if initial is None else initial
-        return made
-
+    # --- running ------------------------------------------------------------------------------
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        bound = dict(self._states)
-        for name, op in placeholders(self.module).items():
-            if op.kind.data == "input":
-                array = inputs[self._publics[name]]
-                if not array.flags.c_contiguous or array.ctypes.data % ALIGN:
-                    copy = aligned_array(array.shape, array.dtype)
-                    copy[...] = array
-                    array = copy
+        with self._lock:
+            io, bound = self._io, self._bound
+            for name, public, slot in self._input_slots:
+                array = inputs[public]
+                where = address(array)
+                if where % ALIGN or not array.flags.c_contiguous:
+                    array = self._staged(name, array)
+                    where = address(array)
                 bound[name] = array
-            elif op.kind.data == "output":
-                bound[name] = aligned_array(shape_of(op.type), dtype_of(op.type))
-        for name, array in bound.items():
-            self._io[self._slots[name]] = array.ctypes.data
-        weights, memory = self._weights.ctypes.data, self._memory.ctypes.data
-        for item in self.steps:
-            if isinstance(item, Segment):
-                self._functions[id(item)](ctypes.addressof(self._io), weights, memory, 0)
+                io[slot] = where
+            results: dict[str, Array] = {}
+            for name, public, slot, shape, dtype in self._output_slots:
+                made = aligned_array(shape, dtype)
+                results[public] = bound[name] = made
+                io[slot] = address(made)
+            if self._workers is None:
+                self._main(*self._arguments, 0)
             else:
-                self._host(item.op, bound)
-        return {
-            self._publics[n]: bound[n]
-            for n, op in placeholders(self.module).items()
-            if op.kind.data == "output"
-        }
+                self._workers.run(lambda worker: self._main(*self._arguments, worker))
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+        return results
 
-    def _host(self, op: InstrOp, bound: Mapping[str, Array]) -> None:
-        step(op, {v: self._array(v, bound) for v in op.operands})
+    def _staged(self, name: str, array: Array) -> Array:
+        """An aligned copy of an input, in memory kept for it."""
+        staging = self._staging.get(name)
+        if staging is None:
+            staging = self._staging[name] = aligned_array(array.shape, array.dtype)
+        np.copyto(staging, array)
+        return staging
 
-    def _array(self, value: SSAValue, bound: Mapping[str, Array]) -> Array:
+    def _host(self, number: int) -> None:
+        """Called from native code: run one instruction by its reference."""
+        if self._failure is not None:
+            return
+        try:
+            op = self._host_ops[number]
+            step(op, {v: self._array(v) for v in op.operands})
+        except BaseException as error:  # raised again by `run`: native frames cannot pass it on
+            self._failure = error
+
+    def _array(self, value: SSAValue) -> Array:
+        """The memory of a buffer."""
         base, skip = origin(value), view_offset(value)
         owner = base.owner
         if isinstance(owner, AllocOp):
             assert owner.offset is not None
-            memory, skip = self._memory, skip + owner.offset.value.data
+            memory, skip = self._arena, skip + owner.offset.value.data
         else:
             assert isinstance(owner, WeightOp)
-            target = lookup(owner, owner.target)
+            target = lookup(self.function, owner.target)
             if isinstance(target, ConstantOp):
                 array = target.array()
                 assert array is not None
-                if base is value:
-                    return array
-                memory = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             else:
-                memory = bound[owner.target].reshape(-1).view(np.uint8)
+                array = self._bound[owner.target]
+            if base is value:
+                return array
+            memory = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         part = memory[skip : skip + bytes_of(value.type)]
         return part.view(dtype_of(value.type)).reshape(shape_of(value))
 
 
-def _offset(builder: ir.IRBuilder, pointer: ir.Value, offset: int) -> ir.Value:
-    if offset == 0:
-        return pointer
-    return builder.gep(pointer, [ir.Constant(I64, offset)], inbounds=True, source_etype=ir.IntType(8))
+def _initial(op: PlaceholderOp, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """A state's memory with its first value."""
+    made = aligned_array(shape, dtype)
+    initial = array_of(op.init, typed(op.type)) if op.init is not None else None
+    made[...] = np.zeros((), dtype) if initial is None else initial
+    return made
+
+
+def kernel_object(name: str, call: KernelCall, target: CpuTarget) -> bytes:
+    """Machine code of one kernel under an exported name."""
+    module = new_module(name, target)
+    call.emit(module, name, call.spec, target).linkage = "external"
+    return emit_object(module, target)
+
+
+def program_text(program: ModuleOp, target: CpuTarget) -> str:
+    """LLVM IR of a converted program function."""
+    return str(convert_module(program, fallback_target_triple=target.triple))

@@ -1,0 +1,67 @@
+"""Kernel selection: each instruction of a program becomes a kernel call or a step on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from glow_backends.cpu.calls import CallContext, KernelCall
+from glow_backends.cpu.memory import ALIGN, rounded
+from glow_backends.cpu.rules import call_for
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.errors import CompileError
+from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.instr.memory import (
+    AllocOp,
+    DeallocOp,
+    InstrFuncOp,
+    ViewOp,
+    WeightOp,
+    view_offset,
+)
+
+
+@dataclass
+class HostStep:
+    """An instruction that no kernel covers: its NumPy reference runs it."""
+
+    op: InstrOp
+
+
+@dataclass
+class Selection:
+    """The steps of a program in order, and the memory behind its arena that kernels work in."""
+
+    steps: list[KernelCall | HostStep] = field(default_factory=list[KernelCall | HostStep])
+    arena_bytes: int = 0
+    scratch_bytes: int = 0
+
+    @property
+    def calls(self) -> list[KernelCall]:
+        """The native steps."""
+        return [s for s in self.steps if isinstance(s, KernelCall)]
+
+    @property
+    def host_steps(self) -> list[HostStep]:
+        """The steps on the host, numbered as the code calls them."""
+        return [s for s in self.steps if isinstance(s, HostStep)]
+
+
+def select(function: InstrFuncOp, target: CpuTarget) -> Selection:
+    """Choose a kernel for every instruction of a planned function."""
+    context = CallContext(target)
+    made = Selection(arena_bytes=rounded(function.arena.value.data if function.arena else 0))
+    for op in function.block.ops:
+        if isinstance(op, WeightOp | AllocOp | ViewOp | DeallocOp):
+            continue
+        if not isinstance(op, InstrOp):
+            raise CompileError(f"cpu: {op.name} is not an instruction")
+        # Kernels rely on aligned operands; a view into the middle of a line has none.
+        aligned = all(view_offset(v) % ALIGN == 0 for v in op.operands)
+        call = call_for(op, context) if aligned else None
+        if call is None:
+            made.steps.append(HostStep(op))
+            continue
+        call.label = call.label or op.name.removeprefix("glow_instr.")
+        made.scratch_bytes = max(made.scratch_bytes, rounded(call.scratch))
+        made.steps.append(call)
+    return made

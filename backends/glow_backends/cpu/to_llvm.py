@@ -1,0 +1,195 @@
+"""convert-glow-instr-to-llvm: the program function becomes calls of kernels in xDSL's `llvm` dialect.
+
+`llvm.func @glow_main(%io, %weights, %arena, %worker)`: `io` is a table of pointers (one a placeholder,
+then the host's callback and the workers' barrier), `weights` the block of constants, `arena` the
+planned memory with the kernels' scratch behind it, `worker` the number of the calling thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i8, i64
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.calls import KernelCall, Packed
+from glow_backends.cpu.memory import WeightBlock
+from glow_backends.cpu.select import HostStep, Selection, select
+from glow_backends.cpu.target import CpuTarget, named
+from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.instr.memory import (
+    AllocOp,
+    InstrFuncOp,
+    WeightOp,
+    instr_functions,
+    origin,
+    view_offset,
+)
+from glow_dialects.ops.module import ConstantOp, lookup, placeholders
+
+MAIN = "glow_main"
+HOST = "glow_host"
+BARRIER = "glow_barrier"
+_PTR = llvm.LLVMPointerType()
+_LARGEST_INDEX = 2**31 - 1
+
+
+@dataclass
+class ProgramCode:
+    """The program function and what it refers to."""
+
+    module: ModuleOp
+    weights: WeightBlock
+    #: Placeholder symbol -> its place in the io table; then callback and barrier.
+    slots: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def convert(
+    source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget
+) -> ProgramCode:
+    """The program function of a selection, in a module of its own."""
+    code = ProgramCode(
+        ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))}
+    )
+    _Conversion(code, function, selection, target).run()
+    return code
+
+
+class _Conversion:
+    def __init__(
+        self, code: ProgramCode, function: InstrFuncOp, selection: Selection, target: CpuTarget
+    ) -> None:
+        self.code = code
+        self.function = function
+        self.selection = selection
+        self.target = target
+        self.block = Block(arg_types=(_PTR, _PTR, _PTR, i64))
+        for value, hint in zip(self.block.args, ("io", "weights", "arena", "worker"), strict=True):
+            value.name_hint = hint
+        self.declared: dict[str, llvm.FuncOp] = {}
+        self.cached: dict[tuple[SSAValue, int], SSAValue] = {}
+
+    def run(self) -> None:
+        steps = 0
+        for item in self.selection.steps:
+            if isinstance(item, HostStep):
+                self.host_call(steps)
+                steps += 1
+            else:
+                self.kernel_call(item)
+            if self.target.threads > 1:
+                self.call(BARRIER, [self.block.args[0], self.constant(len(self.code.slots) + 1)])
+        self.add(llvm.ReturnOp())
+        body = self.code.module.body.block
+        for declaration in self.declared.values():
+            body.add_op(declaration)
+        kind = llvm.LLVMFunctionType([_PTR, _PTR, _PTR, i64])
+        body.add_op(llvm.FuncOp(MAIN, kind, llvm.LinkageAttr("external"), body=Region(self.block)))
+
+    def kernel_call(self, call: KernelCall) -> None:
+        pointers = [self.pointer(o) for o in call.operands]
+        if call.scratch:
+            pointers.append(self.offset(self.block.args[2], self.selection.arena_bytes))
+        self.call(call.kernel_name(self.target), [*pointers, self.block.args[3]])
+
+    def host_call(self, number: int) -> None:
+        """Worker 0 hands instruction `number` to the host."""
+        slot = self.constant(len(self.code.slots))
+        self.call(HOST, [self.block.args[0], slot, self.constant(number), self.block.args[3]])
+
+    def call(self, name: str, args: list[SSAValue]) -> None:
+        if name not in self.declared:
+            kind = llvm.LLVMFunctionType([a.type for a in args])
+            self.declared[name] = llvm.FuncOp(name, kind, llvm.LinkageAttr("external"))
+        self.add(llvm.CallOp(name, *args))
+
+    def pointer(self, operand: SSAValue | Packed) -> SSAValue:
+        io, weights, arena, _ = self.block.args
+        if isinstance(operand, Packed):
+            placed = self.code.weights.offset(operand.key)
+            if placed is None:
+                placed = self.code.weights.place(operand.key, operand.make())
+            return self.offset(weights, placed)
+        base, skip = origin(operand), view_offset(operand)
+        owner = base.owner
+        if isinstance(owner, AllocOp):
+            assert owner.offset is not None, "memory is planned before code is generated"
+            return self.offset(arena, owner.offset.value.data + skip)
+        assert isinstance(owner, WeightOp)
+        target = lookup(self.function, owner.target)
+        if isinstance(target, ConstantOp):
+            return self.offset(weights, self.constant_offset(target) + skip)
+        slot = self.code.slots[owner.target]
+        if (io, slot) not in self.cached:
+            entry = self.add(llvm.GEPOp(io, [slot], _PTR, inbounds=True)).results[0]
+            loaded = self.add(llvm.LoadOp(entry, _PTR)).results[0]
+            loaded.name_hint = owner.target if owner.target.isidentifier() else None
+            self.cached[io, slot] = loaded
+        return self.offset(self.cached[io, slot], skip)
+
+    def constant_offset(self, constant: ConstantOp) -> int:
+        name = constant.sym_name.data
+        placed = self.code.weights.offset(name)
+        if placed is not None:
+            return placed
+        array = constant.array()
+        if array is None:
+            raise CompileError(f"constant @{name} has no values: its weights file is missing")
+        return self.code.weights.place(name, array)
+
+    def offset(self, base: SSAValue, distance: int) -> SSAValue:
+        """`distance` bytes behind `base`."""
+        if distance == 0:
+            return base
+        key = (base, distance)
+        if key not in self.cached:
+            if distance <= _LARGEST_INDEX:
+                made = llvm.GEPOp(base, [distance], i8, inbounds=True)
+            else:
+                made = llvm.GEPOp(
+                    base,
+                    [llvm.GEP_USE_SSA_VAL],
+                    i8,
+                    ssa_indices=[self.constant(distance)],
+                    inbounds=True,
+                )
+            self.cached[key] = self.add(made).results[0]
+        return self.cached[key]
+
+    def constant(self, value: int) -> SSAValue:
+        return self.add(llvm.ConstantOp(IntegerAttr(value, i64), i64)).results[0]
+
+    def add(self, op: Operation) -> Operation:
+        self.block.add_op(op)
+        return op
+
+
+@dataclass(frozen=True)
+class ConvertGlowInstrToLLVMPass(ModulePass):
+    """Replace planned instruction functions by their program functions (`llvm.func @glow_main`).
+
+    `cpu`: "host" or a name such as "haswell"; `threads`: workers that share each kernel.
+    """
+
+    name = "convert-glow-instr-to-llvm"
+    cpu: str = "host"
+    threads: int = 1
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        try:
+            target = named(self.cpu, self.threads)
+        except KeyError:
+            raise UnsupportedError(f"{self.name}: cpu '{self.cpu}' is unknown") from None
+        for function in tuple(instr_functions(op)):
+            selection = select(function, target)
+            code = convert(op, function, selection, target)
+            for made in tuple(code.module.body.block.ops):
+                made.detach()
+                if isinstance(made, llvm.FuncOp) and made.sym_name.data == MAIN:
+                    made.properties["sym_name"] = StringAttr(f"glow_{function.sym_name.data}")
+                op.body.block.add_op(made)
+            function.detach()
+            function.erase()
