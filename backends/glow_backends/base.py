@@ -66,6 +66,11 @@ class Backend(ABC):
         """Target-specific passes on the instructions, before memory is planned."""
         return ()
 
+    @classmethod
+    def passes(cls) -> Sequence[type[ModulePass]]:
+        """The backend's own passes, for `glow-opt -p`."""
+        return ()
+
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""
@@ -118,6 +123,11 @@ def registry() -> dict[str, type[Backend]]:
     for entry in entry_points(group="glow.backends"):
         found.setdefault(entry.name, entry.load())
     return found
+
+
+def backend_passes() -> dict[str, type[ModulePass]]:
+    """Every backend's own passes, by name."""
+    return {p.name: p for kind in registry().values() for p in kind.passes()}
 
 
 def get_backend(name: str, **options: Any) -> Backend:

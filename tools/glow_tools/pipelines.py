@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 
+from glow_backends.base import backend_passes
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes import all_passes
 from glow_passes.pipeline import INSTR, LOWER, decompose_for, optimize
@@ -27,10 +28,15 @@ def named() -> dict[str, tuple[ModulePass, ...]]:
 
 
 def parse(text: str) -> list[ModulePass]:
-    """Passes of a string such as `optimize,glow-schedule{by=order}`; UnsupportedError names the unknown."""
-    known = all_passes()
+    """Passes of a string such as `optimize,glow-schedule{by=order}`.
+
+    UnsupportedError names what is unknown and what is like it.
+    """
+    known = dict(all_passes())
     found: list[ModulePass] = []
     for spec in _specs(text):
+        if spec.name not in known and spec.name not in named():
+            known |= backend_passes()  # imports the backends, so only where it must
         if spec.name in known:
             try:
                 found.append(known[spec.name].from_spec(spec))

@@ -33,6 +33,12 @@ class CpuBackend(Backend):
     def graph_passes(self) -> Sequence[ModulePass]:
         return ()
 
+    @classmethod
+    def passes(cls) -> Sequence[type[ModulePass]]:
+        from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
+
+        return (ConvertGlowInstrToLLVMPass,)
+
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         from glow_backends.cpu.program import CpuProgram
 
