@@ -1,21 +1,37 @@
-"""What the commands share: reading programs, and turning errors into one message and an exit code."""
+"""What the commands share: reading and writing programs, one message and exit code an error.
+
+Nothing heavy is imported before it is needed, so that `--help` and usage errors come at once.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
-from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
-
-from glow_dialects.core.errors import GlowError
-from glow_dialects.dialects import context
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
+
+#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
+WEIGHTS = ".weights.safetensors"
+
+
+def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """The argument parser of a command; `examples` is printed under the options."""
+    return argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"examples:\n{examples}\nexit status: 0 success, 1 bad input or failed check, 2 usage",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def fail(message: str) -> NoReturn:
@@ -25,23 +41,46 @@ def fail(message: str) -> NoReturn:
 
 
 def guarded(body: Callable[[], int | None]) -> int:
-    """Run a command; a user's error becomes one message and exit code 1."""
+    """Run a command; an error becomes one message and exit code 1.
+
+    GLOW_TRACEBACK=1 lets the exception through, for people who work on the compiler.
+    """
     try:
         return body() or OK
-    except VerifyException as error:
-        return _report(f"the program is not valid: {first_line(error)}")
-    except ParseError as error:
-        return _report(str(error).strip())
-    except (GlowError, PassFailedException) as error:
-        return _report(str(error))
-    except FileNotFoundError as error:
-        return _report(f"no such file: {error.filename}")
-    except (IsADirectoryError, PermissionError) as error:
-        return _report(f"cannot read {error.filename}: {error.strerror}")
     except BrokenPipeError:
+        # The reader has gone (`glow-opt ... | head`); keep Python from flushing into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except KeyboardInterrupt:
         return _report("interrupted")
+    except Exception as error:
+        if os.environ.get("GLOW_TRACEBACK"):
+            raise
+        return _report(describe(error))
+
+
+def describe(error: Exception) -> str:
+    """What a user should read of an exception."""
+    from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
+
+    from glow_dialects.core.errors import GlowError
+
+    match error:
+        case VerifyException():
+            return f"the program is not valid: {first_line(error)}"
+        case ParseError() | GlowError() | PassFailedException():
+            return str(error).strip()
+        case FileNotFoundError():
+            return f"no such file: {error.filename}"
+        case OSError():
+            return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
+        case MemoryError():
+            return f"not enough memory: {error}"
+        case RecursionError():
+            return "the program is nested too deep"
+        case _:
+            what = f"{type(error).__name__}: {first_line(error)}"
+            return f"internal error, please report it: {what} (GLOW_TRACEBACK=1 shows where)"
 
 
 def _report(message: str) -> int:
@@ -52,51 +91,110 @@ def _report(message: str) -> int:
 def first_line(error: Exception) -> str:
     """The message without the dump of the module that xDSL adds to it."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    for line in lines:
+    for number, line in enumerate(lines):
         if "Underlying verification failure" in line:
-            return line.split(":", 1)[1].strip()
+            told = line.split(":", 1)[1].strip()
+            return told or (lines[number + 1].strip() if number + 1 < len(lines) else line)
     return lines[0] if lines else type(error).__name__
 
 
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:
     """Parse IR; raises ParseError with file, line and column."""
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError, VerifyException
+
+    from glow_dialects.core.errors import GlowError
+    from glow_dialects.dialects import context
+
     ctx = ctx or context()
     ctx.allow_unregistered = unregistered
     try:
         return Parser(ctx, text, name).parse_module()
+    except (ParseError, VerifyException):
+        raise
     except RecursionError:
         raise GlowError(f"{name}: nesting is too deep") from None
+    except Exception as error:
+        # Parsers of attributes assert, or raise what int() and zip() raise, on some malformed text.
+        raise GlowError(f"{name}: cannot be parsed: {first_line(error)}") from error
 
 
-def read_module(path: str, shapes: dict[str, Sequence[int]] | None = None, ctx: Context | None = None) -> ModuleOp:
-    """A module from an `.onnx` or `.mlir` file, or from standard input for `-`."""
-    if path == "-":
-        return parse_text(sys.stdin.read(), "<stdin>", ctx)
+def read_text(path: str) -> tuple[str, str]:
+    """Text of a file, or of standard input for `-`, and the name that messages give it."""
+    from glow_dialects.core.errors import GlowError
+
+    try:
+        if path == "-":
+            return sys.stdin.read(), "<stdin>"
+        return Path(path).read_text(encoding="utf-8"), path
+    except UnicodeDecodeError:
+        hint = "; ONNX models need the extension .onnx" if path != "-" else ""
+        raise GlowError(f"{path}: this is not text{hint}") from None
+
+
+def read_module(
+    path: str,
+    shapes: dict[str, Sequence[int]] | None = None,
+    ctx: Context | None = None,
+    unregistered: bool = False,
+) -> ModuleOp:
+    """A module from an `.onnx` file or IR text (`-`: standard input), with its weights if there."""
     if path.endswith(".onnx"):
         from glow_frontends.onnx import import_model
 
         return import_model(path, shapes=shapes)
-    try:
-        text = Path(path).read_text()
-    except UnicodeDecodeError:
-        raise GlowError(f"{path}: not text; models need the extension .onnx") from None
-    module = parse_text(text, path, ctx)
-    weights = Path(path).with_suffix(".weights.safetensors")
-    if weights.exists():
+    text, name = read_text(path)
+    module = parse_text(text, name, ctx, unregistered)
+    weights = Path(path).with_suffix(WEIGHTS)
+    if path != "-" and weights.exists():
         from glow_runtime.weights import attach
 
         attach(module, weights)
     return module
 
 
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write; it becomes `path` when the block ends well, else it goes."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp's files are private
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | None, text: str) -> None:
+    """Write `text` to a file, whole or not at all; to standard output for None and `-`."""
+    if path is None or path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    with whole(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     """`name=1x3x224x224` as a pair; argparse reports what is wrong with it."""
-    import argparse
-
     name, separator, dims = text.rpartition("=")
     try:
         if not separator:
             raise ValueError
-        return name, tuple(int(d) for d in dims.split("x")) if dims else ()
+        shape = tuple(int(d) for d in dims.split("x")) if dims else ()
+        if any(d < 0 for d in shape):
+            raise ValueError
+        return name, shape
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=1x3x224x224") from None
+
+
+def count_option(text: str) -> int:
+    """A whole number of at least 0; argparse reports what is wrong with it."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number, 0 or more")
+    return int(text)

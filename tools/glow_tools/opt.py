@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import fail, guarded, parse_text, read_module, shape_option
+from glow_tools.common import command, guarded, shape_option, write_text
 
-EXAMPLES = """examples:
+EXAMPLES = """\
   glow-opt net.mlir -p optimize
-  glow-opt model.onnx -p 'optimize,lower,instr'
-  glow-opt model.onnx -p cpu -t llvm-ir
+  glow-opt model.onnx -p lower,instr
+  glow-opt model.onnx -p cpu -t llvm-ir -o model.ll
+  glow-opt model.onnx -p optimize --timing --statistics --dump steps
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
+TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
+SEPARATOR = "// -----\n"
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="glow-opt",
-        description="Parse (or import, by extension) a program, run a pass pipeline, print the result.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = command(
+        "glow-opt",
+        "Parse (or import, by extension) a program, run a pipeline of passes, print the result.",
+        EXAMPLES,
     )
-    made.add_argument("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
-    made.add_argument("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
-    made.add_argument("-t", "--target", default="mlir", help="mlir, glow-ir, dot, svg, llvm-ir or asm")
-    made.add_argument("-o", "--output", help="output file (default: standard output)")
-    made.add_argument("--shape", type=shape_option, action="append", default=[], metavar="NAME=DxD")
-    made.add_argument("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
-    made.add_argument("--print-op-generic", action="store_true", help="print the generic form")
-    made.add_argument("--split-input-file", action="store_true", help="programs separated by // -----")
-    made.add_argument("--verify-diagnostics", action="store_true", help="print errors and go on")
-    made.add_argument("--disable-verify", action="store_true", help="do not verify")
-    made.add_argument("--allow-unregistered-dialect", action="store_true")
-    made.add_argument("--print-ir", choices=["before", "after", "changed", "failure"], default="never")
-    made.add_argument("--dump", type=Path, help="folder for the module after each pass")
-    made.add_argument("--timing", action="store_true", help="time each pass")
-    made.add_argument("--statistics", action="store_true", help="operation counts that each pass changes")
-    made.add_argument("--bisect-limit", type=int, help="run only the first N passes")
-    made.add_argument("--reproducer", type=Path, help="write module and pipeline here on a failure")
-    made.add_argument("--list-passes", action="store_true", help="list passes and pipelines")
-    made.add_argument("--show-pipeline", action="store_true", help="print the expanded pipeline")
+    add = made.add_argument
+    add("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
+    add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
+    add("-t", "--target", default="mlir", choices=TARGETS, help="what to print (default: mlir)")
+    add("-o", "--output", help="output file (default: standard output)")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
+    add("--print-op-generic", action="store_true", help="print the generic form")
+    add("--split-input-file", action="store_true", help="programs separated by // -----")
+    add("--verify-diagnostics", action="store_true", help="print errors as output and go on")
+    add("--disable-verify", action="store_true", help="do not verify")
+    add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
+    add("--list-passes", action="store_true", help="list passes and pipelines")
+    add("--show-pipeline", action="store_true", help="print the expanded pipeline")
+    watch = made.add_argument_group("watching passes (printed to standard error)")
+    add = watch.add_argument
+    moments = ["before", "after", "changed", "failure"]
+    add("--print-ir", choices=moments, default="never", help="print the module around passes")
+    add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass here")
+    add("--timing", action="store_true", help="time of each pass, milliseconds")
+    add("--statistics", action="store_true", help="operation counts that each pass changes")
+    add("--bisect-limit", type=int, metavar="N", help="run only the first N passes")
+    add("--reproducer", type=Path, metavar="FILE", help="write module and pipeline on a failure")
     return made
 
 
@@ -60,50 +65,45 @@ def _run(a: argparse.Namespace) -> int:
 
         print(describe(parse(a.passes)))
         return 0
-    text: str | None = None
-    if a.split_input_file or a.verify_diagnostics:
-        text = sys.stdin.read() if a.file == "-" else Path(a.file).read_text()
-    parts = [None] if text is None else text.split("// -----\n") if a.split_input_file else [text]
-    outputs: list[str] = []
-    for part in parts:
-        if a.verify_diagnostics:
-            outputs.append(_diagnosed(a, part))
-        else:
-            outputs.append(_one(a, part))
-    joined = "\n// -----\n\n".join(outputs) if len(outputs) > 1 else outputs[0]
-    if a.output:
-        Path(a.output).write_text(joined)
-    else:
-        sys.stdout.write(joined)
+    if not (a.split_input_file or a.verify_diagnostics):
+        write_text(a.output, _one(a, None))
+        return 0
+    from glow_tools.common import read_text
+
+    text = read_text(a.file)[0]
+    parts = text.split(SEPARATOR) if a.split_input_file else [text]
+    outputs = [_diagnosed(a, part) if a.verify_diagnostics else _one(a, part) for part in parts]
+    write_text(a.output, f"\n{SEPARATOR}\n".join(outputs))
     return 0
 
 
-def _diagnosed(a: argparse.Namespace, part: str | None) -> str:
+def _diagnosed(a: argparse.Namespace, part: str) -> str:
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError
-    from glow_tools.common import first_line
+    from glow_tools.common import describe
 
     try:
         return _one(a, part)
-    except VerifyException as error:
-        return f"error: the program is not valid: {first_line(error)}\n"
-    except (ParseError, PassFailedException, GlowError) as error:
-        return f"error: {str(error).strip()}\n"
+    except (VerifyException, ParseError, PassFailedException, GlowError) as error:
+        return f"error: {describe(error)}\n"
 
 
 def _one(a: argparse.Namespace, part: str | None) -> str:
+    """The output for one program: the file, or `part` of it."""
+    from glow_tools.common import parse_text, read_module
     from glow_tools.context import tool_context
 
     ctx = tool_context()
     if part is None:
-        module = read_module(a.file, dict(a.shape), ctx)
+        module = read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
     else:
-        module = parse_text(part, a.file, ctx, a.allow_unregistered_dialect)
+        name = "<stdin>" if a.file == "-" else a.file
+        module = parse_text(part, name, ctx, a.allow_unregistered_dialect)
     if not a.disable_verify:
         module.verify()
     if a.passes:
-        from glow_passes.instrumentation import InstrumentedRun, Instrumentation
+        from glow_passes.instrumentation import Instrumentation, InstrumentedRun
         from glow_tools.pipelines import parse
 
         options = Instrumentation(
@@ -116,11 +116,9 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             reproducer=a.reproducer,
         )
         InstrumentedRun(ctx, options).run(module, parse(a.passes))
-    from glow_tools.targets import TARGETS
+    from glow_tools.targets import EMITTERS
 
-    if a.target not in TARGETS:
-        fail(f"unknown target '{a.target}'; there are: {', '.join(TARGETS)}")
-    return TARGETS[a.target](module, a)
+    return EMITTERS[a.target](module, a)
 
 
 def _list() -> int:

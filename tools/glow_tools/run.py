@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glow_tools.common import fail, guarded, shape_option
+from glow_tools.common import command, count_option, fail, guarded, shape_option, whole
 
-EXAMPLES = """examples:
+EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime
   glow-run model.onnx --input data=x.npy --output out.npz
   glow-run model.onnx --shape data=8x3x224x224 --random 0 --iterations 20
@@ -21,24 +22,20 @@ EXAMPLES = """examples:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="glow-run",
-        description="Compile a model and run it once (or --iterations times).",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("model", help=".onnx or .mlir file")
-    made.add_argument("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
-    made.add_argument("--threads", type=int, default=1, help="worker threads (default: 1)")
-    made.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
-    made.add_argument("--random", type=int, metavar="SEED", help="random inputs from this seed")
-    made.add_argument("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
-    made.add_argument("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
-    made.add_argument("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
-    made.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
-    made.add_argument("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    made.add_argument("--iterations", type=int, default=0, metavar="N", help="time N runs")
-    made.add_argument("--report", action="store_true", help="stages with seconds, kernels, bytes")
+    made = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
+    add = made.add_argument
+    add("model", help=".onnx or .mlir file")
+    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
+    add("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input's value")
+    add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
+    add("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
+    add("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
+    add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
+    add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
+    add("--report", action="store_true", help="stages with seconds, kernels, bytes")
     return made
 
 
@@ -49,8 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(a: argparse.Namespace) -> int:
-    import glow_compiler as glow
     from rich.console import Console
+
+    import glow_compiler as glow
 
     console = Console(stderr=True)
     shapes = dict(a.shape)
@@ -106,11 +104,13 @@ def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -
                 fail(f"input '{port.name}': {error}")
             continue
         if a.random is None:
-            fail(f"input '{port.name}' has no value; give --input {port.name}=FILE.npy or --random SEED")
+            ways = f"give --input {port.name}=FILE.npy or --random SEED"
+            fail(f"input '{port.name}' has no value; {ways}")
         shape = shapes.get(port.name, port.shape)
         if None in shape:
             dims = "x".join("?" if d is None else str(d) for d in shape)
-            fail(f"input '{port.name}' is {dims}; bind it with --shape {port.name}={dims.replace('?', '1')}")
+            binding = f"--shape {port.name}={dims.replace('?', '1')}"
+            fail(f"input '{port.name}' is {dims}; bind it with {binding}")
         feed[port.name] = _random(rng, shape, port.dtype)
     if files:
         known = ", ".join(p.name for p in net.inputs)
@@ -128,16 +128,19 @@ def _random(rng: np.random.Generator, shape: Sequence[int | None], dtype: np.dty
 
 
 def _save(path: Path, out: dict[str, Any]) -> None:
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez(file, **out)
-    temporary.replace(path)
+    """Write what np.savez would, whatever the outputs are called."""
+    with whole(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, value in out.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asarray(value), allow_pickle=False)
 
 
 def _report(report: Any) -> None:
     for stage, seconds in report.stages.items():
         print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
-    print(f"  kernels {report.kernels}, arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes")
+    print(
+        f"  kernels {report.kernels}, arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes"
+    )
     for name, value in report.notes.items():
         print(f"  {name}: {value}")
 

@@ -9,8 +9,6 @@ from io import StringIO
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
-from glow_dialects.core.errors import UnsupportedError
-
 
 def mlir(module: ModuleOp, a: argparse.Namespace) -> str:
     """The module in MLIR syntax."""
@@ -50,17 +48,14 @@ def asm(module: ModuleOp, a: argparse.Namespace) -> str:
     return _cpu(a).listing(module, assembly=True)
 
 
-def _cpu(a: argparse.Namespace):  # noqa: ANN202 - the backend is imported on demand
+def _cpu(a: argparse.Namespace):
     from glow_backends.cpu.backend import CpuBackend
 
-    try:
-        return CpuBackend(cpu=a.mcpu)
-    except UnsupportedError:
-        raise
+    return CpuBackend(cpu=a.mcpu)
 
 
 Emit = Callable[[ModuleOp, argparse.Namespace], str]
-TARGETS: dict[str, Emit] = {
+EMITTERS: dict[str, Emit] = {
     "mlir": mlir,
     "glow-ir": glow_ir,
     "dot": dot,
