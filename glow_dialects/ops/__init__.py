@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from glow_dialects.ops import compare, literal, relu, select, splat
-
-#: Every card. A test compares this tuple with the folder.
-CARDS: tuple[ModuleType, ...] = (
+from glow_dialects.ops import (
+    activation,
+    arithmetic,
+    cast,
     compare,
     literal,
+    logic,
     relu,
     select,
     splat,
+    unary_math,
+)
+
+#: Every card. A test compares this tuple with the folder.
+CARDS: tuple[ModuleType, ...] = (
+    activation,
+    arithmetic,
+    cast,
+    compare,
+    literal,
+    logic,
+    relu,
+    select,
+    splat,
+    unary_math,
 )

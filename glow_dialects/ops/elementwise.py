@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
@@ -16,7 +17,7 @@ from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 
-UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue]
+UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue | None]
 BinaryGradient = Callable[[Any, SSAValue, Builder], tuple[SSAValue | None, SSAValue | None]]
 
 
@@ -43,6 +44,13 @@ class BinaryOp(PureOp):
         return [tensor(broadcast_shapes(shape_of(lhs), shape_of(rhs)), element_of(lhs))]
 
 
+class UnaryTestOp(UnaryOp):
+    """A question about each element: booleans out."""
+
+    def infer(self) -> Sequence[Attribute]:
+        return [tensor(shape_of(self.operands[0]), i1)]
+
+
 class CompareOp(BinaryOp):
     """A comparison: booleans out."""
 
@@ -56,6 +64,7 @@ def unary(
     function: Callable[[Array], Array],
     gradient: UnaryGradient | None = None,
     decompose: Callable[[Any, Builder], SSAValue] | None = None,
+    base: type[UnaryOp] = UnaryOp,
     **properties: Any,
 ) -> tuple[type[GraphOp], type[InstrOp]]:
     """Node and instruction of a unary element-wise operator.
@@ -79,15 +88,18 @@ def unary(
     if decompose is not None:
         smaller = decompose
         fields["decompose"] = lambda self, b: [smaller(self, b)]
-    node = graph_op(type(f"{camel}Op", (UnaryOp,), fields))
+    node = graph_op(type(f"{camel}Op", (base,), fields))
     names = tuple(properties)
 
     def reference(self: InstrOp, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = function(input, **{n: self.prop(n) for n in names})
+            result[...] = function(widen(input), **{n: self.prop(n) for n in names})
 
-    made = type(f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference})
-    return node, instr_op(of=node, inplace=("input",))(made)
+    made = type(
+        f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}
+    )
+    inplace = () if issubclass(base, UnaryTestOp) else ("input",)
+    return node, instr_op(of=node, inplace=inplace)(made)
 
 
 def binary(
@@ -118,7 +130,10 @@ def binary(
             dy = grads[0]
             assert dy is not None
             pair = rule(self, dy, b)
-            return [None if g is None else unbroadcast(g, v, b) for g, v in zip(pair, (self.lhs, self.rhs), strict=True)]
+            return [
+                None if g is None else unbroadcast(g, v, b)
+                for g, v in zip(pair, (self.lhs, self.rhs), strict=True)
+            ]
 
         fields["gradient"] = backward
     node = graph_op(type(f"{camel}Op", (base,), fields))
@@ -126,11 +141,29 @@ def binary(
 
     def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = function(lhs, rhs, **{n: self.prop(n) for n in names})
+            result[...] = function(widen(lhs), widen(rhs), **{n: self.prop(n) for n in names})
 
-    made = type(f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference})
-    inplace = () if base is CompareOp else ("lhs", "rhs")
+    made = type(
+        f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}
+    )
+    inplace = () if issubclass(base, CompareOp) else ("lhs", "rhs")
     return node, instr_op(of=node, inplace=inplace)(made)
+
+
+def widen(array: Array) -> Array:
+    """Narrow floats as float32 and integers below a byte as int8: what references compute in."""
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    if array.dtype.isbuiltin == 1:
+        return array
+    if array.dtype in _NARROW_INTEGERS:
+        return array.astype(np.uint8 if array.dtype.name.startswith("u") else np.int8)
+    return array.astype(np.float32)
+
+
+_NARROW_INTEGERS = tuple(
+    np.dtype(t) for t in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)
+)
 
 
 def unbroadcast(grad: SSAValue, like: SSAValue, b: Builder) -> SSAValue:

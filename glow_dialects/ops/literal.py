@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.attributes import array_of, dense
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
 
 
@@ -35,7 +36,9 @@ class LiteralOp(PureOp):
 
     def check(self) -> None:
         if self.value.get_type() != self.result.type:
-            raise VerifyException(f"glow.literal: value is {self.value.get_type()}, result {self.result.type}")
+            raise VerifyException(
+                f"glow.literal: value is {self.value.get_type()}, result {self.result.type}"
+            )
 
 
 @instr_op(of=LiteralOp)
@@ -50,3 +53,14 @@ class LiteralInstr(InstrOp):
         result[...] = array
 
 
+def _sample(array: Array) -> Sample:
+    kind = tensor_of(array)
+    return Sample(LiteralOp, properties={"value": dense(kind, array)}, results=kind)
+
+
+SAMPLES = (
+    _sample(np.array([[1.5, -2.0], [np.inf, 0.0]], np.float32)),
+    _sample(np.array([1, -2, 3], np.int64)),
+    _sample(np.array(7, np.uint8)),
+    _sample(np.array([True, False])),
+)

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast
 
@@ -28,7 +29,7 @@ class SelectOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        if dtype_of(self.condition.type) != bool:
+        if dtype_of(self.condition.type).kind != "b":
             raise VerifyException(f"glow.select: condition must be i1, got {self.condition.type}")
         if element_of(self.lhs) != element_of(self.rhs):
             raise VerifyException(f"glow.select: {self.lhs.type} and {self.rhs.type} differ in element type")
@@ -50,3 +51,16 @@ class SelectInstr(InstrOp):
 
     def reference(self, result: Array, condition: Array, lhs: Array, rhs: Array) -> None:
         result[...] = np.where(condition, lhs, rhs)
+
+
+_MASK = random(3, 4, dtype="bool")
+SAMPLES = (
+    Sample(SelectOp, (_MASK, random(3, 4), random(3, 4, seed=1))),
+    Sample(SelectOp, (_MASK, random(4), random(2, 3, 1))),
+    Sample(SelectOp, (random(3, 1, dtype="bool"), random(), random(3, 4))),
+    Sample(
+        SelectOp,
+        (_MASK, random(3, 4, dtype="int32", low=0, high=9), random(4, dtype="int32", low=0, high=9)),
+        smooth=False,
+    ),
+)

@@ -8,7 +8,8 @@ from xdsl.irdl import prop_def, result_def
 
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of
+from glow_dialects.core.sample import Sample
+from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 
 
 @graph_op
@@ -32,3 +33,10 @@ class SplatInstr(InstrOp):
 
     def reference(self, result: Array) -> None:
         result[...] = np.array(self.prop("value")).astype(result.dtype)
+
+
+SAMPLES = (
+    Sample(SplatOp, properties={"value": 1.5}, results=tensor((2, 3))),
+    Sample(SplatOp, properties={"value": -3.0}, results=tensor((), "int32")),
+    Sample(SplatOp, properties={"value": 1.0}, results=tensor((4,), "bool")),
+)

@@ -1,0 +1,69 @@
+"""Short property definitions for cards: numbers, flags, names and lists with their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.irdl import prop_def
+from xdsl.utils.exceptions import VerifyException
+
+
+def int_prop(default: int | None = None) -> Any:
+    """An i64 property; required where `default` is None."""
+    return prop_def(IntegerAttr, default_value=None if default is None else IntegerAttr(default, i64))
+
+
+def bool_prop(default: bool | None = None) -> Any:
+    """A boolean property; required where `default` is None."""
+    value = None if default is None else IntegerAttr.from_bool(default)
+    return prop_def(IntegerAttr, default_value=value)
+
+
+def float_prop(default: float | None = None) -> Any:
+    """An f64 property; required where `default` is None."""
+    return prop_def(FloatAttr, default_value=None if default is None else FloatAttr(default, f64))
+
+
+def str_prop(default: str | None = None) -> Any:
+    """A string property; required where `default` is None."""
+    return prop_def(StringAttr, default_value=None if default is None else StringAttr(default))
+
+
+def ints_prop(default: Sequence[int] | None = None) -> Any:
+    """A list of i64; required where `default` is None."""
+    value = None if default is None else DenseArrayBase.from_list(i64, list(default))
+    return prop_def(DenseArrayBase, default_value=value)
+
+
+def floats_prop(default: Sequence[float] | None = None) -> Any:
+    """A list of f64; required where `default` is None."""
+    value = None if default is None else DenseArrayBase.from_list(f64, list(default))
+    return prop_def(DenseArrayBase, default_value=value)
+
+
+def check_axis(op: str, axis: int, rank: int) -> None:
+    """Raise unless 0 <= axis < rank."""
+    if not 0 <= axis < rank:
+        raise VerifyException(f"{op}: axis {axis} is outside a tensor of rank {rank}")
+
+
+def check_axes(op: str, axes: Sequence[int], rank: int) -> None:
+    """Raise unless the axes are distinct and inside the rank."""
+    for axis in axes:
+        check_axis(op, axis, rank)
+    if len(set(axes)) != len(axes):
+        raise VerifyException(f"{op}: axes {list(axes)} repeat")
+
+
+def check_length(op: str, what: str, values: Sequence[object], rank: int) -> None:
+    """Raise unless there is one value for each of `rank` dimensions."""
+    if len(values) != rank:
+        raise VerifyException(f"{op}: {what} has {len(values)} entries for a tensor of rank {rank}")
+
+
+def check_choice(op: str, what: str, value: str, choices: Sequence[str]) -> None:
+    """Raise unless `value` is one of `choices`."""
+    if value not in choices:
+        raise VerifyException(f"{op}: {what} is '{value}', not one of {', '.join(choices)}")

@@ -1,0 +1,85 @@
+"""cast: conversion of the element type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import bool_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, is_float, shape_of, tensor, typed
+
+
+@graph_op
+class CastOp(PureOp):
+    """The input with the result's element type (as NumPy's astype; floats truncate towards zero).
+
+    `saturate` matters for float8 results only: values outside the range become the largest
+    finite value instead of NaN or infinity (ONNX Cast).
+    """
+
+    name = "glow.cast"
+    DATA_PARALLEL = True
+    saturate = bool_prop(True)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        if shape_of(self.input) != shape_of(self.result):
+            raise VerifyException(f"glow.cast: {self.input.type} and {self.result.type} differ in shape")
+        for value in (self.input, self.result):
+            dtype_of(typed(value))  # raises where NumPy has no such type
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        if not is_float(element_of(self.input)) or not is_float(element_of(self.result)):
+            return [None]
+        return [b(CastOp(dy, results=self.input.type))]
+
+
+def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
+    """`array` with another dtype, as glow.cast defines it."""
+    if dtype.kind == "b":
+        return np.asarray(array.astype(np.float32) != 0 if array.dtype.isbuiltin != 1 else array != 0)
+    if dtype.name.startswith("float8") and saturate:
+        return saturated(array, dtype)
+    with np.errstate(all="ignore"):
+        if array.dtype.isbuiltin != 1 and dtype.isbuiltin != 1:
+            return array.astype(np.float32).astype(dtype)
+        return array.astype(dtype)
+
+
+def saturated(array: Array, dtype: np.dtype) -> Array:
+    """float8 with values outside its range at the largest finite value; NaN stays NaN."""
+    import ml_dtypes
+
+    limit = float(ml_dtypes.finfo(dtype).max)
+    wide = array.astype(np.float32)
+    return np.clip(wide, -limit, limit).astype(dtype)
+
+
+@instr_op(of=CastOp)
+class CastInstr(InstrOp):
+    """astype."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        result[...] = convert(input, result.dtype, self.prop("saturate"))
+
+
+SAMPLES = (
+    Sample(CastOp, (random(3, 4, low=-5, high=5),), results=tensor((3, 4), "int32"), smooth=False),
+    Sample(CastOp, (random(3, 4, low=-5, high=5),), results=tensor((3, 4), "int8"), smooth=False),
+    Sample(CastOp, (random(3, 4),), results=tensor((3, 4), "float64"), smooth=False),
+    Sample(CastOp, (random(3, 4),), results=tensor((3, 4), "bool"), smooth=False),
+    Sample(CastOp, (random(3, 4, dtype="bool"),), results=tensor((3, 4), "float32"), smooth=False),
+    Sample(CastOp, (random(3, 4, dtype="int64", low=-9, high=9),), results=tensor((3, 4)), smooth=False),
+    Sample(CastOp, (random(3, 4),), results=tensor((3, 4), "float16"), smooth=False),
+)

@@ -1,0 +1,176 @@
+"""Mathematical functions of one operand, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp, negated
+from glow_dialects.ops.elementwise import unary
+
+
+def _no_gradient(op: Any, dy: SSAValue, b: Builder) -> None:
+    """Piecewise constant: the derivative is zero wherever it exists."""
+    return None
+
+
+def _integers_kept(function: Any) -> Any:
+    """A rounding: integers are themselves."""
+    return lambda x: x if x.dtype.kind in "iub" else function(x)
+
+
+def _times(dy: SSAValue, factor: SSAValue, b: Builder) -> SSAValue:
+    return b(MulOp(dy, factor))
+
+
+def _one_plus(x: SSAValue, b: Builder) -> SSAValue:
+    return b(AddOp(x, b.scalar(1, x)))
+
+
+def _one_minus(x: SSAValue, b: Builder) -> SSAValue:
+    return b(SubOp(b.scalar(1, x), x))
+
+
+def _square(x: SSAValue, b: Builder) -> SSAValue:
+    return b(MulOp(x, x))
+
+
+NegOp, NegInstr = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b))
+AbsOp, AbsInstr = unary("abs", "|x|", np.abs, lambda op, dy, b: _times(dy, b(SignOp(op.input)), b))
+FloorOp, FloorInstr = unary("floor", "The largest integer <= x", _integers_kept(np.floor), _no_gradient)
+CeilOp, CeilInstr = unary("ceil", "The smallest integer >= x", _integers_kept(np.ceil), _no_gradient)
+RoundOp, RoundInstr = unary(
+    "round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient
+)
+SignOp, SignInstr = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient)
+TruncOp, TruncInstr = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
+# inG = outG / (2 out)
+SqrtOp, SqrtInstr = unary(
+    "sqrt",
+    "Square root; NaN below 0",
+    np.sqrt,
+    lambda op, dy, b: b(DivOp(_times(dy, b.scalar(0.5, dy), b), op.result)),
+)
+# inG = -outG out^3 / 2
+RsqrtOp, RsqrtInstr = unary(
+    "rsqrt",
+    "1 / sqrt(x)",
+    lambda x: 1 / np.sqrt(x),
+    lambda op, dy, b: _times(
+        _times(dy, b.scalar(-0.5, dy), b), _times(op.result, _square(op.result, b), b), b
+    ),
+    lambda op, b: b(ReciprocalOp(b(SqrtOp(op.input)))),
+)
+ReciprocalOp, ReciprocalInstr = unary(
+    "reciprocal",
+    "1 / x",
+    lambda x: x.dtype.type(1) / x,
+    lambda op, dy, b: negated(_times(dy, _square(op.result, b), b), b),
+    lambda op, b: b(DivOp(b.scalar(1, op.input), op.input)),
+)
+SinOp, SinInstr = unary("sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b))
+CosOp, CosInstr = unary(
+    "cos", "cos x", np.cos, lambda op, dy, b: negated(_times(dy, b(SinOp(op.input)), b), b)
+)
+TanOp, TanInstr = unary(
+    "tan",
+    "tan x",
+    np.tan,
+    lambda op, dy, b: _times(dy, _one_plus(_square(op.result, b), b), b),
+    lambda op, b: b(DivOp(b(SinOp(op.input)), b(CosOp(op.input)))),
+)
+# asin' = 1 / sqrt(1 - x^2)
+AsinOp, AsinInstr = unary(
+    "asin",
+    "Inverse sine",
+    np.arcsin,
+    lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))),
+)
+AcosOp, AcosInstr = unary(
+    "acos",
+    "Inverse cosine",
+    np.arccos,
+    lambda op, dy, b: negated(b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))), b),
+)
+AtanOp, AtanInstr = unary(
+    "atan",
+    "Inverse tangent",
+    np.arctan,
+    lambda op, dy, b: b(DivOp(dy, _one_plus(_square(op.input, b), b))),
+)
+SinhOp, SinhInstr = unary(
+    "sinh", "Hyperbolic sine", np.sinh, lambda op, dy, b: _times(dy, b(CoshOp(op.input)), b)
+)
+CoshOp, CoshInstr = unary(
+    "cosh", "Hyperbolic cosine", np.cosh, lambda op, dy, b: _times(dy, b(SinhOp(op.input)), b)
+)
+AsinhOp, AsinhInstr = unary(
+    "asinh",
+    "Inverse hyperbolic sine",
+    np.arcsinh,
+    lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_plus(_square(op.input, b), b))))),
+)
+
+
+def _acosh_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
+    # acosh' = 1 / sqrt(x^2 - 1)
+    below = b(SubOp(_square(op.input, b), b.scalar(1, op.input)))
+    return b(DivOp(dy, b(SqrtOp(below))))
+
+
+AcoshOp, AcoshInstr = unary("acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient)
+AtanhOp, AtanhInstr = unary(
+    "atanh",
+    "Inverse hyperbolic tangent",
+    np.arctanh,
+    lambda op, dy, b: b(DivOp(dy, _one_minus(_square(op.input, b), b))),
+)
+ExpOp, ExpInstr = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b))
+LogOp, LogInstr = unary("log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)))
+Log1pOp, Log1pInstr = unary(
+    "log1p", "log(1 + x)", np.log1p, lambda op, dy, b: b(DivOp(dy, _one_plus(op.input, b)))
+)
+Expm1Op, Expm1Instr = unary(
+    "expm1", "e^x - 1", np.expm1, lambda op, dy, b: _times(dy, _one_plus(op.result, b), b)
+)
+
+
+def erf(x: Array) -> Array:
+    """The error function in x's dtype."""
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)
+
+
+def _erf_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
+    # erf' = 2 / sqrt(pi) * e^(-x^2)
+    bell = b(ExpOp(negated(_square(op.input, b), b)))
+    return _times(dy, _times(bell, b.scalar(2 / math.sqrt(math.pi), bell), b), b)
+
+
+ErfOp, ErfInstr = unary("erf", "The error function", erf, _erf_gradient)
+
+_ANY, _POSITIVE = random(3, 4, low=-2, high=2), random(3, 4, low=0.3, high=3)
+_UNIT, _ABOVE = random(3, 4, low=-0.9, high=0.9), random(3, 4, low=1.2, high=3)
+
+SAMPLES = (
+    *(
+        Sample(op, (_ANY,))
+        for op in (
+            NegOp, AbsOp, FloorOp, CeilOp, RoundOp, SignOp, TruncOp, SinOp, CosOp, AtanOp, SinhOp,
+            CoshOp, AsinhOp, ExpOp, Expm1Op, ErfOp,
+        )
+    ),
+    *(Sample(op, (_POSITIVE,)) for op in (SqrtOp, RsqrtOp, ReciprocalOp, LogOp, Log1pOp)),
+    *(Sample(op, (_UNIT,)) for op in (TanOp, AsinOp, AcosOp, AtanhOp)),
+    Sample(AcoshOp, (_ABOVE,)),
+    *(
+        Sample(op, (random(3, 4, dtype="int32", low=-9, high=9),), smooth=False)
+        for op in (NegOp, AbsOp, SignOp, FloorOp)
+    ),
+    Sample(RoundOp, (np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5], np.float32),), smooth=False),
+)  # fmt: skip
