@@ -1,0 +1,39 @@
+"""glow-dce: drop nodes whose results nobody uses, and constants that no function names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.graph.driver import is_dead
+from glow_passes.graph.symbols import Symbols
+
+
+def eliminate(function: FuncOp) -> int:
+    """One backward scan; definitions come before uses, so one is enough."""
+    removed = 0
+    op = function.body.block.last_op
+    while op is not None:
+        before = op.prev_op
+        if is_dead(op):
+            op.detach()
+            op.erase()
+            removed += 1
+        op = before
+    return removed
+
+
+@dataclass(frozen=True)
+class DcePass(ModulePass):
+    """Dead-code elimination on nodes and constants; placeholders are the module's interface."""
+
+    name = "glow-dce"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            eliminate(function)
+        Symbols(op).sweep()

@@ -1,0 +1,230 @@
+"""The rewriting driver: local patterns applied from one worklist until none applies.
+
+A pattern is a function of the operation that it starts from. It returns the values that replace the
+operation's results, or None where it does not apply. What it builds is inserted before the
+operation. A pattern never changes an operation in place, so that every change is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint
+from xdsl.traits import Pure
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import CompileError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, Tensor, tensor_of, typed
+from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.symbols import Symbols, is_quantized, uniform_value
+
+Values = SSAValue | Sequence[SSAValue]
+Rule = Callable[[Any, "Rewriter"], Values | None]
+_O = TypeVar("_O", bound=Operation)
+
+#: A rewrite that is applied this many times the number of operations does not end.
+FUEL = 200
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`rule` for operations of the classes `roots` (subclasses included)."""
+
+    roots: tuple[type[Operation], ...]
+    rule: Rule
+
+
+class Rewriter(Builder):
+    """What a pattern may ask and build. `r(ReluOp(x))` inserts before the matched operation."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self.symbols = symbols
+        self.made: list[Operation] = []
+
+    def start(self, root: Operation) -> None:
+        """Insert before `root` from now on."""
+        self.point = InsertPoint.before(root)
+
+    def insert(self, op: _O) -> _O:
+        """Insert `op` before the matched operation."""
+        block = self.point.block
+        before = self.point.insert_before
+        assert before is not None
+        block.insert_op_before(op, before)
+        self.made.append(op)
+        return op
+
+    def array(self, value: SSAValue) -> Array | None:
+        """The compile-time contents of a value, None where it is computed at run time."""
+        return self.symbols.array(value)
+
+    def uniform(self, value: SSAValue) -> float | None:
+        """The one value that all elements have, where that is known."""
+        owner = value.owner
+        if isinstance(owner, SplatOp):
+            return owner.value.value.data
+        array = self.symbols.array(value)
+        return None if array is None else uniform_value(array)
+
+    def weight(self, array: Array, hint: str = "folded", kind: Tensor | None = None) -> SSAValue:
+        """A compile-time tensor: a splat where all elements are equal, else a module constant."""
+        kind = kind or tensor_of(array)
+        value = None if is_quantized(kind) else uniform_value(array)
+        if value is not None:
+            return self.insert(SplatOp(results=kind, value=value)).results[0]
+        return self.insert(GetOp.of(self.symbols.add(array, kind, hint))).result
+
+
+def is_used_once(value: SSAValue) -> bool:
+    """Whether exactly one operand anywhere is `value`."""
+    return value.first_use is not None and value.first_use._next_use is None
+
+
+def producer(value: SSAValue, kind: type[_O], single: bool = False) -> _O | None:
+    """The operation of class `kind` that makes `value`; with `single` only if that is its one use."""
+    owner = value.owner
+    if not isinstance(owner, kind) or (single and not is_used_once(value)):
+        return None
+    return owner
+
+
+def is_dead(op: Operation) -> bool:
+    """Whether dropping `op` changes nothing."""
+    if any(result.first_use is not None for result in op.results) or not op.results:
+        return False
+    return isinstance(op, GetOp) or (isinstance(op, GraphOp) and op.has_trait(Pure))
+
+
+class _Table:
+    """Patterns by the class of the operation, found once for each class."""
+
+    def __init__(self, patterns: tuple[Pattern, ...]) -> None:
+        self.patterns = patterns
+        self.rules: dict[type[Operation], tuple[Rule, ...]] = {}
+
+    def of(self, kind: type[Operation]) -> tuple[Rule, ...]:
+        """The rules for one class of operations, in order."""
+        found = self.rules.get(kind)
+        if found is None:
+            found = tuple(p.rule for p in self.patterns if issubclass(kind, p.roots))
+            self.rules[kind] = found
+        return found
+
+
+@cache
+def _table(patterns: tuple[Pattern, ...]) -> _Table:
+    return _Table(patterns)
+
+
+class _Run:
+    """One function, rewritten to a fixpoint."""
+
+    def __init__(self, function: FuncOp, patterns: tuple[Pattern, ...], symbols: Symbols) -> None:
+        self.table = _table(patterns)
+        self.rewriter = Rewriter(symbols)
+        ops = list(function.body.block.ops)
+        self.stack: list[Operation] = ops[::-1]
+        self.waiting: set[Operation] = set(ops)
+        self.fuel = FUEL * (len(ops) + 10)
+        self.changes = 0
+
+    def push(self, ops: Iterable[Operation]) -> None:
+        """Look at `ops` again."""
+        for op in ops:
+            if op not in self.waiting:
+                self.waiting.add(op)
+                self.stack.append(op)
+
+    def run(self) -> int:
+        """The number of rewrites and removals."""
+        while self.stack:
+            op = self.stack.pop()
+            self.waiting.discard(op)
+            if op.parent is None:
+                continue
+            if is_dead(op):
+                self.erase(op)
+                continue
+            for rule in self.table.of(type(op)):
+                if self.apply(op, rule):
+                    break
+        return self.changes
+
+    def apply(self, op: Operation, rule: Rule) -> bool:
+        """Try one pattern on one operation."""
+        rewriter = self.rewriter
+        rewriter.start(op)
+        found = rule(op, rewriter)
+        made = rewriter.made
+        rewriter.made = []
+        if found is None:
+            for new in reversed(made):  # a pattern may find out late that it does not apply
+                new.detach()
+                new.erase()
+            return False
+        values = (found,) if isinstance(found, SSAValue) else found
+        assert len(values) == len(op.results), f"{rule} on {op.name}"
+        users: list[Operation] = []
+        for old, new in zip(op.results, values, strict=True):
+            assert old.type == new.type, f"{rule} on {op.name}: {old.type} became {new.type}"
+            users += [use.operation for use in old.uses]
+            if old.name_hint and not new.name_hint and isinstance(new, OpResult) and new.op in made:
+                new.name_hint = old.name_hint
+            old.replace_all_uses_with(new)
+        self.push(users)
+        self.erase(op)
+        self.push(reversed(made))
+        self.fuel -= 1
+        if self.fuel < 0:
+            raise CompileError(f"internal error: rewriting does not end at {op.name} ({rule})")
+        return True
+
+    def erase(self, op: Operation) -> None:
+        """Remove an operation without uses and look at what it read and at their other users."""
+        self.changes += 1
+        operands = set(op.operands)
+        op.detach()
+        op.erase()
+        for value in operands:
+            if isinstance(value, OpResult):
+                self.push((value.op,))
+                if is_used_once(value):
+                    self.push(use.operation for use in value.uses)
+
+
+def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...]) -> int:
+    """Apply `patterns` to every function until nothing changes; the number of changes."""
+    symbols = Symbols(module)
+    changes = 0
+    for function in functions(module):
+        changes += _Run(function, patterns, symbols).run()
+    if changes:
+        symbols.sweep()
+    return changes
+
+
+def splat_array(value: float, kind: Tensor) -> Array:
+    """A stride-0 array of a tensor type."""
+    from glow_dialects.core.types import dtype_of, shape_of
+
+    return np.broadcast_to(np.array(value).astype(dtype_of(kind)), shape_of(kind))
+
+
+__all__ = [
+    "Pattern",
+    "Rewriter",
+    "is_dead",
+    "is_used_once",
+    "producer",
+    "rewrite",
+    "splat_array",
+    "typed",
+]

@@ -1,0 +1,72 @@
+"""glow-fold-constants: nodes whose operands are known at compile time become constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.traits import Pure
+
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, bytes_of, typed
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+
+#: Results of at most this many bytes are always folded.
+ALWAYS = 1 << 20
+#: Larger ones only if folding adds at most this factor to what the operands already take.
+GROWTH = 2
+#: Nothing larger than this is computed at compile time.
+LIMIT = 1 << 28
+
+
+def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
+    """Whether the result may be kept: folding must never blow up memory (tile, expand, pad)."""
+    after = sum(bytes_of(r.type) for r in op.results)
+    if after <= ALWAYS:
+        return True
+    before = sum(a.nbytes for a in arrays if any(a.strides))
+    return after <= LIMIT and after <= GROWTH * before
+
+
+def fold(op: GraphOp, r: Rewriter) -> Values | None:
+    """op(constants) -> constant, by the operator's own reference."""
+    if isinstance(op, SplatOp | LiteralOp) or not op.has_trait(Pure):
+        return None
+    values: list[SSAValue] = [v for name, _ in op.groups() for v in op.group(name)]
+    if not values:
+        return None
+    arrays: list[Array] = []
+    for value in values:
+        array = r.array(value)
+        if array is None:
+            return None
+        arrays.append(array)
+    if not _worth_it(op, arrays):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = op.evaluate(arrays)
+    except (UnsupportedError, NotImplementedError):
+        return None
+    hint = op.results[0].name_hint or "folded"
+    return [r.weight(array, hint, typed(result)) for array, result in zip(results, op.results, strict=True)]
+
+
+PATTERNS = (Pattern((GraphOp,), fold),)
+
+
+@dataclass(frozen=True)
+class FoldConstantsPass(ModulePass):
+    """Constant folding by the operators' references, within limits of size."""
+
+    name = "glow-fold-constants"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

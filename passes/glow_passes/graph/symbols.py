@@ -1,0 +1,110 @@
+"""The constants and placeholders of a module by name, kept while passes add and drop some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
+
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp
+from glow_dialects.ops.splat import SplatOp
+
+
+class Symbols:
+    """A dictionary view of the module's symbols; a lookup is one dictionary access."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.module = module
+        self.table: dict[str, Operation] = {}
+        self.inserted = 0
+        for op in module.body.block.ops:
+            name = op.properties.get("sym_name")
+            if isinstance(name, StringAttr):
+                self.table[name.data] = op
+
+    def constant(self, get: GetOp) -> ConstantOp | None:
+        """The constant that `get` reads, None for placeholders."""
+        found = self.table.get(get.symbol.root_reference.data)
+        return found if isinstance(found, ConstantOp) else None
+
+    def array(self, value: SSAValue) -> Array | None:
+        """The compile-time contents of a value: a constant read, a literal or a splat."""
+        owner = value.owner
+        if isinstance(owner, GetOp):
+            found = self.constant(owner)
+            return None if found is None else found.array()
+        if isinstance(owner, LiteralOp | SplatOp):
+            return owner.array()
+        return None
+
+    def add(self, array: Array, kind: Tensor, hint: str) -> ConstantOp:
+        """A new constant of the module, under a name that starts with `hint`."""
+        name = self.fresh(hint)
+        made = ConstantOp.of(name, array, kind)
+        block = self.module.body.block
+        first = block.first_op
+        if first is None:
+            block.add_op(made)
+        else:
+            block.insert_op_before(made, first)
+        self.table[name] = made
+        self.inserted += 1
+        return made
+
+    def fresh(self, hint: str) -> str:
+        """A name that no symbol has."""
+        if hint not in self.table:
+            return hint
+        number = 1
+        while f"{hint}_{number}" in self.table:
+            number += 1
+        return f"{hint}_{number}"
+
+    def sweep(self) -> int:
+        """Drop the constants that nothing names any more; the number of them."""
+        used = set(_references(self.module))
+        dead = [op for name, op in self.table.items() if isinstance(op, ConstantOp) and name not in used]
+        for op in dead:
+            del self.table[op.sym_name.data]
+            op.detach()
+            op.erase()
+        return len(dead)
+
+
+def _references(module: ModuleOp) -> Iterator[str]:
+    """Names used inside functions, of the graph or of instructions."""
+    for function in module.body.block.ops:
+        if isinstance(function, ConstantOp | PlaceholderOp):
+            continue
+        for op in function.walk():
+            for attribute in (*op.properties.values(), *op.attributes.values()):
+                if isinstance(attribute, SymbolRefAttr):
+                    yield attribute.root_reference.data
+                elif isinstance(attribute, StringAttr):
+                    yield attribute.data  # the weights of instruction functions, by their own name
+
+
+def uniform_value(array: Array) -> float | None:
+    """The one value of all elements, where there is one that a float represents exactly."""
+    if array.size == 0 or array.dtype.kind == "c":
+        return None
+    first = array.flat[0]
+    if array.size > 1 and any(array.strides):
+        flat = array.reshape(-1)
+        if array.size > 64 and not bool(np.all(flat[:16] == first)):
+            return None
+        if not bool(np.all(flat == first)):
+            return None
+    value = float(first)
+    exact = np.array(value).astype(array.dtype)
+    same = exact == first and np.signbit(value) == np.signbit(float(exact))
+    return value if np.isfinite(value) and bool(same) else None
+
+
+def is_quantized(kind: Tensor) -> bool:
+    """Whether the elements of a tensor type are quantised."""
+    return isinstance(kind.element_type, UniformQuantizedType)

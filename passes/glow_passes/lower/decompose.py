@@ -1,0 +1,73 @@
+"""glow-decompose: nodes that the backend lacks become the smaller nodes that their cards give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import FuncOp, functions
+
+Legal = Callable[[GraphOp], bool]
+
+
+def decompose(function: FuncOp, legal: Legal) -> int:
+    """Replace every node that is not legal and has a decomposition, and what comes of it.
+
+    A node that is neither is left for the backend's own check, which names it to the user.
+    """
+    stack = [op for op in function.body.block.ops if isinstance(op, GraphOp)][::-1]
+    count = 0
+    while stack:
+        op = stack.pop()
+        if not type(op).can_decompose() or legal(op):
+            continue
+        builder = Builder.before(op)
+        values = op.decompose(builder)
+        if values is None:
+            continue
+        for old, new in zip(op.results, values, strict=True):
+            assert old.type == new.type, f"{op.name}: {old.type} decomposed to {new.type}"
+            old.replace_all_uses_with(new)
+        op.detach()
+        op.erase()
+        stack += [made for made in reversed(builder.inserted) if isinstance(made, GraphOp)]
+        count += 1
+    return count
+
+
+@dataclass(frozen=True)
+class DecomposePass(ModulePass):
+    """Decompose the operators named in `ops`, or every one that can be where none is named."""
+
+    name = "glow-decompose"
+    ops: tuple[str, ...] = ()
+
+    @staticmethod
+    def for_backend(legal: Legal) -> DecomposePass:
+        """Decompose what is not `legal`."""
+        made = _ForBackendPass()
+        object.__setattr__(made, "_legal", legal)
+        return made
+
+    def legal(self, op: GraphOp) -> bool:
+        """Whether `op` may stay."""
+        return bool(self.ops) and op.name.removeprefix("glow.") not in self.ops
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            decompose(function, self.legal)
+
+
+@dataclass(frozen=True)
+class _ForBackendPass(DecomposePass):
+    """Decomposition that asks a backend; not written in pipeline strings."""
+
+    def legal(self, op: GraphOp) -> bool:
+        legal: Legal = self._legal  # pyright: ignore
+        return legal(op)
