@@ -10,11 +10,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 
+def text_of(module: ModuleOp, generic: bool = False) -> str:
+    """The module as text."""
+    out = StringIO()
+    Printer(out, print_generic_format=generic).print_op(module)
+    return out.getvalue() + "\n"
+
+
 def mlir(module: ModuleOp, a: argparse.Namespace) -> str:
     """The module in MLIR syntax."""
-    out = StringIO()
-    Printer(out, print_generic_format=a.print_op_generic).print_op(module)
-    return out.getvalue() + "\n"
+    return text_of(module, a.print_op_generic)
 
 
 def glow_ir(module: ModuleOp, a: argparse.Namespace) -> str:

@@ -1,0 +1,110 @@
+"""glow-translate: from one form of a model to another, decided by the extensions of the files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glow_tools.common import (
+    WEIGHTS,
+    command,
+    guarded,
+    read_module,
+    shape_option,
+    whole,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+EXAMPLES = """\
+  glow-translate model.onnx net.mlir             also writes net.weights.safetensors
+  glow-translate model.onnx net.mlir --shape data=8x3x224x224
+  glow-translate net.mlir model.onnx             back again, the weights inside
+  glow-translate model.onnx graph.svg            a picture (needs Graphviz); graph.dot: its source
+  glow-translate net.mlir - --to dot | dot -Tpdf -o net.pdf
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command(
+        "glow-translate",
+        "Translate a model: .onnx or .mlir (with its weights file) to .mlir, .onnx, .dot or .svg. "
+        "Constants above 256 bytes go to NAME.weights.safetensors beside NAME.mlir.",
+        EXAMPLES,
+    )
+    add = made.add_argument
+    add("source", help=".onnx or .mlir file; - is IR text on standard input")
+    add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
+    add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-translate`."""
+    made = _arguments()
+    a = made.parse_args(argv)
+    form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
+    if form not in WRITERS:
+        made.error(f"no form '.{form}'; targets end in {', '.join('.' + w for w in WRITERS)}")
+    return guarded(lambda: _translate(a.source, a.target, form, dict(a.shape)))
+
+
+def _translate(source: str, target: str, form: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    from glow_tools.context import tool_context
+
+    module = read_module(source, dict(shapes), tool_context())
+    module.verify()
+    WRITERS[form](module, target)
+
+
+def write_mlir(module: ModuleOp, target: str) -> None:
+    """The IR text, and its weights beside it; weights cannot go to standard output."""
+    from glow_runtime import weights
+    from glow_tools.targets import text_of
+
+    if target != "-" and weights.resources(module):
+        with whole(Path(target).with_suffix(WEIGHTS)) as temporary:
+            weights.write(module, temporary)
+    write_text(target, text_of(module))
+
+
+def _write_dot(module: ModuleOp, target: str) -> None:
+    from glow_tools.dot import to_dot
+
+    write_text(target, to_dot(module))
+
+
+def _write_svg(module: ModuleOp, target: str) -> None:
+    from glow_tools.dot import to_svg
+
+    write_text(target, to_svg(module))
+
+
+def _write_onnx(module: ModuleOp, target: str) -> None:
+    import sys
+
+    from glow_frontends.onnx.export import export_model
+
+    data = export_model(module).SerializeToString()
+    if target == "-":
+        sys.stdout.buffer.write(data)
+        return
+    with whole(Path(target)) as temporary:
+        temporary.write_bytes(data)
+
+
+WRITERS: dict[str, Callable[[ModuleOp, str], None]] = {
+    "mlir": write_mlir,
+    "onnx": _write_onnx,
+    "dot": _write_dot,
+    "svg": _write_svg,
+}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
