@@ -14,6 +14,7 @@ from glow_dialects.instr.memory import (
     DeallocOp,
     InstrFuncOp,
     ViewOp,
+    WeightOp,
     instr_functions,
 )
 
@@ -32,9 +33,10 @@ class _Listing:
         self.used: set[str] = set()
 
     def name(self, value: SSAValue, prefix: str) -> str:
-        """A readable unique name."""
+        """A readable unique name: a weight's symbol, else the hint of the IR, else `prefix`."""
         if value not in self.names:
-            base = "".join(c if c.isalnum() or c == "_" else "_" for c in value.name_hint or prefix)
+            hint = prefix if isinstance(value.owner, WeightOp) else value.name_hint or prefix
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in hint)
             name, number = base, 0
             while name in self.used:
                 name, number = f"{base}{number}", number + 1
