@@ -1,0 +1,134 @@
+"""Data-movement operators as copies between boxes (see kernels/copy.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glow_backends.cpu.kernels.common import broadcast_strides, product, row_major
+from glow_backends.cpu.kernels.copy import Box, CopySpec
+
+Shape = Sequence[int]
+
+
+def transpose_spec(shape: Shape, permutation: Shape, width: int) -> CopySpec:
+    """result axis i is source axis permutation[i]."""
+    strides = row_major(shape)
+    extents = tuple(shape[p] for p in permutation)
+    box = Box(extents, 0, row_major(extents), 0, 0, tuple(strides[p] for p in permutation))
+    return CopySpec(width, 1, (box,))
+
+
+def slice_spec(shape: Shape, starts: Shape, steps: Shape, extents: Shape, width: int) -> CopySpec:
+    """result[i] = source[starts + i * steps], the result of shape `extents`."""
+    strides = row_major(shape)
+    start = sum(a * s for a, s in zip(starts, strides, strict=True))
+    origin = tuple(a * s for a, s in zip(steps, strides, strict=True))
+    box = Box(tuple(extents), 0, row_major(extents), 0, start, origin)
+    return CopySpec(width, 1, (box,))
+
+
+def concat_spec(shapes: Sequence[Shape], axis: int, width: int) -> CopySpec:
+    """The sources one after another along `axis`."""
+    axis %= len(shapes[0])
+    total = list(shapes[0])
+    total[axis] = sum(s[axis] for s in shapes)
+    strides = row_major(total)
+    boxes: list[Box] = []
+    at = 0
+    for number, shape in enumerate(shapes):
+        boxes.append(Box(tuple(shape), at * strides[axis], strides, number, 0, row_major(shape)))
+        at += shape[axis]
+    return CopySpec(width, len(shapes), tuple(boxes))
+
+
+def insert_spec(big: Shape, small: Shape, starts: Shape, width: int, whole: bool = True) -> CopySpec:
+    """The second source placed into a copy of the first; not `whole`: into what is there already.
+
+    Operands: result, small (not whole), or result, big, small.
+    """
+    strides = row_major(big)
+    to = sum(a * s for a, s in zip(starts, strides, strict=True))
+    part = Box(tuple(small), to, strides, int(whole), 0, row_major(small))
+    if not whole:
+        return CopySpec(width, 1, (part,))
+    return CopySpec(width, 2, (Box(tuple(big), 0, strides, 0, 0, strides), part))
+
+
+def tile_spec(shape: Shape, repeats: Shape, width: int) -> CopySpec:
+    """The source repeated along every axis."""
+    total = row_major([n * r for n, r in zip(shape, repeats, strict=True)])
+    extents: list[int] = []
+    to: list[int] = []
+    origin: list[int] = []
+    for n, r, out, have in zip(shape, repeats, total, row_major(shape), strict=True):
+        extents += [r, n]
+        to += [n * out, out]
+        origin += [0, have]
+    return CopySpec(width, 1, (Box(tuple(extents), 0, tuple(to), 0, 0, tuple(origin)),))
+
+
+def expand_spec(shape: Shape, target: Shape, width: int) -> CopySpec:
+    """The source broadcast to `target` by NumPy's rule."""
+    box = Box(tuple(target), 0, row_major(target), 0, 0, broadcast_strides(shape, target))
+    return CopySpec(width, 1, (box,))
+
+
+def flip_spec(shape: Shape, axes: Shape, width: int) -> CopySpec:
+    """The order along `axes` reversed."""
+    chosen = {a % len(shape) for a in axes}
+    starts = [n - 1 if i in chosen else 0 for i, n in enumerate(shape)]
+    steps = [-1 if i in chosen else 1 for i in range(len(shape))]
+    return slice_spec(shape, starts, steps, shape, width)
+
+
+def depth_to_space_spec(shape: Shape, block: int, columns_first: bool, width: int) -> CopySpec:
+    """Channels of NCHW to squares of pixels; `columns_first` is ONNX's mode CRD, else DCR."""
+    n, c, h, w = shape
+    depth = c // (block * block)
+    split = (n, depth, block, block, h, w) if columns_first else (n, block, block, depth, h, w)
+    order = (0, 1, 4, 2, 5, 3) if columns_first else (0, 3, 4, 1, 5, 2)
+    return transpose_spec(split, order, width)
+
+
+def space_to_depth_spec(shape: Shape, block: int, width: int) -> CopySpec:
+    """Squares of pixels of NCHW to channels (ONNX's order)."""
+    n, c, h, w = shape
+    return transpose_spec((n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4), width)
+
+
+def block_spec(shape: Shape, lanes: int, width: int, channels_last: bool = False) -> CopySpec:
+    """NCHW (or NHWC) -> NCHWc with c = lanes, channels padded with zeros."""
+    if channels_last:
+        n, channels, spatial = shape[0], shape[-1], product(shape[1:-1])
+        channel, pixel = 1, channels
+    else:
+        n, channels, spatial = shape[0], shape[1], product(shape[2:])
+        channel, pixel = spatial, 1
+    blocks, rest = divmod(channels, lanes)
+    total = blocks + (rest > 0)
+    to = (total * spatial * lanes, spatial * lanes, lanes, 1)
+    origin = (channels * spatial, channel * lanes, pixel, channel)
+    boxes: list[Box] = []
+    if blocks:
+        boxes.append(Box((n, blocks, spatial, lanes), 0, to, 0, 0, origin))
+    if rest:
+        done = blocks * lanes
+        boxes.append(Box((n, 1, spatial, rest), done * spatial, to, 0, done * channel, origin, lanes))
+    return CopySpec(width, 1, tuple(boxes))
+
+
+def unblock_spec(shape: Shape, channels: int, width: int, channels_last: bool = False) -> CopySpec:
+    """NCHWc -> NCHW (or NHWC) with `channels` channels."""
+    n, total, *size, lanes = shape
+    spatial = product(size)
+    channel, pixel = (1, channels) if channels_last else (spatial, 1)
+    origin = (total * spatial * lanes, spatial * lanes, lanes, 1)
+    to = (channels * spatial, channel * lanes, pixel, channel)
+    blocks, rest = divmod(channels, lanes)
+    boxes: list[Box] = []
+    if blocks:
+        boxes.append(Box((n, blocks, spatial, lanes), 0, to, 0, 0, origin))
+    if rest:
+        done = blocks * lanes
+        boxes.append(Box((n, 1, spatial, rest), done * channel, to, 0, done * spatial, origin))
+    return CopySpec(width, 1, tuple(boxes))
