@@ -71,6 +71,13 @@ class Backend(ABC):
         """The backend's own passes, for `glow-opt -p`."""
         return ()
 
+    def recall(self, key: str) -> Program | None:
+        """The program that `remember` kept under `key` in this or another process, if any."""
+        return None
+
+    def remember(self, key: str, program: Program) -> None:
+        """Keep a program under `key` (which stands for model, shapes and options) for `recall`."""
+
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""

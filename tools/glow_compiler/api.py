@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from glow_frontends.builder import GraphBuilder
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Program, get_backend, ports
+from glow_backends.base import Backend, Program, get_backend, ports
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.types import Array
-from glow_frontends.builder import GraphBuilder
 from glow_runtime.compile import compile_module
 from glow_runtime.executable import Executable, Signature
 
 if TYPE_CHECKING:
-    import onnx
+    pass
 
 Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int]]
@@ -41,10 +41,10 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
 
 def _read_mlir(path: Path) -> ModuleOp:
+    from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
     from glow_dialects.dialects import context
-    from xdsl.parser import Parser
 
     try:
         module = Parser(context(), path.read_text(), str(path)).parse_module()
@@ -87,16 +87,21 @@ def compile(
     ):
         module = load(model)
         return Executable(_signatures(module, "input"), _signatures(module, "output"), lambda s, v: build(module))
-    return _compile_onnx(model, build, shapes)
+    return _compile_onnx(model, made, build, shapes)
 
 
 def _compile_onnx(
-    model: Any, build: Callable[[ModuleOp], Program], shapes: Shapes | Sequence[Shapes] | None
+    model: Any,
+    backend: Backend,
+    build: Callable[[ModuleOp], Program],
+    shapes: Shapes | Sequence[Shapes] | None,
 ) -> Executable:
     from glow_frontends.onnx import import_model, signature
     from glow_frontends.onnx import load as read
+    from glow_frontends.onnx.fingerprint import fingerprint
 
     proto = read(model) if isinstance(model, str | Path) else model
+    folder = Path(model).parent if isinstance(model, str | Path) else None
     declared = {a.name: a for a in signature.inputs_of(proto)}
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
     for name, shape in fixed.items():
@@ -109,7 +114,13 @@ def _compile_onnx(
     outputs = [Signature(a.name, a.shape, a.dtype) for a in signature.outputs_of(proto)]
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        return build(import_model(model, shapes=chosen, values=data or None))
+        key = fingerprint(proto, folder, chosen, data)
+        known = backend.recall(key)
+        if known is not None:
+            return known
+        program = build(import_model(model, shapes=chosen, values=data or None))
+        backend.remember(key, program)
+        return program
 
     made = Executable(inputs, outputs, specialize, signature.value_inputs(proto))
     if shapes is not None and not isinstance(shapes, Mapping):

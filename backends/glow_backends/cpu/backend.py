@@ -39,12 +39,34 @@ class CpuBackend(Backend):
 
         return (ConvertGlowInstrToLLVMPass,)
 
+    def recall(self, key: str) -> Program | None:
+        from glow_backends.cpu import bundle, cache
+        from glow_backends.cpu.program import CpuProgram
+
+        folder = cache.program_folder(key, repr(self.target))
+        found = bundle.read(folder) if folder is not None else None
+        return None if found is None else CpuProgram(found, self.target)
+
+    def remember(self, key: str, program: Program) -> None:
+        from glow_backends.cpu import bundle, cache
+        from glow_backends.cpu.program import CpuProgram
+
+        assert isinstance(program, CpuProgram)
+        folder = cache.program_folder(key, repr(self.target))
+        if folder is None or program.bundle.host_steps:
+            return
+        try:
+            bundle.write(program.bundle, folder)
+            cache.forget_old_programs()
+        except OSError:
+            return  # a cache that cannot be written is no cache
+
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         from glow_backends.cpu.program import CpuProgram
 
         for candidate in instr_functions(module):
             if candidate.sym_name.data == function:
-                return CpuProgram(module, candidate, self.target)
+                return CpuProgram.compiled(module, candidate, self.target)
         raise CompileError(f"the module has no instruction function @{function}")
 
     def listing(self, module: ModuleOp, assembly: bool = False) -> str:

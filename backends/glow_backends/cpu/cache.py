@@ -1,14 +1,18 @@
-"""The object cache: machine code by content, under GLOW_CACHE_DIR."""
+"""The cache under GLOW_CACHE_DIR: kernels' machine code by content, whole programs by model."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import llvmlite
+
+PROGRAM_BYTES = 4 << 30
+"""Programs (their weights, mostly) kept on disk; the oldest go first."""
 
 
 def directory() -> Path | None:
@@ -29,6 +33,43 @@ def compiler_digest() -> str:
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def project_digest() -> str:
+    """Changes whenever llvmlite or any source of the compiler changes: size and time of each file."""
+    from importlib.util import find_spec
+
+    digest = hashlib.sha256(llvmlite.__version__.encode())
+    for package in ("glow_dialects", "glow_frontends", "glow_passes", "glow_backends", "glow_runtime"):
+        spec = find_spec(package)
+        base = (spec.submodule_search_locations or [""])[0] if spec is not None else ""
+        for path in sorted(Path(base).rglob("*.py")) if base else ():
+            found = path.stat()
+            digest.update(f"{path}{found.st_size}{found.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def program_folder(*parts: str) -> Path | None:
+    """Where the program of a model is kept; None where nothing is."""
+    base = directory()
+    if base is None:
+        return None
+    digest = hashlib.sha256("\0".join([project_digest(), *parts]).encode())
+    return base / "programs" / digest.hexdigest()[:32]
+
+
+def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
+    """Remove the programs used longest ago while all together are larger than `limit` bytes."""
+    base = directory()
+    if base is None:
+        return
+    total = 0
+    found = sorted((base / "programs").iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+    for folder in found:
+        total += sum(f.stat().st_size for f in folder.iterdir())
+        if total > limit:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def key(*parts: str) -> str:

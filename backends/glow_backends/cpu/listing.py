@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from glow_backends.cpu.bundle import program_text
 from glow_backends.cpu.jit import new_module, optimized
-from glow_backends.cpu.program import program_text
 from glow_backends.cpu.select import select
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
@@ -21,16 +21,12 @@ def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
     """
     found = tuple(instr_functions(module))
     if not found:
-        raise CompileError(
-            "the module has no instruction function; add `-p cpu` or `-p lower,instr`"
-        )
+        raise CompileError("the module has no instruction function; add `-p cpu` or `-p lower,instr`")
     parts: list[str] = []
     seen: set[str] = set()
     for function in found:
         if function.arena is None:
-            raise CompileError(
-                f"@{function.sym_name.data} has no memory plan; add `-p glow-plan-memory`"
-            )
+            raise CompileError(f"@{function.sym_name.data} has no memory plan; add `-p glow-plan-memory`")
         selection = select(function, target)
         for call in selection.calls:
             name = call.kernel_name(target)
