@@ -14,7 +14,7 @@ from glow_backends.cpu.kernels.conv_direct import (
     supports_direct,
 )
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
-from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.kernels.winograd import (
@@ -37,13 +37,17 @@ def random(*shape: int, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
 
 
 def finish(y: np.ndarray, residual: np.ndarray | None, epilogue: Epilogue) -> np.ndarray:
-    """The epilogue without the bias, in NumPy."""
-    if residual is not None:
-        y = y + residual
-    if epilogue.low is not None:
-        y = np.maximum(y, epilogue.low)
-    if epilogue.high is not None:
-        y = np.minimum(y, epilogue.high)
+    """The steps of the epilogue in NumPy."""
+    for step in epilogue.steps:
+        match step.op:
+            case "add":
+                y = y + residual
+            case "clip":
+                y = np.clip(y, *step.params)
+            case "hard_swish":
+                y = y * np.clip(y / 6 + 0.5, 0, 1)
+            case _:
+                raise AssertionError(step)
     return y
 
 
@@ -76,7 +80,8 @@ def to_last(array: np.ndarray) -> np.ndarray:
     return np.moveaxis(array, 1, -1)
 
 
-ALL = Epilogue(bias=True, residual=True, low=0.0, high=1.5)
+ALL = Epilogue(bias=True, steps=residual_clip(0.0, 1.5))
+LATE = Epilogue(bias=True, steps=(EpilogueStep("hard_swish"), EpilogueStep("add")))
 GENERIC = {
     "2d": GenericConvSpec((2, 3, 9, 40), 4, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     "2d-stride-dilation": GenericConvSpec(
@@ -123,7 +128,7 @@ def test_generic(name: str, threads: int, double: bool) -> None:
     shapes = first.operand_shapes()
     x, w = random(*shapes[1], dtype=dtype), random(*shapes[2], dtype=dtype)
     bias = random(spec.out_channels, dtype=dtype) if spec.epilogue.bias else None
-    residual = random(*shapes[0], seed=9, dtype=dtype) if spec.epilogue.residual else None
+    residual = random(*shapes[0], seed=9, dtype=dtype) if spec.epilogue.extras else None
     want = reference(spec, x, w, bias, residual)
     for weights_last in (False, True):
         chosen = replace(spec, weights_channels_last=weights_last)
@@ -141,7 +146,7 @@ def test_generic(name: str, threads: int, double: bool) -> None:
 DIRECT = {
     "1x1": DirectConvSpec(2, 32, 64, (7, 9), (1, 1), epilogue=ALL),
     "1x1-stride": DirectConvSpec(1, 16, 32, (15, 15), (1, 1), (2, 2)),
-    "1x1-odd-channels": DirectConvSpec(1, 24, 40, (13, 11), (1, 1), epilogue=ALL),
+    "1x1-odd-channels": DirectConvSpec(1, 24, 40, (13, 11), (1, 1), epilogue=LATE),
     "few-channels": DirectConvSpec(1, 5, 3, (8, 8), (3, 3), pads=(1, 1, 1, 1)),
     "3x3": DirectConvSpec(2, 16, 64, (14, 56), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
     "3x3-7": DirectConvSpec(1, 32, 64, (7, 7), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
@@ -190,11 +195,11 @@ def check_blocked(spec, target, emit, pack, tolerance: float = 2e-5, scratch: in
     residual = random(*y_shape, seed=9)
     epilogue = spec.epilogue
     want = reference(
-        plain(spec), x, w, bias if epilogue.bias else None, residual if epilogue.residual else None
+        plain(spec), x, w, bias if epilogue.bias else None, residual if epilogue.extras else None
     )
     inputs = [x if spec.plain_input else block_channels(x, lanes), pack(w, spec, target)]
     inputs += [pack_bias(bias, target)] if epilogue.bias else []
-    inputs += [block_channels(residual, lanes)] if epilogue.residual else []
+    inputs += [block_channels(residual, lanes)] if epilogue.extras else []
     inputs += [np.full(scratch // 4, np.nan, np.float32)] if scratch else []
     y = aligned(np.full(block_channels(want, lanes).shape, np.nan, np.float32))
     StandaloneKernel(emit, spec, target)(y, *[aligned(a) for a in inputs])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.gemm import (
     GemmSpec,
     Source,
@@ -18,7 +18,7 @@ from glow_backends.cpu.kernels.gemm import (
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
 
-ALL = Epilogue(bias=True, residual=True, low=0.0, high=1.0, scale=0.5)
+ALL = Epilogue(bias=True, scale=0.5, steps=residual_clip(0.0, 1.0))
 SPECS = {
     "square": GemmSpec(64, 64, 64),
     "tails": GemmSpec(37, 71, 19, epilogue=ALL),
@@ -26,7 +26,7 @@ SPECS = {
     "row": GemmSpec(1, 300, 129, epilogue=ALL),
     "row-narrow": GemmSpec(1, 10, 83, epilogue=Epilogue(bias=True)),
     "column": GemmSpec(50, 1, 40),
-    "aliased": GemmSpec(33, 48, 1024, epilogue=Epilogue(low=0.0)),
+    "aliased": GemmSpec(33, 48, 1024, epilogue=Epilogue(steps=(EpilogueStep("relu"),))),
     "few": GemmSpec(3, 200, 40),
     "batch": GemmSpec(9, 33, 17, a_batch=(3, 2), b_batch=(3, 2), epilogue=ALL),
     "batch-broadcast": GemmSpec(20, 40, 18, a_batch=(2, 1, 3), b_batch=(4, 1)),
@@ -60,12 +60,14 @@ def check(spec: GemmSpec, threads: int) -> None:
     if epilogue.bias:
         want += bias
         inputs.append(bias)
-    if epilogue.residual:
+    if epilogue.extras:
         want += residual
         inputs.append(residual)
     if size := gemm_scratch_bytes(spec, target):
         inputs.append(np.full(size // 4, np.nan, np.float32))
-    want = np.clip(want, epilogue.low, epilogue.high) if epilogue.low is not None else want
+    if epilogue.steps:
+        bounds = epilogue.steps[-1].params or (0.0, np.inf)
+        want = np.clip(want, *bounds)
     kernel = StandaloneKernel(emit_gemm, spec, target)
     kernel(c, *[aligned(v) for v in inputs])
     np.testing.assert_allclose(c, want, rtol=1e-4, atol=1e-6 * spec.k**0.5 + 1e-6 * spec.k**0.5)

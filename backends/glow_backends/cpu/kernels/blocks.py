@@ -189,7 +189,7 @@ class Output:
     lanes: int
     bias: ir.Value | None = None
     bias_at: Index = 0
-    residual: ir.Value | None = None
+    extras: Sequence[ir.Value] = ()
     live: int | None = None
 
     def store(
@@ -204,14 +204,15 @@ class Output:
         ]
         for r, row in enumerate(self.row_offsets):
             for v in range(vectors):
-                value = epilogue.scaled(k, sums[r * vectors + v])
                 at = k.add(self.at, row + v * self.vector_offset)
                 live = self._live(v, vectors)
-                if bias:
-                    value = k.b.fadd(value, bias[v])
-                if self.residual is not None:
-                    value = k.b.fadd(value, load_first(k, self.residual, at, lanes, live))
-                store_first(k, epilogue.clamp(k, value), self.y, at, live)
+
+                def read(extra: ir.Value, at: Index = at, live: int = live) -> ir.Value:
+                    return load_first(k, extra, at, lanes, live)
+
+                own = bias[v] if bias else None
+                value = epilogue.apply(k, sums[r * vectors + v], own, self.extras, read)
+                store_first(k, value, self.y, at, live)
 
     def load(self, k: KernelBuilder, vectors: int) -> list[ir.Value]:
         """The sums stored so far."""

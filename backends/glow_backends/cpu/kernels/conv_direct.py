@@ -35,12 +35,12 @@ from glow_backends.cpu.target import CpuTarget
 
 @dataclass(frozen=True)
 class DirectConvSpec:
-    """y = clamp(conv(x, w) + bias + residual), f32.
+    """y = steps(conv(x, w) + bias), f32.
 
     x is (N, C / c, H, W, c), channels padded with zeros to a multiple of c = target.lanes; with
-    `plain_input` it is (N, C, H, W), which suits few channels. y and the residual are
+    `plain_input` it is (N, C, H, W), which suits few channels. y and the extras are
     (N, K / c, OH, OW, c), bias (K padded to c); w is what `pack_conv` made of (K, C/g, R, S).
-    Operands: y, x, w, [bias], [residual].
+    Operands: y, x, w, [bias], [extras].
     """
 
     batch: int
@@ -215,7 +215,7 @@ class _Emission:
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if plan.spec.epilogue.bias else None
-        self.residual = next(operands) if plan.spec.epilogue.residual else None
+        self.extras = [next(operands) for _ in range(plan.spec.epilogue.extras)]
 
     def emit(self) -> None:
         """Items (image, rows, tiles, output channels), shared by the workers."""
@@ -339,14 +339,14 @@ class _Emission:
             self.lanes,
             self.bias,
             self.bias_at,
-            self.residual,
+            self.extras,
         ).store(k, sums, vectors, spec.epilogue)
 
 
 def emit_conv_direct(
     module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget
 ) -> ir.Function:
-    """The kernel `name(y, x, w, [bias], [residual], worker)` of a spec."""
+    """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_direct(spec, target)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
     _Emission(k, plan_conv(spec, target)).emit()

@@ -32,13 +32,13 @@ from glow_backends.cpu.target import CpuTarget
 
 @dataclass(frozen=True)
 class GenericConvSpec:
-    """A convolution y = conv(x, w) (+ bias) (+ residual), clamped.
+    """A convolution y = conv(x, w) (+ bias), then the epilogue's steps.
 
     `input_shape` is (N, C, spatial...) whatever the layout; `kernel` the filter's spatial shape;
     `pads` begins then ends; `output_spatial` is needed for a transposed convolution only (None:
     no output padding). Layouts: `channels_last` puts C last in x and y; `weights_channels_last`
     stores filters (K, spatial..., C/g) in place of (K, C/g, spatial...). Transposed filters are
-    (C, K/g, spatial...), or (C, spatial..., K/g). Operands: y, x, w, [bias], [residual].
+    (C, K/g, spatial...), or (C, spatial..., K/g). Operands: y, x, w, [bias], [extras].
     """
 
     input_shape: tuple[int, ...]
@@ -83,7 +83,7 @@ class GenericConvSpec:
         rows = channels if self.transposed else self.out_channels
         columns = (self.out_channels if self.transposed else channels) // self.group
         w = _arrange(rows, columns, self.kernel, self.weights_channels_last)
-        extra = [(self.out_channels,)] * self.epilogue.bias + [y] * self.epilogue.residual
+        extra = [(self.out_channels,)] * self.epilogue.bias + [y] * self.epilogue.extras
         return [y, x, w, *extra]
 
 
@@ -167,7 +167,7 @@ class _Emission:
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.epilogue.bias else None
-        self.residual = next(operands) if spec.epilogue.residual else None
+        self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
 
     def emit(self) -> None:
         """Loops over (image, outer positions, channel) shared by workers, then the last axis."""
@@ -343,20 +343,22 @@ class _Emission:
         sums = nest(0, x, w, [k.splat(0.0, lanes, kind)] * vectors)
         for v, value in enumerate(sums):
             at = k.add(y, v * lanes * y_lane)
-            value = epilogue.scaled(k, value)
+            bias = None
             if self.bias is not None:
                 step = 1 if w_lane else 0  # lanes are channels exactly when the weights move
                 bias = load_strided(k, self.bias, channel, step, lanes, kind)
-                value = k.b.fadd(value, bias)
-            if self.residual is not None:
-                value = k.b.fadd(value, load_strided(k, self.residual, at, y_lane, lanes, kind))
-            store_strided(k, epilogue.clamp(k, value), self.y, at, y_lane, lanes, kind)
+
+            def read(extra: ir.Value, at: Index = at) -> ir.Value:
+                return load_strided(k, extra, at, y_lane, lanes, kind)
+
+            value = epilogue.apply(k, value, bias, self.extras, read)
+            store_strided(k, value, self.y, at, y_lane, lanes, kind)
 
 
 def emit_conv_generic(
     module: ir.Module, name: str, spec: GenericConvSpec, target: CpuTarget
 ) -> ir.Function:
-    """The kernel `name(y, x, w, [bias], [residual], worker)` of a spec, on plain arrays."""
+    """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec, on plain arrays."""
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
     _Emission(k, spec).emit()
     return k.finish()

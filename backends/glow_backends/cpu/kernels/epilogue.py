@@ -2,49 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
 
 from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.pointwise import Pointwise, Step, emit_pointwise
+from glow_backends.cpu.pointwise_rules import Param
+
+BINARY = ("add", "sub", "mul", "div", "max", "min")
+"""Steps that read one more operand, as their right-hand side."""
+
+
+@dataclass(frozen=True)
+class EpilogueStep:
+    """An element-wise operator by its graph name, with its parameters."""
+
+    op: str
+    params: tuple[Param, ...] = ()
+
+    @property
+    def binary(self) -> bool:
+        """Whether it reads an extra operand."""
+        return self.op in BINARY
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """result = clamp(scale * sum + bias + residual, low, high).
+    """result = steps(scale * sum + bias).
 
-    `bias`: an operand with one value an output channel. `residual`: an operand of the result's
-    shape and layout. `low`, `high`: bounds (relu is low = 0); None leaves that side open.
-    NaN stays NaN. Operand order: bias, then residual, after the weights.
+    `bias`: an operand with one value an output channel. Each binary step (`BINARY`) takes one more
+    operand of the result's shape and layout as its right-hand side, such as a residual. Operand
+    order: bias, then these extras in the order of the steps, after the weights.
     """
 
     bias: bool = False
-    residual: bool = False
-    low: float | None = None
-    high: float | None = None
     scale: float | None = None
+    steps: tuple[EpilogueStep, ...] = ()
+
+    @property
+    def extras(self) -> int:
+        """How many operands the steps read."""
+        return sum(step.binary for step in self.steps)
 
     @property
     def operands(self) -> int:
-        """How many extra operands the kernel takes."""
-        return int(self.bias) + int(self.residual)
+        """How many operands the kernel takes after its weights."""
+        return int(self.bias) + self.extras
 
-    def scaled(self, k: KernelBuilder, value: ir.Value) -> ir.Value:
-        """scale * value."""
-        if self.scale is None:
+    def apply(
+        self,
+        k: KernelBuilder,
+        value: ir.Value,
+        bias: ir.Value | None,
+        extras: Sequence[ir.Value],
+        load: Callable[[ir.Value], ir.Value],
+    ) -> ir.Value:
+        """The result for a sum; `load` reads the element's place of an extra operand."""
+        vector = isinstance(value.type, ir.VectorType)
+        lanes = value.type.count if vector else 1
+        scalar = value.type.element if vector else value.type
+        if self.scale is not None:
+            value = k.b.fmul(value, k.splat(float(self.scale), lanes, scalar))
+        if bias is not None:
+            value = k.b.fadd(value, bias)
+        if not self.steps:
             return value
-        kind = value.type
-        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
-        scalar = kind.element if isinstance(kind, ir.VectorType) else kind
-        return k.b.fmul(value, k.splat(float(self.scale), lanes, scalar))
+        program = self._program("f64" if str(scalar) == "double" else "f32")
+        return emit_pointwise(k, program, [value, *(load(e) for e in extras)])[0]
 
-    def clamp(self, k: KernelBuilder, value: ir.Value) -> ir.Value:
-        """value within [low, high]; NaN passes through."""
-        kind = value.type
-        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
-        scalar = kind.element if isinstance(kind, ir.VectorType) else kind
-        for bound, beyond in ((self.low, "<"), (self.high, ">")):
-            if bound is not None:
-                limit = k.splat(float(bound), lanes, scalar)
-                value = k.b.select(k.b.fcmp_ordered(beyond, value, limit), limit, value)
-        return value
+    def _program(self, dtype: str) -> Pointwise:
+        inputs = 1 + self.extras
+        made: list[Step] = []
+        current, extra = 0, 1
+        for number, step in enumerate(self.steps):
+            args = (current, extra) if step.binary else (current,)
+            extra += step.binary
+            made.append(Step(step.op, args, step.params, dtype))
+            current = inputs + number
+        return Pointwise(inputs, tuple(made), (current,), (dtype,) * inputs)
+
+
+def residual_clip(low: float | None = None, high: float | None = None) -> tuple[EpilogueStep, ...]:
+    """The steps of a residual block: add the extra operand, then clamp to [low, high]."""
+    if low is None and high is None:
+        return (EpilogueStep("add"),)
+    bounds = (float("-inf") if low is None else low, float("inf") if high is None else high)
+    return EpilogueStep("add"), EpilogueStep("clip", bounds)

@@ -47,11 +47,11 @@ _DEEP = 2048
 
 @dataclass(frozen=True)
 class GemmSpec:
-    """C = op(A) @ op(B), scaled, plus bias row (N) and residual (shape of C), clamped; f32.
+    """C = op(A) @ op(B), scaled, plus bias row (N), then the epilogue's steps; f32.
 
     A is (*a_batch, m, k), or (*a_batch, k, m) with `trans_a`; B is (*b_batch, k, n), or
     (*b_batch, n, k) with `trans_b`, or what `pack_b` made of either when `packed_b`. The batch
-    shapes broadcast. Operands: C, A, B, [bias], [residual], [scratch].
+    shapes broadcast. Operands: C, A, B, [bias], [extras], [scratch].
     """
 
     m: int
@@ -169,7 +169,7 @@ class _Emission:
         operands = iter(k.operands)
         self.c, self.a, self.b = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.epilogue.bias else None
-        self.residual = next(operands) if spec.epilogue.residual else None
+        self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         self.scratch = next(operands, None)
         self.a_row, self.a_step = (1, spec.m) if spec.trans_a else (spec.k, 1)
         self.live: int | None = None  # valid lanes of the last vector of the current panel
@@ -277,7 +277,7 @@ class _Emission:
             self.lanes,
             self.bias if last else None,
             self.c_column,
-            self.residual if last else None,
+            self.extras if last else (),
             self.live,
         )
         if plan.chains > 1:
@@ -326,7 +326,7 @@ class _Emission:
 
 
 def emit_gemm(module: ir.Module, name: str, spec: GemmSpec, target: CpuTarget) -> ir.Function:
-    """The kernel `name(C, A, B, [bias], [residual], [scratch], worker)` of a spec."""
+    """The kernel `name(C, A, B, [bias], [extras], [scratch], worker)` of a spec."""
     plan = plan_gemm(spec, target)
     scratch = int(gemm_scratch_bytes(spec, target) > 0)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands + scratch, target)

@@ -44,7 +44,7 @@ class WinogradSpec:
     """A 3x3 convolution of stride, dilation and group 1 in tiles of `tile` x `tile` outputs.
 
     Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
-    Operands: y, x, w, [bias], [residual], scratch of `winograd_scratch_bytes`.
+    Operands: y, x, w, [bias], [extras], scratch of `winograd_scratch_bytes`.
     """
 
     conv: DirectConvSpec
@@ -159,7 +159,7 @@ class _Emission:
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.conv.epilogue.bias else None
-        self.residual = next(operands) if spec.conv.epilogue.residual else None
+        self.extras = [next(operands) for _ in range(spec.conv.epilogue.extras)]
         scratch = next(operands)
         own = k.mul(k.worker, plan.scratch) if k.target.threads > 1 else 0
         self.v = k.gep(scratch, own)
@@ -343,12 +343,10 @@ class _Emission:
             bias = self._vector(self.bias, k.mul(channel, self.lanes))
 
         def finish(value: ir.Value, at: Index) -> None:
-            value = conv.epilogue.scaled(k, value)
-            if bias is not None:
-                value = k.b.fadd(value, bias)
-            if self.residual is not None:
-                value = k.b.fadd(value, self._vector(self.residual, at))
-            k.store(conv.epilogue.clamp(k, value), self.y, at)
+            def read(extra: ir.Value) -> ir.Value:
+                return self._vector(extra, at)
+
+            k.store(conv.epilogue.apply(k, value, bias, self.extras, read), self.y, at)
 
         def whole() -> None:
             for r, line in enumerate(lines):
@@ -376,7 +374,7 @@ class _Emission:
 def emit_winograd(
     module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget
 ) -> ir.Function:
-    """The kernel `name(y, x, w, [bias], [residual], scratch, worker)` of a spec."""
+    """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_winograd(spec.conv) and spec.tile in _FILTER
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
     _Emission(k, spec, plan_winograd(spec, target)).emit()
