@@ -1,0 +1,76 @@
+"""concat: tensors one after another along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_axis, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.slice import SliceOp
+
+
+@graph_op
+class ConcatOp(PureOp):
+    """The inputs joined along `axis`; their other dimensions and element types agree."""
+
+    name = "glow.concat"
+    axis = int_prop()
+    inputs = var_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        parts = list(self.inputs)
+        if not parts:
+            raise VerifyException("glow.concat: needs at least one input")
+        first, axis = parts[0], self.prop("axis")
+        shape = list(shape_of(first))
+        check_axis(self.name, axis, len(shape))
+        for part in parts[1:]:
+            other = list(shape_of(part))
+            fits = len(other) == len(shape) and other[:axis] == shape[:axis]
+            if not fits or other[axis + 1 :] != shape[axis + 1 :] or element_of(part) != element_of(first):
+                raise VerifyException(
+                    f"glow.concat: {first.type} and {part.type} do not join along axis {axis}"
+                )
+        shape[axis] = sum(shape_of(p)[axis] for p in parts)
+        return [tensor(shape, element_of(first))]
+
+    def offsets(self) -> list[int]:
+        """Where each input starts along the axis."""
+        sizes = [shape_of(p)[self.prop("axis")] for p in self.inputs]
+        return [sum(sizes[:i]) for i in range(len(sizes))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy, axis = grads[0], self.prop("axis")
+        assert dy is not None
+        out: list[SSAValue | None] = []
+        for part, offset in zip(self.inputs, self.offsets(), strict=True):
+            starts = [0] * len(shape_of(part))
+            starts[axis] = offset
+            out.append(b(SliceOp.window(dy, starts, shape_of(part))))
+        return out
+
+
+@instr_op(of=ConcatOp)
+class ConcatInstr(InstrOp):
+    """np.concatenate."""
+
+    def reference(self, result: Array, inputs: list[Array]) -> None:
+        result[...] = np.concatenate(inputs, self.prop("axis"))
+
+
+SAMPLES = (
+    Sample(ConcatOp, ([random(2, 3), random(4, 3)],), {"axis": 0}),
+    Sample(ConcatOp, ([random(2, 3, 2), random(2, 1, 2), random(2, 2, 2)],), {"axis": 1}),
+    Sample(ConcatOp, ([random(2, 3)],), {"axis": 1}),
+    Sample(ConcatOp, ([random(2, 0), random(2, 3)],), {"axis": 1}),
+)

@@ -1,0 +1,56 @@
+"""reshape: the same elements in the same order under another shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+
+
+@graph_op
+class ReshapeOp(PureOp):
+    """The input's elements, in row-major order, as the result type; the counts must agree."""
+
+    name = "glow.reshape"
+    VIEW = True
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    @staticmethod
+    def to(value: SSAValue, shape: Sequence[int]) -> ReshapeOp:
+        """`value` reshaped to `shape`."""
+        return ReshapeOp(value, results=tensor(shape, element_of(value)))
+
+    def check(self) -> None:
+        have, want = shape_of(self.input), shape_of(self.result)
+        if math.prod(have) != math.prod(want) or element_of(self.input) != element_of(self.result):
+            raise VerifyException(f"glow.reshape: {self.input.type} does not reshape to {self.result.type}")
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [b(ReshapeOp(dy, results=self.input.type))]
+
+    def evaluate(self, arrays: Sequence[Array | None]) -> list[Array]:
+        array = arrays[0]
+        assert array is not None
+        return [array.reshape(shape_of(self.result))]
+
+
+SAMPLES = (
+    Sample(ReshapeOp, (random(2, 3, 4),), results=tensor((6, 4))),
+    Sample(ReshapeOp, (random(2, 3),), results=tensor((3, 1, 2))),
+    Sample(ReshapeOp, (random(1),), results=tensor(())),
+    Sample(ReshapeOp, (random(2, 0),), results=tensor((0, 5))),
+    Sample(
+        ReshapeOp, (random(6, dtype="int64", low=0, high=9),), results=tensor((2, 3), "int64"), smooth=False
+    ),
+)

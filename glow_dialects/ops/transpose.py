@@ -1,0 +1,61 @@
+"""transpose: axes in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import ints_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+
+
+@graph_op
+class TransposeOp(PureOp):
+    """Axis i of the result is axis permutation[i] of the input."""
+
+    name = "glow.transpose"
+    permutation = ints_prop()
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        shape, order = shape_of(self.input), self.prop("permutation")
+        if sorted(order) != list(range(len(shape))):
+            raise VerifyException(
+                f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}"
+            )
+        return [tensor([shape[i] for i in order], element_of(self.input))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        return [b(TransposeOp(grads[0], permutation=inverse(self.prop("permutation"))))]
+
+
+def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(int(i) for i in np.argsort(permutation))
+
+
+@instr_op(of=TransposeOp)
+class TransposeInstr(InstrOp):
+    """np.transpose."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        result[...] = np.transpose(input, self.prop("permutation"))
+
+
+SAMPLES = (
+    Sample(TransposeOp, (random(3, 5),), {"permutation": (1, 0)}),
+    Sample(TransposeOp, (random(2, 3, 4, 5),), {"permutation": (0, 2, 3, 1)}),
+    Sample(TransposeOp, (random(2, 3, 4),), {"permutation": (2, 0, 1)}),
+    Sample(TransposeOp, (random(2, 3, 4),), {"permutation": (0, 1, 2)}),
+    Sample(TransposeOp, (random(),), {"permutation": ()}),
+    Sample(TransposeOp, (random(3, 5, dtype="int8", low=-9, high=9),), {"permutation": (1, 0)}, smooth=False),
+)
