@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from xdsl.parser import Parser
 
 from glow_backends.base import get_backend
+from glow_backends.cpu import bundle, cache
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.workers import Workers
 from glow_dialects.dialects import context
@@ -90,9 +93,7 @@ def test_calls_from_many_threads() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_instructions_without_a_kernel_run_on_the_host(
-    threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_instructions_without_a_kernel_run_on_the_host(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glow_backends.cpu.select.call_for", lambda op, context: None)
     program = compiled(CHAIN, threads)
     assert program.report.notes["host instructions"] == 2
@@ -145,3 +146,80 @@ def test_a_worker_that_fails_does_not_stop_the_others() -> None:
         workers.run(job)
     workers.run(seen.append)
     assert sorted(seen) == [0, 0, 1, 1, 2, 2]
+
+
+STATEFUL = """
+glow.placeholder @x : tensor<16xf32>
+glow.placeholder @s state {init = #glow.resource<"s">} : tensor<16xf32>
+glow.placeholder @y output : tensor<16xf32>
+glow_instr.func @main attributes {arena = 0 : i64} declare {
+  %x = glow_instr.weight @x mutable : memref<16xf32>
+  %s = glow_instr.weight @s mutable : memref<16xf32>
+  %y = glow_instr.weight @y mutable : memref<16xf32>
+} program {
+  glow_instr.copy @out %y, @in %s : memref<16xf32>, memref<16xf32>
+  glow_instr.relu @out %s, @in %x : memref<16xf32>, memref<16xf32>
+}
+"""
+
+
+def with_state() -> CpuProgram:
+    """A program that returns its state and keeps relu(x) as the next; the state starts as 0..15."""
+    module = Parser(context(), STATEFUL).parse_module()
+    for op in module.body.block.ops:
+        init = op.properties.get("init")
+        if init is not None:
+            init.data.array = np.arange(16, dtype=np.float32)
+    made = get_backend("cpu").compile(module)
+    assert isinstance(made, CpuProgram)
+    return made
+
+
+def test_a_state_is_kept_between_runs() -> None:
+    program = with_state()
+    x = np.linspace(-2, 2, 16, dtype=np.float32)
+    np.testing.assert_array_equal(program.run({"x": x})["y"], np.arange(16))
+    np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x, 0))
+
+
+def test_a_bundle_written_and_read_runs_the_same(tmp_path: Path) -> None:
+    program = with_state()
+    bundle.write(program.bundle, tmp_path / "p")
+    read = bundle.read(tmp_path / "p")
+    assert read is not None
+    again = CpuProgram(read, program.target)
+    x = np.linspace(-2, 2, 16, dtype=np.float32)
+    assert again.inputs == program.inputs and again.outputs == program.outputs
+    np.testing.assert_array_equal(again.run({"x": x})["y"], np.arange(16))
+    np.testing.assert_array_equal(again.run({"x": x})["y"], np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("damage", ["program.json", "weights.bin", "code.0.o", "state.0.npy"])
+def test_a_damaged_bundle_is_no_bundle(tmp_path: Path, damage: str) -> None:
+    program = with_state()
+    program.bundle.weights = np.zeros(64, np.uint8)
+    bundle.write(program.bundle, tmp_path / "p")
+    assert bundle.read(tmp_path / "p") is not None
+    (tmp_path / "p" / damage).unlink()
+    assert bundle.read(tmp_path / "p") is None
+
+
+def test_the_oldest_programs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    for name in "ab":
+        (tmp_path / "programs" / name).mkdir(parents=True)
+        (tmp_path / "programs" / name / "weights.bin").write_bytes(b"x" * 100)
+    os.utime(tmp_path / "programs" / "a", (1, 1))
+    cache.forget_old_programs(limit=150)
+    assert [p.name for p in (tmp_path / "programs").iterdir()] == ["b"]
+
+
+def test_the_cpu_backend_recalls_what_it_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    backend = get_backend("cpu")
+    assert backend.recall("model") is None
+    backend.remember("model", compiled(CHAIN))
+    again = backend.recall("model")
+    assert again is not None
+    np.testing.assert_array_equal(again.run({"x": sample()})["y"], np.maximum(sample(), 0))
+    assert get_backend("cpu", threads=2).recall("model") is None
