@@ -8,8 +8,17 @@ from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import BaseAttr, irdl_op_definition, operand_def, opt_operand_def, traits_def, var_operand_def
-from xdsl.irdl import AttrSizedOperandSegments, OptionalDef, VariadicDef
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    BaseAttr,
+    OptionalDef,
+    VariadicDef,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
@@ -243,7 +252,8 @@ def instr_op(
                 access[name] = Access.IN
         for name, prop in graph.properties.items():
             if name != SEGMENTS:
-                setattr(cls, name, _same_property(prop))
+                # A property called as a method of ours (`group`) is read through `prop` only.
+                setattr(cls, f"{name}_" if hasattr(InstrOp, name) else name, _same_property(prop, name))
         if flexible:
             cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
         if "name" not in vars(cls):
@@ -260,11 +270,11 @@ def instr_op(
     return define
 
 
-def _same_property(prop: Any) -> Any:
+def _same_property(prop: Any, name: str) -> Any:
     from xdsl.irdl import OptPropertyDef, opt_prop_def, prop_def
 
     make = opt_prop_def if isinstance(prop, OptPropertyDef) else prop_def
-    return make(prop.constr, default_value=prop.default_value)
+    return make(prop.constr, default_value=prop.default_value, prop_name=name)
 
 
 def own_instr(cls: type[_I]) -> type[_I]:

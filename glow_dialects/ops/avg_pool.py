@@ -1,0 +1,138 @@
+"""avg_pool: the mean of each window, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import bool_prop, ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.windows import (
+    WindowOp,
+    channels_first,
+    channels_last,
+    check_float,
+    scatter_windows,
+    windows,
+)
+
+
+def window_counts(
+    spatial: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    count_include_pad: bool,
+) -> Array:
+    """How many elements each window divides by, [*outputs], float64; at least 1."""
+    ones = np.ones((1, 1, *spatial))
+    view = windows(ones, kernel, strides, pads, dilations, int(count_include_pad))
+    return np.maximum(view.sum(axis=tuple(range(-len(kernel), 0)))[0, 0], 1)
+
+
+@graph_op
+class AvgPoolOp(WindowOp):
+    """The mean of each window: of its elements inside the input, or also of padding zeros."""
+
+    name = "glow.avg_pool"
+    kernel = ints_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    count_include_pad = bool_prop(False)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
+        return [self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [b(AvgPoolBackwardOp(dy, results=self.input.type, **self.window_properties()))]
+
+
+@instr_op(of=AvgPoolOp)
+class AvgPoolInstr(InstrOp):
+    """Sums of windows over their counts."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        last = self.prop("layout") == "NHWC"
+        x = channels_first(widen(input)) if last else widen(input)
+        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        total = windows(x, *window).sum(axis=tuple(range(2 - x.ndim, 0)))
+        y = total / window_counts(x.shape[2:], *window, self.prop("count_include_pad"))
+        result[...] = channels_last(y) if last else y
+
+
+@graph_op
+class AvgPoolBackwardOp(WindowOp):
+    """The gradient of avg_pool: each element of `grad` spreads evenly over its window."""
+
+    name = "glow.avg_pool_backward"
+    kernel = ints_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    count_include_pad = bool_prop(False)
+    layout = str_prop("NCHW")
+    grad = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        self.check_window(len(shape_of(self.result)), self.prop("kernel"))
+        wanted = self.window_result(self.result, self.prop("kernel"), self.sizes(self.result)[1])
+        if self.grad.type != wanted:
+            raise VerifyException(
+                f"{self.name}: the gradient is {self.grad.type}, the pool's result {wanted}"
+            )
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [b(AvgPoolOp(dy, **self.window_properties()))]
+
+
+@instr_op(of=AvgPoolBackwardOp)
+class AvgPoolBackwardInstr(InstrOp):
+    """Shares summed where windows overlap."""
+
+    def reference(self, result: Array, grad: Array) -> None:
+        last = self.prop("layout") == "NHWC"
+        dy = channels_first(widen(grad)) if last else widen(grad)
+        spatial = result.shape[1:-1] if last else result.shape[2:]
+        kernel, *window = (self.prop(n) for n in ("kernel", "strides", "pads", "dilations"))
+        share = dy / window_counts(spatial, kernel, *window, self.prop("count_include_pad"))
+        share = share.astype(dy.dtype).reshape(*dy.shape, *(1,) * len(kernel))
+        total = scatter_windows(np.broadcast_to(share, (*dy.shape, *kernel)), spatial, *window)
+        result[...] = channels_last(total) if last else total
+
+
+_WINDOW = {"kernel": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1), "dilations": (1, 2)}
+SAMPLES: tuple[Sample, ...] = (
+    Sample(AvgPoolOp, (random(2, 2, 6, 5),), {"kernel": (2, 2), "strides": (2, 2)}),
+    Sample(AvgPoolOp, (random(1, 2, 6, 5),), _WINDOW),
+    Sample(AvgPoolOp, (random(1, 2, 6, 5),), {**_WINDOW, "count_include_pad": True}),
+    Sample(AvgPoolOp, (random(1, 6, 5, 2),), {**_WINDOW, "layout": "NHWC"}),
+    Sample(AvgPoolOp, (random(1, 2, 3, 4, 3),), {"kernel": (3, 4, 3)}),
+    Sample(AvgPoolBackwardOp, (random(1, 2, 3, 4),), _WINDOW, results=tensor((1, 2, 6, 5))),
+    Sample(
+        AvgPoolBackwardOp,
+        (random(1, 3, 2, 2),),
+        {"kernel": (2, 2), "strides": (2, 2), "layout": "NHWC"},
+        results=tensor((1, 6, 5, 2)),
+    ),
+)

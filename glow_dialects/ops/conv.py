@@ -1,0 +1,154 @@
+"""conv: convolution over any number of spatial axes, strided, dilated, padded, grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    group: int = 1,
+    bias: Array | None = None,
+) -> Array:
+    """Convolution (cross-correlation) of NCHW data with OIHW weights, N-D, as matrix products.
+
+    `bias` has one value an output channel. The result is NCHW in the wider of the operands' dtypes.
+    """
+    batch, channels = x.shape[:2]
+    out, inner, *kernel = w.shape
+    view = windows(x, kernel, strides, pads, dilations)
+    count = len(kernel)
+    outputs = view.shape[2 : 2 + count]
+    # [batch, channels, *kernel, *outputs]: the columns of the matrix product
+    columns = np.moveaxis(view, range(2, 2 + count), range(2 + count, 2 + 2 * count))
+    rows = inner * int(np.prod(kernel))
+    columns = columns.reshape(batch, group, rows, int(np.prod(outputs)))
+    y = np.matmul(w.reshape(1, group, out // group, rows), columns)
+    assert channels == inner * group
+    y = y.reshape(batch, out, *outputs)
+    return y if bias is None else y + bias.reshape(1, out, *(1,) * count)
+
+
+@graph_op
+class ConvOp(WindowOp):
+    """result = conv(input, filter) + bias.
+
+    NCHW: input [N, C, *spatial], filter [O, C / group, *kernel]; NHWC: input [N, *spatial, C],
+    filter [O, *kernel, C / group]. bias [O]. Result of O channels in the input's layout.
+    """
+
+    name = "glow.conv"
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Spatial sizes of the filter."""
+        return self.sizes(self.filter)[2]
+
+    def infer(self) -> Sequence[Attribute]:
+        rank = len(shape_of(self.input))
+        if len(shape_of(self.filter)) != rank:
+            raise VerifyException(
+                f"glow.conv: filter {self.filter.type} and input {self.input.type} differ in rank"
+            )
+        self.check_window(rank, self.kernel)
+        out, inner, _ = self.sizes(self.filter)
+        group = self.prop("group")
+        channels = self.sizes(self.input)[1]
+        if group < 1 or channels != inner * group:
+            raise VerifyException(
+                f"glow.conv: {channels} input channels, the filter takes {inner} in each of {group} groups"
+            )
+        if out % group:
+            raise VerifyException(f"glow.conv: {out} output channels in {group} groups")
+        for value in self.group("bias"):
+            if shape_of(value) != (out,):
+                raise VerifyException(f"glow.conv: bias is {value.type} for {out} output channels")
+        if element_of(self.filter) != element_of(self.input):
+            raise VerifyException(
+                f"glow.conv: element types of input {self.input.type} and filter {self.filter.type} differ"
+            )
+        return [self.window_result(self.input, self.kernel, out)]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
+        from glow_dialects.ops.conv_transpose import ConvTransposeOp
+        from glow_dialects.ops.reduce import ReduceSumOp
+
+        dy = grads[0]
+        assert dy is not None
+        spatial, pads, strides = self.sizes(self.input)[2], self.prop("pads"), self.prop("strides")
+        count = len(spatial)
+        # What the last window leaves at the end of each axis gets gradient 0.
+        rest = tuple(
+            (spatial[i] + pads[i] + pads[i + count] - d * (k - 1) - 1) % strides[i]
+            for i, (k, d) in enumerate(zip(self.kernel, self.prop("dilations"), strict=True))
+        )
+        same = self.window_properties()
+        dx = b(ConvTransposeOp(dy, self.filter, None, output_pads=rest, **same))
+        dw = b(ConvBackwardWeightsOp(self.input, dy, results=self.filter.type, **same))
+        if not self.group("bias"):
+            return [dx, dw]
+        rank = len(shape_of(dy))
+        axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
+        return [dx, dw, b(ReduceSumOp(dy, axes=axes, keepdims=False))]
+
+
+@instr_op(of=ConvOp)
+class ConvInstr(InstrOp):
+    """Windows gathered into columns, multiplied by the filter."""
+
+    def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
+        last = self.prop("layout") == "NHWC"
+        x, w = widen(input), widen(filter)
+        if last:
+            x, w = channels_first(x), channels_first(w)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), self.prop("group"))
+        y = convolve(x, w, *window, bias=None if bias is None else widen(bias))
+        result[...] = channels_last(y) if last else y
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(ConvOp, (random(1, 2, 5, 6), random(3, 2, 3, 3), random(3)), {"pads": (1, 1, 1, 1)}),
+    Sample(ConvOp, (random(2, 4, 7, 6), random(6, 2, 3, 2), None), {"strides": (2, 3), "group": 2}),
+    Sample(
+        ConvOp,
+        (random(1, 2, 8, 7), random(2, 2, 3, 2), random(2)),
+        {"strides": (2, 1), "pads": (1, 0, 2, 1), "dilations": (2, 3)},
+    ),
+    Sample(ConvOp, (random(1, 4, 5, 5), random(4, 1, 3, 3), None), {"pads": (1, 1, 1, 1), "group": 4}),
+    Sample(ConvOp, (random(2, 3, 9), random(2, 3, 4), random(2)), {"strides": (2,), "pads": (1, 2)}),
+    Sample(ConvOp, (random(1, 2, 4, 3, 4), random(2, 2, 2, 2, 3), None), {}),
+    Sample(
+        ConvOp,
+        (random(1, 5, 6, 4), random(2, 3, 2, 2), random(2)),
+        {"layout": "NHWC", "pads": (1, 0, 1, 0), "strides": (1, 2), "group": 2},
+    ),
+)

@@ -1,0 +1,116 @@
+"""conv_backward_weights: the gradient of a convolution with respect to its filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, output_sizes, windows
+
+
+def filter_gradient(
+    x: Array,
+    dy: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    group: int = 1,
+) -> Array:
+    """[O, C / group, *kernel] = sum over batch and outputs of dy times the window of x that it met."""
+    batch, channels = x.shape[:2]
+    out, *outputs = dy.shape[1:]
+    count, inner = len(kernel), channels // group
+    view = windows(x, kernel, strides, pads, dilations)
+    # [channels, *kernel, batch, *outputs]
+    columns = np.moveaxis(view, (0, *range(2, 2 + count)), range(1 + count, 2 + 2 * count))
+    points = batch * int(np.prod(outputs))
+    columns = columns.reshape(group, inner * int(np.prod(kernel)), points)
+    rows = np.moveaxis(dy, 0, 1).reshape(group, out // group, points)
+    return np.matmul(rows, columns.swapaxes(1, 2)).reshape(out, inner, *kernel)
+
+
+@graph_op
+class ConvBackwardWeightsOp(WindowOp):
+    """The filter's gradient of conv(input, filter) for the result's gradient `grad`.
+
+    The window properties and layouts are those of the convolution; the result type is the filter's.
+    """
+
+    name = "glow.conv_backward_weights"
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    grad = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        rank = len(shape_of(self.input))
+        if len(shape_of(self.result)) != rank or len(shape_of(self.grad)) != rank:
+            raise VerifyException(
+                f"{self.name}: input {self.input.type}, gradient {self.grad.type} and filter "
+                f"{self.result.type} differ in rank"
+            )
+        out, inner, kernel = self.sizes(self.result)
+        self.check_window(rank, kernel)
+        batch, channels, spatial = self.sizes(self.input)
+        window = (kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        wanted = tensor(self.shaped(batch, out, output_sizes(spatial, *window)), self.input.type.element_type)
+        if channels != inner * self.prop("group") or self.grad.type != wanted:
+            raise VerifyException(
+                f"{self.name}: gradient {self.grad.type} is not of the convolution of {self.input.type} "
+                f"by {self.result.type}"
+            )
+
+
+@instr_op(of=ConvBackwardWeightsOp)
+class ConvBackwardWeightsInstr(InstrOp):
+    """One matrix product over batch and positions."""
+
+    def reference(self, result: Array, input: Array, grad: Array) -> None:
+        last = self.prop("layout") == "NHWC"
+        x, dy = widen(input), widen(grad)
+        kernel = result.shape[1:-1] if last else result.shape[2:]
+        if last:
+            x, dy = channels_first(x), channels_first(dy)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        dw = filter_gradient(x, dy, kernel, *window, self.prop("group"))
+        result[...] = channels_last(dw) if last else dw
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(
+        ConvBackwardWeightsOp,
+        (random(2, 2, 5, 6), random(2, 3, 3, 3)),
+        {"strides": (2, 2), "pads": (1, 1, 1, 1)},
+        results=tensor((3, 2, 3, 3)),
+        smooth=False,
+    ),
+    Sample(
+        ConvBackwardWeightsOp,
+        (random(1, 4, 7), random(1, 2, 5)),
+        {"group": 2, "dilations": (2,)},
+        results=tensor((2, 2, 2)),
+        smooth=False,
+    ),
+    Sample(
+        ConvBackwardWeightsOp,
+        (random(1, 4, 5, 2), random(1, 3, 4, 3)),
+        {"layout": "NHWC"},
+        results=tensor((3, 2, 2, 2)),
+        smooth=False,
+    ),
+)

@@ -1,0 +1,169 @@
+"""conv_transpose: the adjoint of conv with respect to its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, scatter_windows
+
+
+def convolve_transposed(
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    spatial: Sequence[int],
+    group: int = 1,
+    bias: Array | None = None,
+) -> Array:
+    """Transposed convolution of NCHW data with [C, O / group, *kernel] weights to `spatial` sizes."""
+    batch, channels, *sizes = x.shape
+    _, inner, *kernel = w.shape
+    count, points = len(sizes), int(np.prod(sizes))
+    rows = inner * int(np.prod(kernel))
+    weights = w.reshape(1, group, channels // group, rows).swapaxes(2, 3)
+    columns = np.matmul(weights, x.reshape(batch, group, channels // group, points))
+    parts = columns.reshape(batch, group * inner, *kernel, *sizes)
+    parts = np.moveaxis(parts, range(2 + count, 2 + 2 * count), range(2, 2 + count))
+    y = scatter_windows(parts, spatial, strides, pads, dilations)
+    return y if bias is None else y + bias.reshape(1, -1, *(1,) * count)
+
+
+@graph_op
+class ConvTransposeOp(WindowOp):
+    """Transposed convolution; output = (input - 1) stride + dilation (kernel - 1) + 1 + output_pads - pads.
+
+    NCHW: input [N, C, *spatial], filter [C, O / group, *kernel]; NHWC: input [N, *spatial, C],
+    filter [C, *kernel, O / group]. bias [O]. `output_pads` has one entry a spatial axis.
+    """
+
+    name = "glow.conv_transpose"
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    output_pads = ints_prop()
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Spatial sizes of the filter."""
+        return self.sizes(self.filter)[2]
+
+    def infer(self) -> Sequence[Attribute]:
+        rank = len(shape_of(self.input))
+        if len(shape_of(self.filter)) != rank:
+            raise VerifyException(
+                f"{self.name}: filter {self.filter.type} and input {self.input.type} differ in rank"
+            )
+        self.check_window(rank, self.kernel)
+        batch, channels, spatial = self.sizes(self.input)
+        into, inner, kernel = self.sizes(self.filter)
+        group, more, pads = self.prop("group"), self.prop("output_pads"), self.prop("pads")
+        if into != channels or group < 1 or channels % group:
+            raise VerifyException(
+                f"{self.name}: {channels} input channels, the filter takes {into} in {group} groups"
+            )
+        if element_of(self.filter) != element_of(self.input):
+            raise VerifyException(
+                f"{self.name}: element types of input {self.input.type} and filter {self.filter.type} differ"
+            )
+        count = len(spatial)
+        if len(more) != count or min(more) < 0:
+            raise VerifyException(f"{self.name}: output_pads {list(more)} for {count} spatial axes")
+        for value in self.group("bias"):
+            if shape_of(value) != (inner * group,):
+                raise VerifyException(f"{self.name}: bias is {value.type} for {inner * group} channels")
+        steps = zip(spatial, self.prop("strides"), self.prop("dilations"), kernel, strict=True)
+        sizes = [
+            (s - 1) * t + d * (k - 1) + 1 + more[i] - pads[i] - pads[i + count]
+            for i, (s, t, d, k) in enumerate(steps)
+        ]
+        if min(sizes) < 1:
+            raise VerifyException(f"{self.name}: pads {list(pads)} leave an output of {sizes}")
+        return [tensor(self.shaped(batch, inner * group, sizes), element_of(self.input))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        from glow_dialects.ops.conv import ConvOp
+        from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
+        from glow_dialects.ops.reduce import ReduceSumOp
+
+        dy = grads[0]
+        assert dy is not None
+        same = self.window_properties()
+        cut = self._without_excess(dy, b)
+        dx = b(ConvOp(cut, self.filter, None, **same))
+        dw = b(ConvBackwardWeightsOp(cut, self.input, results=self.filter.type, **same))
+        if not self.group("bias"):
+            return [dx, dw]
+        rank = len(shape_of(dy))
+        axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
+        return [dx, dw, b(ReduceSumOp(dy, axes=axes, keepdims=False))]
+
+    def _without_excess(self, dy: SSAValue, b: Builder) -> SSAValue:
+        """Drop end elements that would make the adjoint have more windows than the input has elements."""
+        strides, more = self.prop("strides"), self.prop("output_pads")
+        drop = [m - m % s for m, s in zip(more, strides, strict=True)]
+        if not any(drop):
+            return dy
+        from glow_dialects.ops.slice import SliceOp
+
+        ends = list(shape_of(dy))
+        for axis, count in zip(self.spatial_axes(len(ends)), drop, strict=True):
+            ends[axis] -= count
+        return b(SliceOp(dy, starts=(0,) * len(ends), ends=tuple(ends), steps=(1,) * len(ends)))
+
+
+@instr_op(of=ConvTransposeOp)
+class ConvTransposeInstr(InstrOp):
+    """Columns by a matrix product, summed where windows overlap."""
+
+    def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
+        last = self.prop("layout") == "NHWC"
+        x, w = widen(input), widen(filter)
+        spatial = result.shape[1:-1] if last else result.shape[2:]
+        if last:
+            x, w = channels_first(x), channels_first(w)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        offset = None if bias is None else widen(bias)
+        y = convolve_transposed(x, w, *window, spatial, self.prop("group"), offset)
+        result[...] = channels_last(y) if last else y
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(ConvTransposeOp, (random(1, 2, 3, 4), random(2, 3, 3, 3), random(3)), {}),
+    Sample(
+        ConvTransposeOp,
+        (random(2, 4, 3, 3), random(4, 2, 3, 2), None),
+        {"strides": (2, 3), "pads": (1, 0, 1, 1), "output_pads": (1, 2), "group": 2},
+    ),
+    Sample(
+        ConvTransposeOp,
+        (random(1, 2, 4, 3), random(2, 1, 2, 3), random(1)),
+        {"dilations": (2, 1), "strides": (1, 2), "output_pads": (1, 0)},
+    ),
+    Sample(ConvTransposeOp, (random(1, 2, 5), random(2, 3, 3), None), {"strides": (2,)}),
+    Sample(
+        ConvTransposeOp,
+        (random(1, 3, 4, 4), random(4, 2, 2, 1), random(2)),
+        {"layout": "NHWC", "strides": (2, 2), "group": 2},
+    ),
+)

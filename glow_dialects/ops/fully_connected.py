@@ -1,0 +1,70 @@
+"""fully_connected: a matrix product and a bias for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.matmul import MatmulOp, check_product, swapped
+
+
+@graph_op
+class FullyConnectedOp(PureOp):
+    """input [N, K] x weights [K, M] + bias [M] -> [N, M]."""
+
+    name = "glow.fully_connected"
+    input = operand_def(Tensor)
+    weights = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        for value in (self.input, self.weights):
+            if len(shape_of(value)) != 2:
+                raise VerifyException(f"{self.name}: expected matrices, got {value.type}")
+        check_product(self, self.input, self.weights)
+        columns = shape_of(self.weights)[1]
+        for value in self.group("bias"):
+            if shape_of(value) != (columns,):
+                raise VerifyException(f"{self.name}: bias is {value.type} for {columns} columns")
+        return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        product = b(MatmulOp(self.input, self.weights))
+        return [b(AddOp(product, v)) for v in self.group("bias")] or [product]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        # inG = outG weights^T, weightsG = in^T outG, biasG = column sums of outG
+        from glow_dialects.ops.reduce import ReduceSumOp
+
+        dy = grads[0]
+        assert dy is not None
+        dx = b(MatmulOp(dy, swapped(self.weights, b)))
+        dw = b(MatmulOp(swapped(self.input, b), dy))
+        return [dx, dw, *(b(ReduceSumOp(dy, axes=(0,), keepdims=False)) for _ in self.group("bias"))]
+
+
+@instr_op(of=FullyConnectedOp)
+class FullyConnectedInstr(InstrOp):
+    """np.matmul and a broadcast sum."""
+
+    def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
+        y = np.matmul(widen(input), widen(weights))
+        result[...] = y if bias is None else y + widen(bias)
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(FullyConnectedOp, (random(3, 4), random(4, 5), random(5))),
+    Sample(FullyConnectedOp, (random(2, 6), random(6, 3), None)),
+)

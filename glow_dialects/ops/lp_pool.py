@@ -1,0 +1,73 @@
+"""lp_pool: the p-norm of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import int_prop, ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.arithmetic import MulOp, PowOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.unary_math import AbsOp
+from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, check_float, windows
+
+
+@graph_op
+class LpPoolOp(WindowOp):
+    """(sum over the window of |x|^p)^(1/p)."""
+
+    name = "glow.lp_pool"
+    kernel = ints_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    p = int_prop(2)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
+        if self.prop("p") < 1:
+            raise VerifyException(f"{self.name}: p is {self.prop('p')}, expected at least 1")
+        return [self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        # |x|^p, mean of all of the window, times its size, ^(1/p)
+        p, x = self.prop("p"), self.input
+        power = b(MulOp(x, x)) if p == 2 else b(PowOp(b(AbsOp(x)), b.scalar(p, x)))
+        mean = b(AvgPoolOp(power, **{**self.window_properties(), "count_include_pad": True}))
+        total = b(MulOp(mean, b.scalar(prod(self.prop("kernel")), mean)))
+        return [b(PowOp(total, b.scalar(1 / p, total)))]
+
+
+@instr_op(of=LpPoolOp)
+class LpPoolInstr(InstrOp):
+    """Norms of windows."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        last = self.prop("layout") == "NHWC"
+        x = channels_first(widen(input)) if last else widen(input)
+        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        view = windows(np.abs(x) ** x.dtype.type(self.prop("p")), *window)
+        y = view.sum(axis=tuple(range(2 - x.ndim, 0))) ** x.dtype.type(1 / self.prop("p"))
+        result[...] = channels_last(y) if last else y
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(LpPoolOp, (random(2, 2, 6, 5),), {"kernel": (2, 2), "strides": (2, 2)}),
+    Sample(LpPoolOp, (random(1, 2, 6, 5),), {"kernel": (3, 2), "pads": (1, 0, 1, 1), "p": 3}),
+    Sample(LpPoolOp, (random(1, 6, 2),), {"kernel": (3,), "dilations": (2,), "p": 1, "layout": "NHWC"}),
+)

@@ -1,0 +1,110 @@
+"""matmul, batch_matmul: products of matrices and of stacks of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
+from glow_dialects.ops.elementwise import unbroadcast, widen
+
+
+def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
+    """Raise unless the last axis of `lhs` meets the last but one of `rhs`, of one element type."""
+    if shape_of(lhs)[-1] != shape_of(rhs)[-2]:
+        raise VerifyException(
+            f"{op.name}: {shape_of(lhs)[-1]} columns of {lhs.type} meet {shape_of(rhs)[-2]} rows of {rhs.type}"
+        )
+    if element_of(lhs) != element_of(rhs):
+        raise VerifyException(f"{op.name}: element types of {lhs.type} and {rhs.type} differ")
+
+
+def swapped(x: SSAValue, b: Builder) -> SSAValue:
+    """The last two axes exchanged."""
+    from glow_dialects.ops.transpose import TransposeOp
+
+    rank = len(shape_of(x))
+    return b(TransposeOp(x, permutation=(*range(rank - 2), rank - 1, rank - 2)))
+
+
+@graph_op
+class MatmulOp(PureOp):
+    """[N, K] x [K, M] -> [N, M]."""
+
+    name = "glow.matmul"
+    lhs = operand_def(Tensor)
+    rhs = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        for value in (self.lhs, self.rhs):
+            if len(shape_of(value)) != 2:
+                raise VerifyException(f"glow.matmul: expected matrices, got {value.type}")
+        check_product(self, self.lhs, self.rhs)
+        return [tensor((shape_of(self.lhs)[0], shape_of(self.rhs)[1]), element_of(self.lhs))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        # lhsG = outG rhs^T, rhsG = lhs^T outG
+        dy = grads[0]
+        assert dy is not None
+        return [b(MatmulOp(dy, swapped(self.rhs, b))), b(MatmulOp(swapped(self.lhs, b), dy))]
+
+
+@instr_op(of=MatmulOp)
+class MatmulInstr(InstrOp):
+    """np.matmul."""
+
+    def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
+        result[...] = np.matmul(widen(lhs), widen(rhs))
+
+
+@graph_op
+class BatchMatmulOp(PureOp):
+    """numpy.matmul of ranks from 2: the last two axes are matrices, those before broadcast."""
+
+    name = "glow.batch_matmul"
+    lhs = operand_def(Tensor)
+    rhs = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        for value in (self.lhs, self.rhs):
+            if len(shape_of(value)) < 2:
+                raise VerifyException(f"glow.batch_matmul: expected a stack of matrices, got {value.type}")
+        check_product(self, self.lhs, self.rhs)
+        lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
+        batch = broadcast_shapes(lhs[:-2], rhs[:-2])
+        return [tensor((*batch, lhs[-2], rhs[-1]), element_of(self.lhs))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        left = b(BatchMatmulOp(dy, swapped(self.rhs, b)))
+        right = b(BatchMatmulOp(swapped(self.lhs, b), dy))
+        return [unbroadcast(left, self.lhs, b), unbroadcast(right, self.rhs, b)]
+
+
+@instr_op(of=BatchMatmulOp)
+class BatchMatmulInstr(InstrOp):
+    """np.matmul."""
+
+    def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
+        result[...] = np.matmul(widen(lhs), widen(rhs))
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(MatmulOp, (random(3, 4), random(4, 5))),
+    Sample(MatmulOp, (random(1, 7), random(7, 1))),
+    Sample(MatmulOp, (random(2, 3, dtype="float64"), random(3, 2, dtype="float64"))),
+    Sample(BatchMatmulOp, (random(2, 3, 4), random(2, 4, 2))),
+    Sample(BatchMatmulOp, (random(2, 1, 3, 4), random(3, 4, 2))),
+    Sample(BatchMatmulOp, (random(3, 4), random(2, 4, 2))),
+)

@@ -1,0 +1,193 @@
+"""Sliding windows over spatial axes: checks, sizes and NumPy views of convolutions and pools.
+
+Conventions are ONNX's: one stride and dilation a spatial axis, pads are all begins, then all ends.
+NCHW has the channels second, NHWC last; any number of spatial axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import OperandLike, PureOp
+from glow_dialects.core.properties import check_choice
+from glow_dialects.core.types import Array, element_of, is_float, shape_of, tensor
+
+LAYOUTS = ("NCHW", "NHWC")
+
+
+class WindowOp(PureOp):
+    """An operator with windows; strides, pads and dilations that are left out are 1, 0 and 1."""
+
+    def __init__(
+        self,
+        *operands: OperandLike,
+        results: Sequence[Attribute] | Attribute | None = None,
+        predicate: SSAValue | None = None,
+        **properties: object,
+    ) -> None:
+        first = operands[0]
+        assert first is not None and not isinstance(first, Sequence)
+        spatial = len(shape_of(SSAValue.get(first))) - 2
+        known = self.get_irdl_definition().properties
+        for name, value in (("strides", 1), ("pads", 0), ("dilations", 1), ("output_pads", 0)):
+            if name in known and properties.get(name) is None:
+                properties[name] = (value,) * (spatial * (2 if name == "pads" else 1))
+        super().__init__(*operands, results=results, predicate=predicate, **properties)
+
+    def sizes(self, value: SSAValue | Attribute) -> tuple[int, int, tuple[int, ...]]:
+        """(batch, channels, spatial sizes) of a tensor in this operator's layout."""
+        batch, *rest = shape_of(value)
+        if self.prop("layout") == "NHWC":
+            return batch, rest[-1], tuple(rest[:-1])
+        return batch, rest[0], tuple(rest[1:])
+
+    def shaped(self, batch: int, channels: int, spatial: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a tensor in this operator's layout."""
+        if self.prop("layout") == "NHWC":
+            return (batch, *spatial, channels)
+        return (batch, channels, *spatial)
+
+    def spatial_axes(self, rank: int) -> tuple[int, ...]:
+        """Positions of the spatial axes."""
+        return tuple(range(1, rank - 1) if self.prop("layout") == "NHWC" else range(2, rank))
+
+    def window_properties(self) -> dict[str, Any]:
+        """This operator's window as properties of another one's."""
+        known = self.get_irdl_definition().properties
+        names = ("kernel", "strides", "pads", "dilations", "group", "layout", "count_include_pad")
+        return {n: self.prop(n) for n in names if n in known}
+
+    def check_window(self, rank: int, kernel: Sequence[int]) -> None:
+        """Raise unless the window properties fit a tensor of `rank` and are positive."""
+        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        if rank < 3:
+            raise VerifyException(f"{self.name}: a tensor of rank {rank} has no spatial axes")
+        strides, pads, dilations = self.prop("strides"), self.prop("pads"), self.prop("dilations")
+        count = rank - 2
+        for what, values, wanted in (
+            ("kernel", kernel, count),
+            ("strides", strides, count),
+            ("dilations", dilations, count),
+            ("pads", pads, 2 * count),
+        ):
+            if len(values) != wanted:
+                raise VerifyException(
+                    f"{self.name}: {what} {list(values)} has {len(values)} entries, "
+                    f"{count} spatial axes want {wanted}"
+                )
+        for what, values in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
+            if min(values) < 1:
+                raise VerifyException(f"{self.name}: {what} {list(values)} must be positive")
+        if min(pads) < 0:
+            raise VerifyException(f"{self.name}: pads {list(pads)} must not be negative")
+
+    def window_result(self, input: SSAValue, kernel: Sequence[int], channels: int) -> Attribute:
+        """The type of the result of sliding a checked window over `input`."""
+        batch, _, spatial = self.sizes(input)
+        sizes = output_sizes(spatial, kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        if min(sizes) < 1:
+            raise VerifyException(
+                f"{self.name}: a kernel of {list(kernel)} with dilations "
+                f"{list(self.prop('dilations'))} does not fit {list(spatial)} "
+                f"padded by {list(self.prop('pads'))}"
+            )
+        return tensor(self.shaped(batch, channels, sizes), element_of(input))
+
+
+def check_float(op: str, value: SSAValue) -> None:
+    """Raise unless the elements are floating-point."""
+    if not is_float(element_of(value)):
+        raise VerifyException(f"{op}: expected floating-point elements, got {value.type}")
+
+
+def output_sizes(
+    spatial: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[int, ...]:
+    """How many windows fit each axis, rounded down."""
+    count = len(spatial)
+    return tuple(
+        (spatial[i] + pads[i] + pads[i + count] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1
+        for i in range(count)
+    )
+
+
+def channels_first(x: Array) -> Array:
+    """NHWC -> NCHW, a view."""
+    return np.moveaxis(x, -1, 1)
+
+
+def channels_last(x: Array) -> Array:
+    """NCHW -> NHWC, a view."""
+    return np.moveaxis(x, 1, -1)
+
+
+def padded(x: Array, pads: Sequence[int], fill: Any = 0) -> Array:
+    """NCHW data with its spatial axes padded; the data itself where there is no padding."""
+    if not any(pads):
+        return x
+    count = x.ndim - 2
+    widths = [(0, 0), (0, 0), *((pads[i], pads[i + count]) for i in range(count))]
+    return np.pad(x, widths, constant_values=fill)
+
+
+def windows(
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    fill: Any = 0,
+) -> Array:
+    """[batch, channels, *outputs, *kernel]: every window of NCHW data, a read-only view."""
+    x = padded(x, pads, fill)
+    count = len(kernel)
+    span = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(x, span, axis=tuple(range(2, 2 + count)))
+    steps = tuple(slice(None, None, s) for s in strides)
+    inner = tuple(slice(None, None, d) for d in dilations)
+    return view[(slice(None), slice(None), *steps, *inner)]
+
+
+def positions(
+    outputs: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """(index in the kernel, slices of the padded input that this index meets over all outputs)."""
+    for index in product(*(range(k) for k in kernel)):
+        yield (
+            index,
+            tuple(
+                slice(i * d, i * d + s * (o - 1) + 1, s)
+                for i, d, s, o in zip(index, dilations, strides, outputs, strict=True)
+            ),
+        )
+
+
+def scatter_windows(
+    parts: Array,
+    spatial: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> Array:
+    """The adjoint of `windows`: overlapping windows are summed, padding is dropped.
+
+    `parts` is [batch, channels, *outputs, *kernel], the result NCHW of `spatial` sizes.
+    """
+    count = len(spatial)
+    outputs, kernel = parts.shape[2 : 2 + count], parts.shape[2 + count :]
+    full = tuple(s + pads[i] + pads[i + count] for i, s in enumerate(spatial))
+    total = np.zeros((*parts.shape[:2], *full), parts.dtype)
+    for index, where in positions(outputs, kernel, strides, dilations):
+        total[(slice(None), slice(None), *where)] += parts[(..., *index)]
+    inside = tuple(slice(pads[i], pads[i] + s) for i, s in enumerate(spatial))
+    return total[(slice(None), slice(None), *inside)]
