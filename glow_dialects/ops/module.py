@@ -173,6 +173,11 @@ class FuncOp(IRDLOperation):
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
+    def verify_(self) -> None:
+        from glow_dialects.instr.lifetime import operations_before_use
+
+        operations_before_use(list(self.body.block.ops))
+
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:
         """An empty function."""

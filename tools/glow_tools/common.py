@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
 
+#: Characters of the offending operation that a message shows.
+PLACE_LENGTH = 240
+
 #: Where the weights of `net.mlir` are: `net.weights.safetensors`.
 WEIGHTS = ".weights.safetensors"
 
@@ -67,7 +70,7 @@ def describe(error: Exception) -> str:
 
     match error:
         case VerifyException():
-            return f"the program is not valid: {first_line(error)}"
+            return f"the program is not valid: {first_line(error)}{_place(error)}"
         case ParseError() | GlowError() | PassFailedException():
             return str(error).strip()
         case FileNotFoundError():
@@ -96,6 +99,16 @@ def first_line(error: Exception) -> str:
             told = line.split(":", 1)[1].strip()
             return told or (lines[number + 1].strip() if number + 1 < len(lines) else line)
     return lines[0] if lines else type(error).__name__
+
+
+def _place(error: Exception) -> str:
+    """The operation that does not verify, out of the listing that xDSL adds to its errors."""
+    lines = "\n".join(getattr(error, "__notes__", ())).splitlines()
+    for line, mark in zip(lines, lines[1:], strict=False):
+        if mark.strip().startswith("^"):
+            shown = line.strip()
+            return f"\n  at {shown if len(shown) <= PLACE_LENGTH else shown[:PLACE_LENGTH] + '...'}"
+    return ""
 
 
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:

@@ -1,0 +1,107 @@
+// RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: error: the program is not valid: glow_instr.relu: @out buffer is used outside its life
+glow.placeholder @x input : tensor<4xf32>
+glow_instr.func @after_dealloc declare {
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+} program {
+  %a = glow_instr.alloc : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+  glow_instr.relu @out %a, @in %x : memref<4xf32>, memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.relu: @in buffer is read before it is written
+glow.placeholder @y output : tensor<4xf32>
+glow_instr.func @uninitialised declare {
+  %y = glow_instr.weight @y mutable : memref<4xf32>
+} program {
+  %a = glow_instr.alloc : memref<4xf32>
+  glow_instr.relu @out %y, @in %a : memref<4xf32>, memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.relu: writes constant weight @w
+glow.constant @w = dense<1.0> : tensor<4xf32>
+glow.placeholder @x input : tensor<4xf32>
+glow_instr.func @constant declare {
+  %w = glow_instr.weight @w constant : memref<4xf32>
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+} program {
+  glow_instr.relu @out %w, @in %x : memref<4xf32>, memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.weight: @x is not constant
+glow.placeholder @x input : tensor<4xf32>
+glow_instr.func @mutability declare {
+  %x = glow_instr.weight @x constant : memref<4xf32>
+} program {
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.dealloc: the buffer was deallocated before
+glow_instr.func @twice declare {
+} program {
+  %a = glow_instr.alloc : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.dealloc: only an alloc has an end of life
+glow.placeholder @x input : tensor<4xf32>
+glow_instr.func @weight_end declare {
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+} program {
+  glow_instr.dealloc @out %x : memref<4xf32>
+}
+
+// -----
+
+// Reading and writing one buffer is for instructions that declare it in place.
+// CHECK: error: the program is not valid: glow_instr.{{.*}}: @out and @in
+glow.placeholder @x input : tensor<4x4xf32>
+glow_instr.func @in_place declare {
+  %x = glow_instr.weight @x mutable : memref<4x4xf32>
+} program {
+  glow_instr.transpose @out %x, @in %x {permutation = array<i64: 1, 0>} : memref<4x4xf32>, memref<4x4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>
+glow.placeholder @x input : tensor<8xf32>
+glow_instr.func @view declare {
+  %x = glow_instr.weight @x mutable : memref<8xf32>
+} program {
+  %v = glow_instr.tensorview %x offset 6 : memref<8xf32> to memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.copy: memref<8xf32> does not fit memref<4xf32>
+glow.placeholder @x input : tensor<8xf32>
+glow.placeholder @y output : tensor<4xf32>
+glow_instr.func @copy declare {
+  %x = glow_instr.weight @x mutable : memref<8xf32>
+  %y = glow_instr.weight @y mutable : memref<4xf32>
+} program {
+  glow_instr.copy @out %y, @in %x : memref<4xf32>, memref<8xf32>
+}
+
+// -----
+
+// CHECK: glow_instr.relu: operand marked @out is @in
+glow.placeholder @x input : tensor<4xf32>
+glow_instr.func @mode declare {
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+} program {
+  glow_instr.relu @out %x, @out %x : memref<4xf32>, memref<4xf32>
+}
