@@ -1,0 +1,87 @@
+"""gather: slices of a tensor along one axis, chosen by indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_axis, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.indexing import check_indices, wrapped
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.transpose import TransposeOp, inverse
+
+
+@graph_op
+class GatherOp(PureOp):
+    """np.take(data, indices, axis): the axis is replaced by the axes of `indices`.
+
+    Negative indices count from the end; indices outside the axis are an error of the caller.
+    """
+
+    name = "glow.gather"
+    axis = int_prop(0)
+    data = operand_def(Tensor)
+    indices = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        shape, axis = shape_of(self.data), self.prop("axis")
+        check_axis(self.name, axis, len(shape))
+        check_indices(self.name, self.indices)
+        return [tensor((*shape[:axis], *shape_of(self.indices), *shape[axis + 1 :]), element_of(self.data))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [gathered_gradient(dy, self.data, self.indices, self.prop("axis"), b), None]
+
+
+def gathered_gradient(dy: SSAValue, data: SSAValue, indices: SSAValue, axis: int, b: Builder) -> SSAValue:
+    """The sum of the slices of `dy` that were taken from each place of `data` along `axis`."""
+    from glow_dialects.ops.scatter_nd import ScatterNdOp
+
+    shape, chosen = shape_of(data), shape_of(indices)
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    # the axes of the indices go first, so that each index names one row of a scatter
+    width = len(chosen)
+    order = (
+        *range(axis, axis + width),
+        *range(axis),
+        *range(axis + width, len(shape) - 1 + width),
+    )
+    rows = b(ReshapeOp.to(b(TransposeOp(dy, permutation=order)), (math.prod(chosen), *rest)))
+    places = b(ReshapeOp.to(indices, (math.prod(chosen), 1)))
+    zeros = b.splat(0, tensor((shape[axis], *rest), element_of(data)))
+    total = b(ScatterNdOp(zeros, places, rows, reduction="add"))
+    back = inverse((axis, *(i for i in range(len(shape)) if i != axis)))
+    return b(TransposeOp(total, permutation=back))
+
+
+@instr_op(of=GatherOp)
+class GatherInstr(InstrOp):
+    """np.take."""
+
+    def reference(self, result: Array, data: Array, indices: Array) -> None:
+        axis = self.prop("axis")
+        result[...] = np.take(data, wrapped(self.name, indices, data.shape[axis]), axis)
+
+
+def _indices(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+SAMPLES = (
+    Sample(GatherOp, (random(5, 3), _indices(4, 0, 0, -1))),
+    Sample(GatherOp, (random(2, 5, 3), _indices(1, 1, 4, 0).reshape(2, 2)), {"axis": 1}),
+    Sample(GatherOp, (random(2, 3, 4), np.array(2, np.int32)), {"axis": 2}),
+    Sample(GatherOp, (random(7), random(2, 3, dtype="int32", low=0, high=7))),
+)

@@ -1,0 +1,112 @@
+"""scatter_nd: a tensor with slices replaced or joined, each named by a tuple of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_choice, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import DivOp, MulOp
+from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.gather_nd import GatherNdOp, places
+from glow_dialects.ops.indexing import REDUCTIONS, check_indices, scatter
+from glow_dialects.ops.select import SelectOp
+
+
+@graph_op
+class ScatterNdOp(PureOp):
+    """`data` with data[indices[i]] joined with updates[i]; index tuples are the last axis.
+
+    `reduction` is none (replace; the last of equal indices wins), add, mul, max or min. Negative
+    indices count from the end.
+    """
+
+    name = "glow.scatter_nd"
+    reduction = str_prop("none")
+    data = operand_def(Tensor)
+    indices = operand_def(Tensor)
+    updates = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        check_indices(self.name, self.indices)
+        data, indices = shape_of(self.data), shape_of(self.indices)
+        if not indices or indices[-1] > len(data):
+            raise VerifyException(f"glow.scatter_nd: {self.indices.type} does not index {self.data.type}")
+        want = tensor((*indices[:-1], *data[indices[-1] :]), element_of(self.data))
+        if self.updates.type != want:
+            raise VerifyException(f"glow.scatter_nd: updates are {self.updates.type}, indices need {want}")
+        return [self.data.type]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+
+        def taken(value: SSAValue) -> SSAValue:
+            return b(GatherNdOp(value, self.indices))
+
+        if self.prop("reduction") == "none":
+            zeros = b.splat(0, self.updates)
+            return [b(ScatterNdOp(dy, self.indices, zeros)), None, taken(dy)]
+        pair = joined_gradient(self, dy, taken, b)
+        return [pair[0], None, pair[1]]
+
+
+def joined_gradient(
+    op: Any, dy: SSAValue, taken: Callable[[SSAValue], SSAValue], b: Builder
+) -> tuple[SSAValue, SSAValue]:
+    """Cotangents of data and updates of a scatter that reduces; `taken` gathers at its indices.
+
+    A product needs operands other than 0; equal values of a maximum each get the whole cotangent.
+    """
+    reduction = op.prop("reduction")
+    if reduction == "add":
+        return dy, taken(dy)
+    if reduction == "mul":
+        scaled = b(MulOp(dy, op.result))
+        return b(DivOp(scaled, op.data)), b(DivOp(taken(scaled), op.updates))
+    zero = b.scalar(0, dy)
+    outer = b(SelectOp(b(CmpEqOp(op.data, op.result)), dy, zero))
+    inner = b(SelectOp(b(CmpEqOp(op.updates, taken(op.result))), taken(dy), zero))
+    return outer, inner
+
+
+@instr_op(of=ScatterNdOp, inplace=("data",))
+class ScatterNdInstr(InstrOp):
+    """NumPy's advanced assignment."""
+
+    def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
+        where = places(self.name, data.shape, indices)
+        scatter(result, data, where or (...,), updates, self.prop("reduction"))
+
+
+_ROWS = np.array([[2], [0]], np.int64)
+_PAIRS = np.array([[0, 1], [2, -1], [1, 0]], np.int64)
+SAMPLES = (
+    Sample(ScatterNdOp, (random(3, 4), _ROWS, random(2, 4, seed=1))),
+    Sample(ScatterNdOp, (random(3, 4), _PAIRS, random(3, seed=1))),
+    *(
+        Sample(
+            ScatterNdOp,
+            (random(3, 4, 2, low=0.5, high=2), _PAIRS, random(3, 2, low=0.5, high=2, seed=1)),
+            {"reduction": reduction},
+        )
+        for reduction in REDUCTIONS
+    ),
+    Sample(
+        ScatterNdOp,
+        (random(4), np.array([[1], [1], [3], [1]], np.int32), random(4, seed=2)),
+        {"reduction": "add"},
+    ),
+)
