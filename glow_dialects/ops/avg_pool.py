@@ -96,9 +96,7 @@ class AvgPoolBackwardOp(WindowOp):
         self.check_window(len(shape_of(self.result)), self.prop("kernel"))
         wanted = self.window_result(self.result, self.prop("kernel"), self.sizes(self.result)[1])
         if self.grad.type != wanted:
-            raise VerifyException(
-                f"{self.name}: the gradient is {self.grad.type}, the pool's result {wanted}"
-            )
+            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]

@@ -142,9 +142,7 @@ class MaxPoolBackwardOp(WindowOp):
         self.check_window(len(shape_of(self.input)), self.prop("kernel"))
         wanted = self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])
         if self.grad.type != wanted:
-            raise VerifyException(
-                f"{self.name}: the gradient is {self.grad.type}, the pool's result {wanted}"
-            )
+            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
         return [self.input.type]
 
 

@@ -1,0 +1,257 @@
+"""batch_norm: normalisation of channels by given statistics, and by those of the batch for training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_choice, float_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.windows import LAYOUTS, check_float
+
+
+def channel_axis(layout: str, rank: int) -> int:
+    """Where the channels are."""
+    return rank - 1 if layout == "NHWC" else 1
+
+
+def along(vector: Array, axis: int, rank: int) -> Array:
+    """A vector reshaped to broadcast along one axis."""
+    return vector.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+class _BatchNorm(PureOp):
+    """Checks of the operators with one number a channel."""
+
+    @property
+    def channel(self) -> int:
+        """The axis of the channels."""
+        return channel_axis(self.prop("layout"), len(shape_of(self.operands[0])))
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Every axis but that of the channels."""
+        return tuple(i for i in range(len(shape_of(self.operands[0]))) if i != self.channel)
+
+    def row(self, f: Formula, vector: SSAValue) -> SSAValue:
+        """A vector of the channels reshaped to broadcast."""
+        rank, count = len(shape_of(self.operands[0])), shape_of(vector)[0]
+        return f.reshape(vector, [count if i == self.channel else 1 for i in range(rank)])
+
+    def infer(self) -> Sequence[Attribute]:
+        input = self.operands[0]
+        check_float(self.name, input)
+        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        if len(shape_of(input)) < 2:
+            raise VerifyException(f"{self.name}: {input.type} has no channels")
+        wanted = tensor((shape_of(input)[self.channel],), element_of(input))
+        for value in self.vectors():
+            if value.type != wanted:
+                raise VerifyException(f"{self.name}: {value.type} where the channels want {wanted}")
+        return [input.type]
+
+    def vectors(self) -> Sequence[SSAValue]:
+        """The operands that have one number a channel."""
+        return self.operands[1:]
+
+
+@graph_op
+class BatchNormOp(_BatchNorm):
+    """(input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector of the channels."""
+
+    name = "glow.batch_norm"
+    epsilon = float_prop(1e-5)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    bias = operand_def(Tensor)
+    mean = operand_def(Tensor)
+    variance = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        # factor = scale / sqrt(variance + epsilon); input factor + (bias - mean factor)
+        f = Formula(b, self.input)
+        factor = f.div(self.scale, f.sqrt(f.add(self.variance, self.prop("epsilon"))))
+        offset = f.sub(self.bias, f.mul(self.mean, factor))
+        return [f.add(f.mul(self.input, self.row(f, factor)), self.row(f, offset))]
+
+    def training(self, b: Builder) -> Sequence[SSAValue]:
+        """The same normalisation by the statistics of the batch."""
+        made = b.insert(
+            BatchNormTrainOp(
+                self.input, self.scale, self.bias, epsilon=self.prop("epsilon"), layout=self.prop("layout")
+            )
+        )
+        return made.results
+
+
+@instr_op(of=BatchNormOp, inplace=("input",))
+class BatchNormInstr(InstrOp):
+    """A factor and an offset for each channel."""
+
+    def reference(
+        self, result: Array, input: Array, scale: Array, bias: Array, mean: Array, variance: Array
+    ) -> None:
+        axis = channel_axis(self.prop("layout"), input.ndim)
+        kind = widen(input).dtype.type
+        factor = widen(scale) / np.sqrt(widen(variance) + kind(self.prop("epsilon")))
+        centred = widen(input) - along(widen(mean), axis, input.ndim)
+        result[...] = centred * along(factor, axis, input.ndim) + along(widen(bias), axis, input.ndim)
+
+
+@graph_op
+class BatchNormTrainOp(_BatchNorm):
+    """batch_norm by the batch's own statistics -> result, mean and (biased) variance of each channel."""
+
+    name = "glow.batch_norm_train"
+    epsilon = float_prop(1e-5)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    bias = operand_def(Tensor)
+    result = result_def(Tensor)
+    mean = result_def(Tensor)
+    variance = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        (kind,) = super().infer()
+        return [kind, self.scale.type, self.scale.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f = Formula(b, self.input)
+        mean = f.mean(self.input, self.others)
+        centred = f.sub(self.input, mean)
+        variance = f.mean(f.mul(centred, centred), self.others)
+        channels = shape_of(self.scale)
+        flat = f.reshape(variance, channels)
+        factor = f.div(self.scale, f.sqrt(f.add(flat, self.prop("epsilon"))))
+        y = f.add(f.mul(centred, self.row(f, factor)), self.row(f, self.bias))
+        return [y, f.reshape(mean, channels), flat]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        if dy is None or any(g is not None for g in grads[1:]):
+            raise NotImplementedError(f"{self.name}: the batch's statistics have no gradient")
+        same = {"epsilon": self.prop("epsilon"), "layout": self.prop("layout")}
+        made = BatchNormBackwardOp(self.input, self.scale, self.mean, self.variance, dy, **same)
+        return b.insert(made).results
+
+
+@instr_op(of=BatchNormTrainOp)
+class BatchNormTrainInstr(InstrOp):
+    """Statistics of each channel, then a factor and an offset."""
+
+    def reference(
+        self, result: Array, mean: Array, variance: Array, input: Array, scale: Array, bias: Array
+    ) -> None:
+        axis, x = channel_axis(self.prop("layout"), input.ndim), widen(input)
+        others = tuple(i for i in range(x.ndim) if i != axis)
+        centre, spread = x.mean(axis=others), x.var(axis=others)
+        factor = widen(scale) / np.sqrt(spread + x.dtype.type(self.prop("epsilon")))
+        y = (x - along(centre, axis, x.ndim)) * along(factor, axis, x.ndim)
+        result[...] = y + along(widen(bias), axis, x.ndim)
+        mean[...], variance[...] = centre, spread
+
+
+@graph_op
+class BatchNormBackwardOp(_BatchNorm):
+    """Gradients of batch_norm_train's input, scale and bias for the result's gradient `grad`."""
+
+    name = "glow.batch_norm_backward"
+    epsilon = float_prop(1e-5)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    mean = operand_def(Tensor)
+    variance = operand_def(Tensor)
+    grad = operand_def(Tensor)
+    input_grad = result_def(Tensor)
+    scale_grad = result_def(Tensor)
+    bias_grad = result_def(Tensor)
+
+    def vectors(self) -> Sequence[SSAValue]:
+        return [self.scale, self.mean, self.variance]
+
+    def infer(self) -> Sequence[Attribute]:
+        (kind,) = super().infer()
+        if self.grad.type != kind:
+            raise VerifyException(f"{self.name}: the gradient is {self.grad.type}, the input {kind}")
+        return [kind, self.scale.type, self.scale.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        # unit = (x - mean) / deviation; scaleG = sum(outG unit); biasG = sum(outG)
+        # inG = scale / deviation (outG - biasG / n - unit scaleG / n)
+        f = Formula(b, self.input)
+        count = int(np.prod([shape_of(self.input)[i] for i in self.others]))
+        inverse = f.div(1.0, f.sqrt(f.add(self.variance, self.prop("epsilon"))))
+        unit = f.mul(f.sub(self.input, self.row(f, self.mean)), self.row(f, inverse))
+        bias = f.sum(self.grad, self.others)
+        scale = f.sum(f.mul(self.grad, unit), self.others)
+        inner = f.sub(f.sub(self.grad, f.mul(bias, 1 / count)), f.mul(unit, f.mul(scale, 1 / count)))
+        channels = shape_of(self.scale)
+        dx = f.mul(inner, self.row(f, f.mul(self.scale, inverse)))
+        return [dx, f.reshape(scale, channels), f.reshape(bias, channels)]
+
+
+@instr_op(of=BatchNormBackwardOp)
+class BatchNormBackwardInstr(InstrOp):
+    """Two sums a channel, then a combination of them with each element."""
+
+    def reference(
+        self,
+        input_grad: Array,
+        scale_grad: Array,
+        bias_grad: Array,
+        input: Array,
+        scale: Array,
+        mean: Array,
+        variance: Array,
+        grad: Array,
+    ) -> None:
+        axis, x, dy = channel_axis(self.prop("layout"), input.ndim), widen(input), widen(grad)
+        others = tuple(i for i in range(x.ndim) if i != axis)
+        inverse = 1 / np.sqrt(widen(variance) + x.dtype.type(self.prop("epsilon")))
+        unit = (x - along(widen(mean), axis, x.ndim)) * along(inverse, axis, x.ndim)
+        bias, total = dy.sum(axis=others), (dy * unit).sum(axis=others)
+        count = x.dtype.type(x.size // x.shape[axis])
+        inner = dy - along(bias / count, axis, x.ndim) - unit * along(total / count, axis, x.ndim)
+        input_grad[...] = inner * along(widen(scale) * inverse, axis, x.ndim)
+        scale_grad[...], bias_grad[...] = total, bias
+
+
+def running(op: GraphOp, old: SSAValue, new: SSAValue, momentum: float, b: Builder) -> SSAValue:
+    """The running average after a step: momentum old + (1 - momentum) new."""
+    f = Formula(b, op.operands[0])
+    return f.add(f.mul(old, momentum), f.mul(new, 1 - momentum))
+
+
+_VARIANCE = random(3, low=0.5, high=2)
+SAMPLES: tuple[Sample, ...] = (
+    Sample(BatchNormOp, (random(2, 3, 4, 2), random(3), random(3, seed=1), random(3, seed=2), _VARIANCE)),
+    Sample(
+        BatchNormOp,
+        (random(2, 4, 3), random(3), random(3, seed=1), random(3, seed=2), _VARIANCE),
+        {"layout": "NHWC", "epsilon": 0.1},
+    ),
+    Sample(BatchNormOp, (random(4, 3), random(3), random(3, seed=1), random(3, seed=2), _VARIANCE)),
+    Sample(BatchNormTrainOp, (random(2, 3, 4, 2), random(3), random(3, seed=1)), smooth=False),
+    Sample(
+        BatchNormTrainOp, (random(5, 4, 3), random(3), random(3, seed=1)), {"layout": "NHWC"}, smooth=False
+    ),
+    Sample(
+        BatchNormBackwardOp,
+        (random(2, 3, 4), random(3), random(3, seed=1), _VARIANCE, random(2, 3, 4, seed=3)),
+        smooth=False,
+    ),
+)

@@ -1,0 +1,109 @@
+"""softmax, log_softmax: exponentials along one axis that sum to one, and their logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_axis, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.windows import check_float
+
+
+def log_softmax(x: Array, axis: int) -> Array:
+    """x - log(sum e^x), computed without overflow."""
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+class _AlongAxis(PureOp):
+    """One axis of a float tensor; the type is unchanged."""
+
+    def infer(self) -> Sequence[Attribute]:
+        input = self.operands[0]
+        check_float(self.name, input)
+        check_axis(self.name, self.prop("axis"), len(shape_of(input)))
+        return [input.type]
+
+
+@graph_op
+class SoftmaxOp(_AlongAxis):
+    """e^x / sum e^x along `axis`."""
+
+    name = "glow.softmax"
+    axis = int_prop()
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, axes = Formula(b, self.input), (self.prop("axis"),)
+        raised = f.exp(f.sub(self.input, f.largest(self.input, axes)))
+        return [f.div(raised, f.sum(raised, axes))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        # inG = out (outG - sum(out outG))
+        dy = grads[0]
+        assert dy is not None
+        f = Formula(b, dy)
+        total = f.sum(f.mul(dy, self.result), (self.prop("axis"),))
+        return [f.mul(self.result, f.sub(dy, total))]
+
+
+@instr_op(of=SoftmaxOp, inplace=("input",))
+class SoftmaxInstr(InstrOp):
+    """Shifted exponentials over their sum."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        axis, x = self.prop("axis"), widen(input)
+        if x.size:
+            raised = np.exp(x - x.max(axis=axis, keepdims=True))
+            result[...] = raised / raised.sum(axis=axis, keepdims=True)
+
+
+@graph_op
+class LogSoftmaxOp(_AlongAxis):
+    """x - log(sum e^x) along `axis`."""
+
+    name = "glow.log_softmax"
+    axis = int_prop()
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, axes = Formula(b, self.input), (self.prop("axis"),)
+        shifted = f.sub(self.input, f.largest(self.input, axes))
+        return [f.sub(shifted, f.log(f.sum(f.exp(shifted), axes)))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        # inG = outG - e^out sum(outG)
+        dy = grads[0]
+        assert dy is not None
+        f = Formula(b, dy)
+        return [f.sub(dy, f.mul(f.exp(self.result), f.sum(dy, (self.prop("axis"),))))]
+
+
+@instr_op(of=LogSoftmaxOp, inplace=("input",))
+class LogSoftmaxInstr(InstrOp):
+    """Shifted by the maximum, minus the logarithm of the sum."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        if input.size:
+            result[...] = log_softmax(widen(input), self.prop("axis"))
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(SoftmaxOp, (random(3, 5),), {"axis": 1}),
+    Sample(SoftmaxOp, (random(2, 3, 4, low=-40, high=40),), {"axis": 0}, smooth=False),
+    Sample(SoftmaxOp, (random(2, 3, 4),), {"axis": 1}),
+    Sample(LogSoftmaxOp, (random(3, 5),), {"axis": 1}),
+    Sample(LogSoftmaxOp, (random(2, 3, 4),), {"axis": 0}),
+)
