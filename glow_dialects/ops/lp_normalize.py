@@ -1,0 +1,68 @@
+"""lp_normalize: division by the p-norm along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_axis, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.unary_math import AbsOp
+from glow_dialects.ops.windows import check_float
+
+
+@graph_op
+class LpNormalizeOp(PureOp):
+    """x / (sum |x|^p)^(1/p) along `axis`, p 1 or 2; 0 where the norm is 0."""
+
+    name = "glow.lp_normalize"
+    axis = int_prop()
+    p = int_prop(2)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        check_axis(self.name, self.prop("axis"), len(shape_of(self.input)))
+        if self.prop("p") not in (1, 2):
+            raise VerifyException(f"{self.name}: p is {self.prop('p')}, expected 1 or 2")
+        return [self.input.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, x, axes = Formula(b, self.input), self.input, (self.prop("axis"),)
+        total = f.sum(b(AbsOp(x)) if self.prop("p") == 1 else f.mul(x, x), axes)
+        total = f.where(b(CmpEqOp(total, f.of(0))), 1.0, total)
+        return [f.div(x, total if self.prop("p") == 1 else f.sqrt(total))]
+
+
+@instr_op(of=LpNormalizeOp, inplace=("input",))
+class LpNormalizeInstr(InstrOp):
+    """Norms of lines."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        x, axis = widen(input), self.prop("axis")
+        if self.prop("p") == 1:
+            norm = np.abs(x).sum(axis=axis, keepdims=True)
+        else:
+            norm = np.sqrt((x * x).sum(axis=axis, keepdims=True))
+        result[...] = x / np.where(norm == 0, x.dtype.type(1), norm)
+
+
+_HOLED = random(3, 4)
+_HOLED[1] = 0
+SAMPLES: tuple[Sample, ...] = (
+    Sample(LpNormalizeOp, (random(3, 4),), {"axis": 1}),
+    Sample(LpNormalizeOp, (random(2, 3, 4),), {"axis": 0, "p": 1}),
+    Sample(LpNormalizeOp, (_HOLED,), {"axis": 1}, smooth=False),
+)

@@ -1,0 +1,75 @@
+"""lrn: local response normalisation across channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import float_prop, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.windows import check_float
+
+
+@graph_op
+class LrnOp(PureOp):
+    """x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta; NCHW."""
+
+    name = "glow.lrn"
+    size = int_prop()
+    alpha = float_prop(1e-4)
+    beta = float_prop(0.75)
+    bias = float_prop(1.0)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        if len(shape_of(self.input)) < 2:
+            raise VerifyException(f"{self.name}: {self.input.type} has no channels")
+        if self.prop("size") < 1:
+            raise VerifyException(f"{self.name}: size is {self.prop('size')}, expected at least 1")
+        return [self.input.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        # The mean of the squares over neighbouring channels is a pool along the channels.
+        f, shape, size = Formula(b, self.input), shape_of(self.input), self.prop("size")
+        flat = f.reshape(f.mul(self.input, self.input), (shape[0], 1, shape[1], int(np.prod(shape[2:]))))
+        before, after = (size - 1) // 2, size // 2
+        window = {"kernel": (size, 1), "pads": (before, 0, after, 0), "count_include_pad": True}
+        mean = f.reshape(b(AvgPoolOp(flat, **window)), shape)
+        base = f.add(f.mul(mean, self.prop("alpha")), self.prop("bias"))
+        return [f.div(self.input, f.pow(base, self.prop("beta")))]
+
+
+@instr_op(of=LrnOp)
+class LrnInstr(InstrOp):
+    """Running sums of squares across channels."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        x, size = widen(input), self.prop("size")
+        kind, channels = x.dtype.type, x.shape[1]
+        total = np.zeros_like(x)
+        for offset in range(-((size - 1) // 2), size // 2 + 1):
+            low, high = max(0, -offset), min(channels, channels - offset)
+            if low < high:
+                total[:, low:high] += x[:, low + offset : high + offset] ** 2
+        base = kind(self.prop("bias")) + kind(self.prop("alpha") / size) * total
+        result[...] = x / base ** kind(self.prop("beta"))
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(LrnOp, (random(2, 5, 3, 2),), {"size": 3, "alpha": 0.5}),
+    Sample(LrnOp, (random(1, 6, 4),), {"size": 4, "alpha": 0.2, "beta": 0.5, "bias": 2.0}),
+    Sample(LrnOp, (random(2, 3),), {"size": 9, "alpha": 1.0}),
+)

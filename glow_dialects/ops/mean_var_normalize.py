@@ -1,0 +1,58 @@
+"""mean_var_normalize: mean 0 and variance 1 over any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_axes, float_prop, ints_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.windows import check_float
+
+
+@graph_op
+class MeanVarNormalizeOp(PureOp):
+    """(x - mean) / (sqrt(variance) + epsilon) over `axes` (ONNX: epsilon 1e-9)."""
+
+    name = "glow.mean_var_normalize"
+    axes = ints_prop()
+    epsilon = float_prop(1e-9)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        check_axes(self.name, self.prop("axes"), len(shape_of(self.input)))
+        return [self.input.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, axes = Formula(b, self.input), self.prop("axes")
+        centred = f.sub(self.input, f.mean(self.input, axes))
+        deviation = f.sqrt(f.mean(f.mul(centred, centred), axes))
+        return [f.div(centred, f.add(deviation, self.prop("epsilon")))]
+
+
+@instr_op(of=MeanVarNormalizeOp, inplace=("input",))
+class MeanVarNormalizeInstr(InstrOp):
+    """Mean and deviation over the axes."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        x, axes = widen(input), self.prop("axes")
+        centred = x - x.mean(axis=axes, keepdims=True)
+        deviation = np.sqrt((centred * centred).mean(axis=axes, keepdims=True))
+        result[...] = centred / (deviation + x.dtype.type(self.prop("epsilon")))
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(MeanVarNormalizeOp, (random(2, 3, 4, 2),), {"axes": (0, 2, 3)}),
+    Sample(MeanVarNormalizeOp, (random(3, 5),), {"axes": (1,), "epsilon": 0.01}),
+)
