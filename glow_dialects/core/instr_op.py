@@ -99,11 +99,11 @@ class InstrOp(_Syntax):
         pairs = [(a, v) for n, a in self.ACCESS.items() for v in self.group(n)]
         return pairs + [(Access.IN, v) for v in self.group("predicate")]
 
-    def outputs(self) -> list[SSAValue]:
+    def written(self) -> list[SSAValue]:
         """Buffers that are written."""
         return [v for a, v in self.accesses() if a.writes]
 
-    def inputs(self) -> list[SSAValue]:
+    def read(self) -> list[SSAValue]:
         """Buffers that are read."""
         return [v for a, v in self.accesses() if a.reads]
 

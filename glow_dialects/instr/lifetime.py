@@ -54,7 +54,7 @@ def check_function(function: InstrFuncOp) -> None:
             case InstrOp():
                 in_program = True
                 _check_instruction(op, live, written)
-                written.update(origin(v) for v in op.outputs())
+                written.update(origin(v) for v in op.written())
             case _:
                 raise VerifyException(f"{op.name} is not an instruction")
 
@@ -75,7 +75,7 @@ def _check_instruction(op: InstrOp, live: set[SSAValue], written: set[SSAValue])
 
 def _check_conflicts(op: InstrOp) -> None:
     allowed = {v for n in op.INPLACE for v in op.group(n)}
-    outs = op.outputs()
+    outs = op.written()
     for position, out in enumerate(outs):
         for access, other in op.accesses():
             if other is out or access is not Access.IN or not overlap(out, other):

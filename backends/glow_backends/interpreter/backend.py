@@ -105,8 +105,8 @@ def _view(op: ViewOp, source: Array) -> Array:
 def step(op: InstrOp, buffers: Mapping[SSAValue, Array]) -> None:
     """Run one instruction on arrays; results are written where an operand shares their memory too."""
     arrays = [buffers[v] for v in op.operands]
-    outs = [buffers[v] for v in op.outputs()]
-    shared = any(np.shares_memory(o, buffers[v]) for o in outs for v in op.inputs())
+    outs = [buffers[v] for v in op.written()]
+    shared = any(np.shares_memory(o, buffers[v]) for o in outs for v in op.read())
     if shared:
         arrays = [a.copy() if not _is_out(op, i) else a for i, a in enumerate(arrays)]
     op.run_reference(arrays)

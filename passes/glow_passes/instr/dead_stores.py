@@ -27,7 +27,7 @@ def eliminate(function: InstrFuncOp) -> int:
     removed = 0
     for op in reversed(list(function.block.ops)):
         if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
-            outs = {origin(v) for v in op.outputs()}
+            outs = {origin(v) for v in op.written()}
             if outs & wanted:
                 _update(op, wanted)
             else:
@@ -50,7 +50,7 @@ def _update(op: InstrOp, wanted: set[SSAValue]) -> None:
         # A whole buffer written and not read: earlier contents are dead.
         if access is Access.OUT and isinstance(value.owner, AllocOp):
             wanted.discard(value)
-    wanted.update(origin(v) for v in op.inputs())
+    wanted.update(origin(v) for v in op.read())
 
 
 def _erase(op: Operation) -> None:

@@ -66,7 +66,7 @@ def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
         if op is copy:
             after = True
         elif after and isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
-            written = {origin(v) for v in op.outputs()}
+            written = {origin(v) for v in op.written()}
             if base in written or dest in written:
                 return False
     return True

@@ -42,7 +42,7 @@ def share(function: InstrFuncOp) -> int:
     for op in list(function.block.ops):
         if not isinstance(op, InstrOp) or not op.INPLACE:
             continue
-        out = op.outputs()[0]
+        out = op.written()[0]
         if not isinstance(out.owner, AllocOp) or first.get(out) is not op:
             continue
         for operand in (v for n in op.INPLACE for v in op.group(n)):

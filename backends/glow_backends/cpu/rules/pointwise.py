@@ -14,7 +14,7 @@ from glow_dialects.core.instr_op import InstrOp
 
 def elementwise(op: InstrOp, context: CallContext) -> KernelCall | None:
     """A data-parallel instruction as a loop of one step."""
-    outs, ins = op.outputs(), op.inputs()
+    outs, ins = op.written(), op.read()
     name = op.name.removeprefix("glow_instr.")
     if len(outs) != 1 or op.group("predicate"):
         return None
