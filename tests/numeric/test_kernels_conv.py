@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
@@ -14,6 +15,11 @@ from glow_backends.cpu.kernels.conv_direct import (
     supports_direct,
 )
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
+from glow_backends.cpu.kernels.depthwise import (
+    emit_depthwise,
+    pack_depthwise,
+    supports_depthwise,
+)
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
@@ -151,15 +157,11 @@ DIRECT = {
     "3x3": DirectConvSpec(2, 16, 64, (14, 56), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
     "3x3-7": DirectConvSpec(1, 32, 64, (7, 7), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
     "3x3-stride": DirectConvSpec(1, 16, 48, (29, 31), (3, 3), (2, 2), (0, 1, 2, 1)),
-    "5x5-dilated": DirectConvSpec(
-        1, 16, 32, (20, 40), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3), epilogue=ALL
-    ),
+    "5x5-dilated": DirectConvSpec(1, 16, 32, (20, 40), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3), epilogue=ALL),
     "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
     "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
     "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),
-    "first": DirectConvSpec(
-        1, 3, 64, (47, 60), (7, 7), (2, 2), (3, 3, 3, 3), plain_input=True, epilogue=ALL
-    ),
+    "first": DirectConvSpec(1, 3, 64, (47, 60), (7, 7), (2, 2), (3, 3, 3, 3), plain_input=True, epilogue=ALL),
     "first-3x3": DirectConvSpec(2, 1, 20, (28, 28), (3, 3), pads=(1,) * 4, plain_input=True),
 }
 
@@ -171,6 +173,23 @@ def test_direct(name: str, threads: int) -> None:
     spec, target = DIRECT[name], host(threads)
     assert supports_direct(spec, target)
     check_blocked(spec, target, emit_conv_direct, pack_conv)
+
+
+DEPTHWISE = {
+    "3x3": DirectConvSpec(2, 32, 32, (14, 56), (3, 3), pads=(1,) * 4, group=32, epilogue=ALL),
+    "3x3-stride": DirectConvSpec(1, 24, 24, (15, 31), (3, 3), (2, 2), (0, 1, 1, 1), group=24),
+    "5x5": DirectConvSpec(1, 20, 20, (7, 7), (5, 5), pads=(2,) * 4, group=20, epilogue=LATE),
+    "1d-dilated": DirectConvSpec(1, 16, 16, (1, 40), (1, 5), (1, 1), (0, 8, 0, 0), (1, 2), 16),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise(name: str, threads: int) -> None:
+    """Filters of one channel each, strides, pads and dilations."""
+    spec, target = DEPTHWISE[name], host(threads)
+    assert supports_depthwise(spec)
+    check_blocked(spec, target, emit_depthwise, pack_depthwise)
 
 
 def plain(spec: DirectConvSpec) -> GenericConvSpec:

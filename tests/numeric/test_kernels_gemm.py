@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.gemm import (
     GemmSpec,

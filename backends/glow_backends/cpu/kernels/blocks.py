@@ -192,9 +192,7 @@ class Output:
     extras: Sequence[ir.Value] = ()
     live: int | None = None
 
-    def store(
-        self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue
-    ) -> None:
+    def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""
         lanes = k.target.lanes
         bias = [

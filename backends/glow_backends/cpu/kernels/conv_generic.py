@@ -294,9 +294,7 @@ class _Emission:
         self._cover(0, low, [1], scalar)
         self._cover(high, total, [1], scalar)
 
-    def _cover(
-        self, low: int, high: int, sizes: Sequence[int], block: Callable[[Index, int], None]
-    ) -> None:
+    def _cover(self, low: int, high: int, sizes: Sequence[int], block: Callable[[Index, int], None]) -> None:
         """Call `block(begin, size)` over [low, high) with the given block sizes, largest first."""
         for size in sizes:
             end = low + (high - low) // size * size
@@ -355,9 +353,7 @@ class _Emission:
             store_strided(k, value, self.y, at, y_lane, lanes, kind)
 
 
-def emit_conv_generic(
-    module: ir.Module, name: str, spec: GenericConvSpec, target: CpuTarget
-) -> ir.Function:
+def emit_conv_generic(module: ir.Module, name: str, spec: GenericConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec, on plain arrays."""
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
     _Emission(k, spec).emit()

@@ -40,7 +40,6 @@ from glow_backends.cpu.kernels.memory import (
 from glow_backends.cpu.kernels.packing import pack_panels
 from glow_backends.cpu.target import CpuTarget
 
-
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -208,9 +207,7 @@ class _Emission:
             size *= extent
         return offset
 
-    def _panel(
-        self, batch: Index, first: Index, panel: Index, vectors: int, live: int | None
-    ) -> None:
+    def _panel(self, batch: Index, first: Index, panel: Index, vectors: int, live: int | None) -> None:
         k, spec, plan = self.k, self.spec, self.plan
         self.live = None if live == self.lanes else live
         column = k.mul(panel, self.width)
@@ -294,9 +291,7 @@ class _Emission:
         with k.loop(0, spec.k) as row:
             for v in range(vectors):
                 live = self.live if self.live is not None and v == vectors - 1 else self.lanes
-                value = load_first(
-                    k, b, k.add(k.mul(row, spec.n), v * self.lanes), self.lanes, live
-                )
+                value = load_first(k, b, k.add(k.mul(row, spec.n), v * self.lanes), self.lanes, live)
                 k.store(value, self.scratch, k.add(k.mul(row, self.width), v * self.lanes))
 
     def _pack_rows(self, b: ir.Value, vectors: int) -> None:

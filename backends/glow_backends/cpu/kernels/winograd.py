@@ -258,10 +258,7 @@ class _Emission:
             step.add_incoming(k.i(stride * self.lanes), block)
         lines = [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
         # Columns first, then rows; a column of the result is a row of points.
-        half = [
-            self._input_line([self._vector(line, c * self.lanes) for line in lines])
-            for c in range(side)
-        ]
+        half = [self._input_line([self._vector(line, c * self.lanes) for line in lines]) for c in range(side)]
         out = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
         for r in range(side):
             for c, value in enumerate(self._input_line([half[c][r] for c in range(side)])):
@@ -325,18 +322,13 @@ class _Emission:
         at = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
         half = [
             self._output_line(
-                [
-                    self._vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride))
-                    for r in range(side)
-                ]
+                [self._vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride)) for r in range(side)]
             )
             for c in range(side)
         ]
         lines = [self._output_line([half[c][r] for c in range(side)]) for r in range(size)]
         plane = height * width
-        position = k.index(
-            (image, self.plan.out_blocks * plane), (channel, plane), (row, width), (column, 1)
-        )
+        position = k.index((image, self.plan.out_blocks * plane), (channel, plane), (row, width), (column, 1))
         start = k.mul(position, self.lanes)
         bias = None
         if self.bias is not None:
@@ -371,9 +363,7 @@ class _Emission:
                     finish(self._vector(self.edge, offset), k.add(start, target))
 
 
-def emit_winograd(
-    module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget
-) -> ir.Function:
+def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_winograd(spec.conv) and spec.tile in _FILTER
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
@@ -385,11 +375,4 @@ def winograd_flops(spec: WinogradSpec, target: CpuTarget) -> int:
     """Floating-point operations of the matrix products, padding included."""
     plan = plan_winograd(spec, target)
     lanes = target.lanes
-    return (
-        2
-        * plan.points
-        * plan.blocks
-        * plan.tiles
-        * prod((plan.in_blocks, plan.out_blocks))
-        * lanes**2
-    )
+    return 2 * plan.points * plan.blocks * plan.tiles * prod((plan.in_blocks, plan.out_blocks)) * lanes**2

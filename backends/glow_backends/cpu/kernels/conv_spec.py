@@ -1,0 +1,102 @@
+"""What the blocked convolutions share: their spec, and which filter taps lie inside the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import lcm
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum
+
+
+@dataclass(frozen=True)
+class DirectConvSpec:
+    """y = steps(conv(x, w) + bias), f32.
+
+    x is (N, C / c, H, W, c), channels padded with zeros to a multiple of c = target.lanes; with
+    `plain_input` it is (N, C, H, W), which suits few channels. y and the extras are
+    (N, K / c, OH, OW, c), bias (K padded to c); w is what `pack_conv` made of (K, C/g, R, S).
+    Operands: y, x, w, [bias], [extras].
+    """
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+    group: int = 1
+    plain_input: bool = False
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """(OH, OW)."""
+        sizes = [
+            (self.size[d] + self.pads[d] + self.pads[d + 2] - self.dilations[d] * (r - 1) - 1)
+            // self.strides[d]
+            + 1
+            for d, r in enumerate(self.kernel)
+        ]
+        return sizes[0], sizes[1]
+
+    def merged_groups(self, lanes: int) -> int:
+        """How many neighbouring groups make whole channel blocks; 0 where none do."""
+        if self.group == 1:
+            return 1
+        rows, columns = self.in_channels // self.group, self.out_channels // self.group
+        count = lcm(lcm(rows, lanes) // rows, lcm(columns, lanes) // columns)
+        return count if self.group % count == 0 and not self.plain_input else 0
+
+
+@dataclass(frozen=True)
+class TileRun:
+    """Tiles [start, stop) of a row, of `rows` pixels each, that read the same filter columns.
+
+    `columns`: for each filter column the half-open range of the tile's pixels inside the image;
+    None when all are.
+    """
+
+    start: int
+    stop: int
+    rows: int
+    columns: tuple[tuple[int, int], ...] | None
+
+
+def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
+    """The tiles of an output row in runs of the same kind, `rows` pixels in each full tile."""
+    width, out_width = spec.size[1], spec.out_size[1]
+    runs: list[TileRun] = []
+    for tile in range(ceil_div(out_width, rows)):
+        count = min(rows, out_width - tile * rows)
+        columns: list[tuple[int, int]] = []
+        for s in range(spec.kernel[1]):
+            first = tile * rows * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
+            inside = [p for p in range(count) if 0 <= first + p * spec.strides[1] < width]
+            columns.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+        whole = all(c == (0, count) for c in columns)
+        run = TileRun(tile, tile + 1, count, None if whole else tuple(columns))
+        if runs and replace(run, start=runs[-1].start) == replace(runs[-1], stop=tile + 1):
+            runs[-1] = replace(run, start=runs[-1].start)
+        else:
+            runs.append(run)
+    return tuple(runs)
+
+
+def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Index, Index]:
+    """The filter rows [low, high) inside the image for an output row."""
+    height, count, dilation = spec.size[0], spec.kernel[0], spec.dilations[0]
+    reach = (spec.out_size[0] - 1) * spec.strides[0] - spec.pads[0] + (count - 1) * dilation
+    if spec.pads[0] == 0 and reach < height:
+        return 0, count
+    top = k.b.sub(k.i(spec.pads[0]), k.i(k.mul(row, spec.strides[0])))
+    before = maximum(k, k.add(top, dilation - 1), 0)
+    inside = maximum(k, k.add(top, height - 1 + dilation), 0)
+    if dilation > 1:
+        before = k.b.udiv(k.i(before), k.i(dilation))
+        inside = k.b.udiv(k.i(inside), k.i(dilation))
+    high = minimum(k, inside, count)
+    return minimum(k, before, high), high

@@ -1,0 +1,111 @@
+"""Depthwise 2-D convolution on channel-blocked activations: one filter a channel, lanes channels.
+
+A run of output pixels of one row keeps its sums in registers while the filter's taps pass. Filter
+rows outside the image shorten a loop; runs whose filter columns leave it get code of their own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, tile_runs
+from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index
+from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+
+def supports_depthwise(spec: DirectConvSpec) -> bool:
+    """Whether every output channel has one input channel of its own."""
+    return spec.group == spec.in_channels == spec.out_channels and not spec.plain_input
+
+
+def pack_depthwise(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
+    """(C, 1, R, S) to (C / c, R, S, c), channels padded with zeros."""
+    padded = pad_to(weights, 0, target.lanes)
+    _, _, r, s = padded.shape
+    return np.ascontiguousarray(padded.reshape(-1, target.lanes, r, s).transpose(0, 2, 3, 1))
+
+
+@cache
+def pixels_of(spec: DirectConvSpec, target: CpuTarget) -> int:
+    """Output pixels of one register block: even tiles that leave registers for loads."""
+    most = target.registers // 2 - 2
+    width = spec.out_size[1]
+    return ceil_div(width, ceil_div(width, most))
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: DirectConvSpec) -> None:
+        self.k, self.spec, self.lanes = k, spec, k.target.lanes
+        operands = iter(k.operands)
+        self.y, self.x, self.w = next(operands), next(operands), next(operands)
+        self.bias = next(operands) if spec.epilogue.bias else None
+        self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+
+    def emit(self) -> None:
+        """Rows of one channel block, shared by the workers."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        blocks = ceil_div(spec.in_channels, lanes)
+        pixels = pixels_of(spec, k.target)
+        height, width = spec.out_size
+        runs = tile_runs(spec, pixels)
+        low, high = k.share(spec.batch * blocks * height)
+        with k.loop(low, high) as item:
+            plane, row = split_index(k, item, [spec.batch * blocks, height])
+            block = split_index(k, plane, [spec.batch, blocks])[1]
+            first, last = filter_rows(k, spec, row)
+            start = k.add(k.mul(row, spec.strides[0]), -spec.pads[0])
+            x_row = k.index((plane, spec.size[0] * spec.size[1]), (start, spec.size[1]))
+            y_row = k.mul(item, width)
+            w = k.gep(self.w, k.mul(block, spec.kernel[0] * spec.kernel[1] * lanes))
+            bias = None
+            if self.bias is not None:
+                bias = k.load(self.bias, k.mul(block, lanes), lanes=lanes)
+            for run in runs:
+                with k.loop(run.start, run.stop) as tile:
+                    pixel = k.mul(tile, pixels)
+                    left = k.add(k.mul(pixel, spec.strides[1]), -spec.pads[1])
+                    x = k.gep(self.x, k.mul(k.add(x_row, left), lanes))
+                    sums = self._sums(run, x, w, first, last)
+                    self._store(sums, bias, k.mul(k.add(y_row, pixel), lanes))
+
+    def _sums(self, run: TileRun, x: ir.Value, w: ir.Value, first: Index, last: Index) -> list[ir.Value]:
+        k, spec, lanes = self.k, self.spec, self.lanes
+        columns = run.columns or ((0, run.rows),) * spec.kernel[1]
+
+        def line(r: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            after = list(sums)
+            x_row = k.gep(x, k.mul(r, spec.dilations[0] * spec.size[1] * lanes))
+            w_row = k.gep(w, k.mul(r, spec.kernel[1] * lanes))
+            for s, (low, high) in enumerate(columns):
+                if low == high:
+                    continue
+                weight = k.load(w_row, s * lanes, lanes=lanes)
+                for p in range(low, high):
+                    at = (p * spec.strides[1] + s * spec.dilations[1]) * lanes
+                    after[p] = k.fma(k.load(x_row, at, lanes=lanes), weight, after[p])
+            return after
+
+        return k.reduce_loop(first, last, 1, [k.splat(0.0, lanes)] * run.rows, line)
+
+    def _store(self, sums: list[ir.Value], bias: ir.Value | None, start: Index) -> None:
+        k, epilogue = self.k, self.spec.epilogue
+        for p, value in enumerate(sums):
+            at = k.add(start, p * self.lanes)
+
+            def read(extra: ir.Value, at: Index = at) -> ir.Value:
+                return k.load(extra, at, lanes=self.lanes)
+
+            k.store(epilogue.apply(k, value, bias, self.extras, read), self.y, at)
+
+
+def emit_depthwise(module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec; w is from `pack_depthwise`."""
+    assert supports_depthwise(spec)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    _Emission(k, spec).emit()
+    return k.finish()

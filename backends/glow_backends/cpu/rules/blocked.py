@@ -1,0 +1,104 @@
+"""Convolutions and layout changes on channel-blocked activations."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
+from glow_backends.cpu.kernels.conv_direct import (
+    DirectConvSpec,
+    emit_conv_direct,
+    pack_bias,
+    pack_conv,
+)
+from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.winograd import (
+    WinogradSpec,
+    emit_winograd,
+    pack_winograd,
+    winograd_scratch_bytes,
+)
+from glow_backends.cpu.steps import steps_of
+
+
+def conv_spec(op: Any) -> DirectConvSpec:
+    """The convolution of a `glow_cpu.conv` node or instruction."""
+    size = shape(op.input)
+    out, inner, *kernel = shape(op.filter)
+    group = op.prop("group")
+    return DirectConvSpec(
+        batch=size[0],
+        in_channels=inner * group,
+        out_channels=out,
+        size=(size[2], size[3]),
+        kernel=(kernel[0], kernel[1]),
+        strides=op.prop("strides"),
+        pads=op.prop("pads"),
+        dilations=op.prop("dilations"),
+        group=group,
+        plain_input=len(size) == 4,
+        epilogue=Epilogue(bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"])),
+    )
+
+
+def conv(op: Any, context: CallContext) -> KernelCall | None:
+    """A convolution by the algorithm the node names; its filter and bias are constants."""
+    target, spec = context.target, conv_spec(op)
+    filters, biases = context.constant(op.filter), [context.constant(v) for v in op.group("bias")]
+    if filters is None or any(b is None for b in biases) or op.prop("lanes") != target.lanes:
+        return None
+    algorithm = op.prop("algorithm")
+    scratch, kernel_spec, emit = 0, spec, emit_conv_direct
+    if algorithm == "depthwise":
+        emit = emit_depthwise
+        make = lambda w: pack_depthwise(w, spec, target)  # noqa: E731
+    elif algorithm.startswith("winograd"):
+        tiles = WinogradSpec(spec, int(algorithm[-1]))
+        kernel_spec, emit = tiles, emit_winograd
+        scratch = winograd_scratch_bytes(tiles, target)
+        make = lambda w: pack_winograd(w, tiles, target)  # noqa: E731
+    else:
+        make = lambda w: pack_conv(w, spec, target)  # noqa: E731
+    operands: list[Operand | None] = [
+        op.result,
+        op.input,
+        context.pack(op.filter, f"{algorithm}|{spec}", make),
+        *(context.pack(v, "bias", lambda b: pack_bias(b, target)) for v in op.group("bias")),
+        *op.group("extras"),
+    ]
+    pixels = prod((spec.batch, *spec.out_size))
+    flops = 2 * pixels * spec.out_channels * prod(shape(op.filter)[1:])
+    return KernelCall(emit, kernel_spec, [o for o in operands if o is not None], scratch, flops)
+
+
+def block(op: Any, context: CallContext) -> KernelCall | None:
+    """NCHW or NHWC to blocks."""
+    size = shape(op.input)
+    last = op.prop("layout") == "NHWC"
+    channels = size[3] if last else size[1]
+    return _blocking(op, context, BlockingSpec(size[0], channels, prod(size[1:]) // channels, last))
+
+
+def unblock(op: Any, context: CallContext) -> KernelCall | None:
+    """Blocks to NCHW or NHWC."""
+    size = shape(op.input)
+    last = op.prop("layout") == "NHWC"
+    spec = BlockingSpec(size[0], op.prop("channels"), size[2] * size[3], last, unblock=True)
+    return _blocking(op, context, spec)
+
+
+def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall | None:
+    lanes = shape(op.input)[-1] if spec.unblock else op.prop("lanes")
+    if dtype_name(op.input) != "f32" or lanes != context.target.lanes:
+        return None
+    return KernelCall(emit_blocking, spec, [op.result, op.input])
+
+
+RULES: dict[str, Rule] = {
+    "glow_cpu_instr.conv": conv,
+    "glow_cpu_instr.block": block,
+    "glow_cpu_instr.unblock": unblock,
+}

@@ -1,0 +1,80 @@
+"""Matrix products: constant right-hand sides are packed once, epilogues stay in registers."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
+from glow_backends.cpu.steps import steps_of
+
+
+def _product(
+    context: CallContext,
+    result: SSAValue,
+    a: SSAValue,
+    b: SSAValue,
+    transposed: tuple[bool, bool] = (False, False),
+    epilogue: Epilogue | None = None,
+    others: tuple[SSAValue, ...] = (),
+) -> KernelCall | None:
+    """result = epilogue(op(a) @ op(b)); `others` are the epilogue's operands."""
+    if {dtype_name(v) for v in (result, a, b)} != {"f32"} or 0 in shape(result) or 0 in shape(a):
+        return None
+    (*a_batch, m, k), (*b_batch, rows, n) = shape(a), shape(b)
+    spec = GemmSpec(
+        k if transposed[0] else m,
+        rows if transposed[1] else n,
+        m if transposed[0] else k,
+        *transposed,
+        packed_b=context.constant(b) is not None,
+        a_batch=tuple(a_batch),
+        b_batch=tuple(b_batch),
+        epilogue=epilogue or Epilogue(),
+    )
+    weights: Operand = b
+    if spec.packed_b:
+        packed = context.pack(b, f"gemm|{spec}", lambda w: pack_b(w, spec, context.target))
+        assert packed is not None
+        weights = packed
+    return KernelCall(
+        emit_gemm,
+        spec,
+        [result, a, weights, *others],
+        scratch=gemm_scratch_bytes(spec, context.target),
+        flops=2 * prod(spec.batch) * spec.m * spec.n * spec.k,
+    )
+
+
+def matmul(op: Any, context: CallContext) -> KernelCall | None:
+    """A product of matrices or of stacks of them."""
+    return None if op.group("predicate") else _product(context, op.result, op.lhs, op.rhs)
+
+
+def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
+    """A product and a bias row."""
+    if op.group("predicate"):
+        return None
+    bias = op.group("bias")
+    epilogue = Epilogue(bias=bool(bias))
+    return _product(context, op.result, op.input, op.weights, epilogue=epilogue, others=(*bias,))
+
+
+def gemm(op: Any, context: CallContext) -> KernelCall | None:
+    """A product with transposed operands, scale, bias and further steps."""
+    bias, extras = op.group("bias"), op.group("extras")
+    epilogue = Epilogue(bool(bias), op.prop("scale"), steps_of(op.properties["steps"]))
+    transposed = (op.prop("transpose_a"), op.prop("transpose_b"))
+    return _product(context, op.result, op.a, op.b, transposed, epilogue, (*bias, *extras))
+
+
+RULES: dict[str, Rule] = {
+    "matmul": matmul,
+    "batch_matmul": matmul,
+    "fully_connected": fully_connected,
+    "glow_cpu_instr.gemm": gemm,
+}

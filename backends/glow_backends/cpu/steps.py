@@ -1,0 +1,77 @@
+"""Steps of fused epilogues as they stand in the IR: `"relu"`, `"clip(0.0, 6.0)"`, `"add"`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block
+from xdsl.utils.exceptions import VerifyException
+
+from glow_backends.cpu.kernels.epilogue import EpilogueStep
+from glow_backends.cpu.pointwise import supports
+from glow_dialects.core.graph_op import SEGMENTS, GraphOp
+from glow_dialects.core.types import Array, tensor_of
+from glow_dialects.dialects import card_ops
+
+
+def parameters(op: GraphOp) -> tuple[float | int | bool | str, ...]:
+    """The properties of an element-wise op in the order of its definition, as rules take them."""
+    names = op.get_irdl_definition().properties
+    return tuple(op.prop(n) for n in names if n != SEGMENTS and n in op.properties)
+
+
+def to_text(step: EpilogueStep) -> str:
+    """`op` or `op(param, ...)`."""
+    if not step.params:
+        return step.op
+    return f"{step.op}({', '.join(repr(p) for p in step.params)})"
+
+
+def from_text(text: str) -> EpilogueStep:
+    """The inverse of `to_text`; a VerifyException where no kernel knows the step."""
+    name, _, rest = text.partition("(")
+    try:
+        params = ast.literal_eval(f"({rest.removesuffix(')')},)") if rest else ()
+    except (SyntaxError, ValueError):
+        raise VerifyException(f"step '{text}' cannot be read; expected op(param, ...)") from None
+    if not supports(name, "f32") or name == "constant":
+        raise VerifyException(f"step '{text}': there is no element-wise operator '{name}'")
+    return EpilogueStep(name, params)
+
+
+def steps_attr(steps: Sequence[EpilogueStep]) -> ArrayAttr:
+    """Steps as an attribute."""
+    return ArrayAttr([StringAttr(to_text(s)) for s in steps])
+
+
+def steps_of(attribute: Attribute | None) -> tuple[EpilogueStep, ...]:
+    """Steps from an attribute; none where it is absent."""
+    if attribute is None:
+        return ()
+    assert isinstance(attribute, ArrayAttr)
+    found: list[EpilogueStep] = []
+    for item in attribute.data:
+        if not isinstance(item, StringAttr):
+            raise VerifyException(f"steps are strings, got {item}")
+        found.append(from_text(item.data))
+    return tuple(found)
+
+
+def run_steps(steps: Sequence[EpilogueStep], value: Array, extras: Sequence[Array]) -> Array:
+    """The steps in NumPy, by the operators' own references."""
+    rest = iter(extras)
+    for step in steps:
+        operands = [value, next(rest)] if step.binary else [value]
+        value = _operator(step, operands).evaluate(operands)[0]
+    return np.asarray(value)
+
+
+def _operator(step: EpilogueStep, operands: Sequence[Array]) -> GraphOp:
+    kind = next(c for c in card_ops(GraphOp) if c.name == f"glow.{step.op}")
+    assert issubclass(kind, GraphOp)
+    names = [n for n in kind.get_irdl_definition().properties if n != SEGMENTS]
+    block = Block(arg_types=[tensor_of(a) for a in operands])
+    return kind(*block.args, **dict(zip(names, step.params, strict=False)))
