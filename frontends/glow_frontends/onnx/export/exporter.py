@@ -1,0 +1,258 @@
+"""Walks a graph function and writes ONNX nodes; operators without a rule are decomposed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.ops.module import (
+    ConstantOp,
+    FuncOp,
+    GetOp,
+    PlaceholderOp,
+    SaveOp,
+    functions,
+)
+from glow_frontends.onnx.tensors import onnx_type
+
+OPSET = 21
+"""The opset of exported models: the newest that all of today's runtimes take."""
+_IR_VERSION = 10
+_EXTERNAL_BYTES = 1 << 30
+"""Above this size `save_model` puts weights into a file beside the model."""
+
+
+class Exporter:
+    """Nodes of one function; rules write through `node` and `constant`."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.names: dict[SSAValue, str] = {}
+        self._taken: set[str] = set()
+        self._known: dict[tuple[str, bytes, tuple[int, ...]], str] = {}
+
+    def fresh(self, hint: str) -> str:
+        """An unused name like `hint`."""
+        name, number = hint, 0
+        while name in self._taken:
+            number += 1
+            name = f"{hint}_{number}"
+        self._taken.add(name)
+        return name
+
+    def name(self, value: SSAValue) -> str:
+        """The ONNX name of a value."""
+        return self.names[value]
+
+    def node(self, kind: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node; returns its output name, or the list of them."""
+        made = [self.fresh(f"{kind.lower()}_out") for _ in range(outputs)]
+        given = {n: v for n, v in attributes.items() if v is not None}
+        self.nodes.append(helper.make_node(kind, list(inputs), made, self.fresh(kind), **given))
+        return made[0] if outputs == 1 else made
+
+    def constant(self, array: Array, hint: str = "const") -> str:
+        """An initializer; small equal ones are written once."""
+        key = (array.dtype.name, array.tobytes(), array.shape) if array.nbytes < 1024 else None
+        if key is not None and key in self._known:
+            return self._known[key]
+        name = self.fresh(hint)
+        self.initializers.append(tensor_proto(array, name))
+        if key is not None:
+            self._known[key] = name
+        return name
+
+    def ints(self, *values: int) -> str:
+        """A 1-D int64 initializer."""
+        return self.constant(np.array(values, np.int64))
+
+    def scalar(self, value: float, like: SSAValue) -> str:
+        """A rank-0 initializer with the element type of `like`."""
+        return self.constant(np.array(value, element_dtype(like)))
+
+
+Rule = Callable[[Any, Exporter], "str | Sequence[str]"]
+
+
+def element_dtype(value: SSAValue) -> np.dtype:
+    """The NumPy dtype of a value's elements."""
+    return dtype_of(value.type)  # pyright: ignore[reportArgumentType]
+
+
+def tensor_proto(array: Array, name: str) -> onnx.TensorProto:
+    """An ONNX tensor of any of our element types."""
+    dtype = array.dtype
+    if dtype.name in ("int4", "uint4"):
+        return helper.make_tensor(name, onnx_type(dtype), array.shape, array.reshape(-1).tolist())
+    made = numpy_helper.from_array(np.asarray(array, order="C"), name)
+    made.data_type = onnx_type(dtype)
+    return made
+
+
+def export_model(module: ModuleOp, function: str = "main") -> onnx.ModelProto:
+    """The graph function `function` of `module` as an ONNX model of opset 21.
+
+    Public names are kept, constants become initializers. Raises UnsupportedError with every operator
+    that ONNX has no form for.
+    """
+    from glow_frontends.onnx.export.rules import RULES
+
+    work = module.clone()
+    found = [f for f in functions(work) if f.sym_name.data == function]
+    if not found:
+        raise GlowError(f"the module has no graph function @{function}")
+    _decompose(found[0], RULES)
+    exporter = Exporter()
+    outputs: list[onnx.ValueInfoProto] = []
+    inputs: list[onnx.ValueInfoProto] = []
+    for op in work.body.block.ops:
+        if isinstance(op, PlaceholderOp):
+            exporter.fresh(_public(op))
+            if op.kind.data == "input":
+                inputs.append(_value_info(op, _public(op)))
+    reads: dict[str, str] = {}
+    for op in found[0].body.block.ops:
+        match op:
+            case GetOp():
+                exporter.names[op.result] = _read(op, exporter, reads)
+            case SaveOp():
+                target = op.target()
+                assert isinstance(target, PlaceholderOp)
+                name = _public(target)
+                exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
+                outputs.append(_value_info(target, name))
+            case _:
+                made = RULES[op.name](op, exporter)
+                results = [made] if isinstance(made, str) else list(made)
+                for value, result in zip(op.results, results, strict=False):
+                    exporter.names[value] = result
+    _name_outputs(exporter.nodes)
+    name = re.sub(r"\W", "_", function)
+    graph = helper.make_graph(exporter.nodes, name, inputs, outputs, exporter.initializers)
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=_IR_VERSION,
+        producer_name="glow",
+    )
+
+
+def save_model(module: ModuleOp, path: Path, function: str = "main") -> None:
+    """Write `export_model(module)`; weights above 1 GiB go into `<name>.weights` beside it."""
+    model = export_model(module, function)
+    size = sum(len(t.raw_data) for t in model.graph.initializer)
+    aside = path.with_name(path.name + ".part")
+    if size > _EXTERNAL_BYTES:
+        onnx.save_model(
+            model,
+            str(aside),
+            save_as_external_data=True,
+            location=f"{path.stem}.weights",
+            size_threshold=1024,
+        )
+    else:
+        onnx.save_model(model, str(aside))
+    aside.replace(path)
+
+
+def _decompose(function: FuncOp, rules: dict[str, Rule]) -> None:
+    """Replace operators without a rule by their decompositions, again and again."""
+    missing: list[str] = []
+    queue = list(function.body.block.ops)
+    while queue:
+        op = queue.pop()
+        if isinstance(op, GetOp | SaveOp) or op.name in rules:
+            continue
+        inserted = _replace(op)
+        if inserted is None:
+            missing.append(f"  - {op.name}{_location(op)}")
+        else:
+            queue += inserted
+    if missing:
+        lines = "\n".join(sorted(set(missing)))
+        raise UnsupportedError(f"operators that ONNX has no form for:\n{lines}")
+
+
+def _replace(op: Operation) -> list[Operation] | None:
+    """Decompose `op` in place; returns the new operators, None where it is primitive."""
+    if not isinstance(op, GraphOp) or not op.can_decompose():
+        return None
+    b = Builder.before(op)
+    results = op.decompose(b)
+    if results is None:
+        return None
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
+    return b.inserted
+
+
+def _location(op: Operation) -> str:
+    return next((f" (%{r.name_hint})" for r in op.results if r.name_hint), "")
+
+
+def _read(op: GetOp, exporter: Exporter, reads: dict[str, str]) -> str:
+    """The name under which a constant or placeholder is read."""
+    target = op.target()
+    assert target is not None
+    symbol = target.sym_name.data
+    if symbol not in reads:
+        if isinstance(target, ConstantOp):
+            array = target.array()
+            if array is None:
+                raise GlowError(f"constant @{symbol} has no values: its weights file is missing")
+            reads[symbol] = exporter.constant(array, symbol)
+        elif target.kind.data == "input":
+            reads[symbol] = _public(target)
+        else:
+            reads[symbol] = exporter.constant(_first_value(target), _public(target) + "_value")
+    return reads[symbol]
+
+
+def _first_value(target: PlaceholderOp) -> Array:
+    """What a state starts with."""
+    from glow_dialects.core.attributes import array_of
+
+    kind: Any = target.type
+    array = array_of(target.init, kind) if target.init is not None else None
+    return np.zeros(shape_of(kind), dtype_of(kind)) if array is None else array
+
+
+def _public(op: PlaceholderOp) -> str:
+    given = op.attributes.get("onnx.name")
+    return given.data if isinstance(given, StringAttr) else op.sym_name.data
+
+
+def _value_info(op: PlaceholderOp, name: str) -> onnx.ValueInfoProto:
+    kind: Any = op.type
+    return helper.make_tensor_value_info(name, onnx_type(dtype_of(kind)), list(shape_of(kind)))
+
+
+def _name_outputs(nodes: list[onnx.NodeProto]) -> None:
+    """Let the node that computes an output write it itself, where nothing else reads its result."""
+    made = {output: node for node in nodes for output in node.output}
+    uses: dict[str, int] = {}
+    for node in nodes:
+        for name in node.input:
+            uses[name] = uses.get(name, 0) + 1
+    for node in [n for n in nodes if n.op_type == "Identity" and not n.name]:
+        source = made.get(node.input[0])
+        if source is None or uses[node.input[0]] != 1 or not source.name:
+            continue
+        position = list(source.output).index(node.input[0])
+        source.output[position] = node.output[0]
+        nodes.remove(node)

@@ -1,0 +1,151 @@
+"""Convolutions, pools, matrix products and normalisations in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.types import shape_of
+from glow_frontends.onnx.export.exporter import Exporter, Rule
+
+
+def _first(op: Any, name: str, rank: int, e: Exporter) -> str:
+    """A tensor with its channels second, as ONNX wants them."""
+    if op.prop("layout") != "NHWC":
+        return name
+    return e.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
+
+
+def _back(op: Any, name: str, rank: int, e: Exporter) -> str:
+    """A result in the operator's own layout."""
+    if op.prop("layout") != "NHWC":
+        return name
+    return e.node("Transpose", [name], perm=[0, *range(2, rank), 1])
+
+
+def _window(op: Any, *names: str) -> dict[str, Any]:
+    return {n: list(op.prop(n)) for n in ("strides", "pads", "dilations", *names)}
+
+
+def _bias(op: Any, e: Exporter) -> list[str]:
+    return [e.name(op.bias)] if op.bias is not None else []
+
+
+def _conv(op: Any, e: Exporter) -> str:
+    rank = len(shape_of(op.input))
+    inputs = [_first(op, e.name(v), rank, e) for v in (op.input, op.filter)]
+    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.prop("group"), **_window(op))
+    return _back(op, made, rank, e)
+
+
+def _conv_transpose(op: Any, e: Exporter) -> str:
+    rank = len(shape_of(op.input))
+    made = e.node(
+        "ConvTranspose",
+        [*(_first(op, e.name(v), rank, e) for v in (op.input, op.filter)), *_bias(op, e)],
+        group=op.prop("group"),
+        output_padding=list(op.prop("output_pads")),
+        **_window(op),
+    )
+    return _back(op, made, rank, e)
+
+
+def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
+    def rule(op: Any, e: Exporter) -> str:
+        rank = len(shape_of(op.input))
+        made = e.node(
+            kind,
+            [_first(op, e.name(op.input), rank, e)],
+            kernel_shape=list(op.prop("kernel")),
+            p=op.prop("p") if p else None,
+            **{f: int(bool(op.prop(f))) for f in flags},
+            **_window(op),
+        )
+        return _back(op, made, rank, e)
+
+    return rule
+
+
+def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
+    rank = len(shape_of(op.input))
+    made = e.node(
+        "MaxPool",
+        [_first(op, e.name(op.input), rank, e)],
+        2,
+        kernel_shape=list(op.prop("kernel")),
+        **_window(op),
+    )
+    if op.prop("layout") != "NHWC":
+        return made
+    # Positions count in the whole tensor: the pixel is the same, what surrounds it is not.
+    batch, *spatial, channels = shape_of(op.input)
+    pixels = int(np.prod(spatial))
+    pixel = e.node("Mod", [_back(op, made[1], rank, e), e.constant(np.array(pixels, np.int64))])
+    scaled = e.node("Mul", [pixel, e.constant(np.array(channels, np.int64))])
+    starts = np.arange(batch, dtype=np.int64).reshape(-1, *[1] * (rank - 1)) * (pixels * channels)
+    base = e.constant(starts + np.arange(channels, dtype=np.int64), "base")
+    return [_back(op, made[0], rank, e), e.node("Add", [scaled, base])]
+
+
+def _fully_connected(op: Any, e: Exporter) -> str:
+    inputs = [e.name(op.input), e.name(op.weights), *_bias(op, e)]
+    return e.node("Gemm", inputs)
+
+
+def _matmul(op: Any, e: Exporter) -> str:
+    return e.node("MatMul", [e.name(op.lhs), e.name(op.rhs)])
+
+
+def _axis(kind: str) -> Rule:
+    def rule(op: Any, e: Exporter) -> str:
+        return e.node(kind, [e.name(op.input)], axis=op.prop("axis"))
+
+    return rule
+
+
+def _batch_norm(op: Any, e: Exporter) -> str:
+    rank = len(shape_of(op.input))
+    operands: list[SSAValue] = list(op.operands)[1:5]
+    inputs = [_first(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
+    return _back(op, e.node("BatchNormalization", inputs, epsilon=op.prop("epsilon")), rank, e)
+
+
+def _layer_norm(op: Any, e: Exporter) -> str:
+    axis = op.prop("axis")
+    shape = shape_of(op.input)[axis:]
+    scale = e.name(op.scale) if op.scale is not None else e.constant(np.ones(shape, np.float32), "ones")
+    bias = [e.name(op.bias)] if op.bias is not None else []
+    inputs = [e.name(op.input), scale, *bias]
+    return e.node("LayerNormalization", inputs, axis=axis, epsilon=op.prop("epsilon"))
+
+
+def _instance_norm(op: Any, e: Exporter) -> str:
+    inputs = [e.name(v) for v in list(op.operands)[:3]]
+    return e.node("InstanceNormalization", inputs, epsilon=op.prop("epsilon"))
+
+
+def _lrn(op: Any, e: Exporter) -> str:
+    names = ("alpha", "beta", "bias", "size")
+    return e.node("LRN", [e.name(op.input)], **{n: op.prop(n) for n in names})
+
+
+RULES: dict[str, Rule] = {
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "max_pool": _pool("MaxPool"),
+    "max_pool_with_argmax": _max_pool_with_argmax,
+    "avg_pool": _pool("AveragePool", "count_include_pad"),
+    "lp_pool": _pool("LpPool", p=True),
+    "fully_connected": _fully_connected,
+    "matmul": _matmul,
+    "batch_matmul": _matmul,
+    "softmax": _axis("Softmax"),
+    "log_softmax": _axis("LogSoftmax"),
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "instance_norm": _instance_norm,
+    "lrn": _lrn,
+}
