@@ -6,6 +6,7 @@ from types import ModuleType
 
 from glow_dialects.ops import (
     activation,
+    arg_reduce,
     arithmetic,
     avg_pool,
     batch_norm,
@@ -15,6 +16,8 @@ from glow_dialects.ops import (
     conv,
     conv_backward_weights,
     conv_transpose,
+    cumsum,
+    depth_to_space,
     expand,
     flip,
     fully_connected,
@@ -33,6 +36,8 @@ from glow_dialects.ops import (
     matmul,
     max_pool,
     mean_var_normalize,
+    one_hot,
+    pad,
     reduce,
     relu,
     reshape,
@@ -43,13 +48,16 @@ from glow_dialects.ops import (
     softmax,
     splat,
     tile,
+    top_k,
     transpose,
+    trilu,
     unary_math,
 )
 
 #: Every card. A test compares this tuple with the folder.
 CARDS: tuple[ModuleType, ...] = (
     activation,
+    arg_reduce,
     arithmetic,
     avg_pool,
     batch_norm,
@@ -59,6 +67,8 @@ CARDS: tuple[ModuleType, ...] = (
     conv,
     conv_backward_weights,
     conv_transpose,
+    cumsum,
+    depth_to_space,
     expand,
     flip,
     fully_connected,
@@ -77,6 +87,8 @@ CARDS: tuple[ModuleType, ...] = (
     matmul,
     max_pool,
     mean_var_normalize,
+    one_hot,
+    pad,
     reduce,
     relu,
     reshape,
@@ -87,6 +99,8 @@ CARDS: tuple[ModuleType, ...] = (
     softmax,
     splat,
     tile,
+    top_k,
     transpose,
+    trilu,
     unary_math,
 )

@@ -1,0 +1,99 @@
+"""arg_max and arg_min: where along an axis the extreme element stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import bool_prop, check_axis, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.reduce import reduced_shape
+
+
+class ArgOp(PureOp):
+    """An index along `axis`, i64; of equal elements the first, or the last where asked."""
+
+    axis = int_prop()
+    keepdims = bool_prop(False)
+    select_last_index = bool_prop(False)
+
+    def infer(self) -> Sequence[Attribute]:
+        shape, axis = shape_of(self.operands[0]), self.prop("axis")
+        check_axis(self.name, axis, len(shape))
+        if not shape[axis]:
+            raise VerifyException(f"{self.name}: axis {axis} of {self.operands[0].type} has no elements")
+        return [tensor(reduced_shape(shape, (axis,), self.prop("keepdims")), i64)]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        return [None]
+
+
+@graph_op
+class ArgMaxOp(ArgOp):
+    """The index of the largest element of the axis; a NaN counts as the largest."""
+
+    name = "glow.arg_max"
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+
+@graph_op
+class ArgMinOp(ArgOp):
+    """The index of the smallest element of the axis; a NaN counts as the smallest."""
+
+    name = "glow.arg_min"
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+
+class ArgInstrBase(InstrOp):
+    """np.argmax or np.argmin, over the mirrored axis where the last of equal elements is asked."""
+
+    def find(self, result: Array, input: Array, largest: bool) -> None:
+        """Write the indices."""
+        axis, pick = self.prop("axis"), np.argmax if largest else np.argmin
+        x = widen(input)
+        if self.prop("select_last_index"):
+            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis)
+        else:
+            found = pick(x, axis)
+        result[...] = np.asarray(found).reshape(result.shape)
+
+
+@instr_op(of=ArgMaxOp)
+class ArgMaxInstr(ArgInstrBase):
+    """np.argmax."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        self.find(result, input, True)
+
+
+@instr_op(of=ArgMinOp)
+class ArgMinInstr(ArgInstrBase):
+    """np.argmin."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        self.find(result, input, False)
+
+
+_TIES = np.array([[3, 1, 3, 1], [0, 0, 5, 5]], np.int32)
+SAMPLES = tuple(
+    sample
+    for op in (ArgMaxOp, ArgMinOp)
+    for sample in (
+        Sample(op, (random(3, 5),), {"axis": 1}, smooth=False),
+        Sample(op, (random(2, 3, 4),), {"axis": 1, "keepdims": True}, smooth=False),
+        Sample(op, (_TIES,), {"axis": 1}, smooth=False),
+        Sample(op, (_TIES,), {"axis": 1, "select_last_index": True}, smooth=False),
+    )
+)
