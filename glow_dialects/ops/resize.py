@@ -1,0 +1,347 @@
+"""resize: interpolation onto another grid (ONNX Resize), and the adjoint that its gradient is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import (
+    bool_prop,
+    check_choice,
+    check_length,
+    float_prop,
+    floats_prop,
+    ints_prop,
+    str_prop,
+)
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
+
+
+class ResizeBaseOp(PureOp):
+    """The properties of ONNX Resize; `scales` and `roi` may be empty (sizes' ratio; everything).
+
+    `sizes`, `scales` have one entry an axis; `roi` has the begins, then the ends, of every axis in
+    parts of its size.
+    """
+
+    sizes = ints_prop()
+    mode = str_prop("nearest")
+    coordinate_transformation_mode = str_prop("half_pixel")
+    nearest_mode = str_prop("round_prefer_floor")
+    cubic_coeff_a = float_prop(-0.75)
+    exclude_outside = bool_prop(False)
+    extrapolation_value = float_prop(0.0)
+    antialias = bool_prop(False)
+    scales = floats_prop(())
+    roi = floats_prop(())
+
+    def check_resize(self, shape: Sequence[int]) -> None:
+        """Raise where the properties do not fit an input of `shape`."""
+        sizes = self.prop("sizes")
+        check_length(self.name, "sizes", sizes, len(shape))
+        for what, choices in (
+            ("mode", MODES),
+            ("coordinate_transformation_mode", COORDINATES),
+            ("nearest_mode", NEAREST),
+        ):
+            check_choice(self.name, what, self.prop(what), choices)
+        if self.prop("scales"):
+            check_length(self.name, "scales", self.prop("scales"), len(shape))
+        cropped = self.prop("coordinate_transformation_mode") == "tf_crop_and_resize"
+        if cropped or self.prop("roi"):
+            check_length(self.name, "roi", self.prop("roi"), 2 * len(shape))
+        if min((*sizes, 0)) < 0 or min((*self.prop("scales"), 1.0)) <= 0:
+            raise VerifyException(
+                f"{self.name}: sizes {list(sizes)} or scales {list(self.prop('scales'))} are not positive"
+            )
+        if any(not n and m for n, m in zip(shape, sizes, strict=True)):
+            raise VerifyException(f"{self.name}: nothing to interpolate in {'x'.join(map(str, shape))}")
+
+
+@graph_op
+class ResizeOp(ResizeBaseOp):
+    """The input sampled at `sizes` places of each axis, axis by axis (ONNX Resize).
+
+    Integers are interpolated as float64, clamped to the range of the element type, and truncated.
+    """
+
+    name = "glow.resize"
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        self.check_resize(shape_of(self.input))
+        return [tensor(self.prop("sizes"), element_of(self.input))]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        names = [n for n in self.properties if n != "sizes"]
+        properties = {n: self.properties[n] for n in names}
+        return [b(ResizeGradOp(grads[0], results=self.input.type, sizes=self.prop("sizes"), **properties))]
+
+
+@graph_op
+class ResizeGradOp(ResizeBaseOp):
+    """The adjoint of glow.resize: each element of `grad` goes back to what it was sampled from."""
+
+    name = "glow.resize_grad"
+    grad = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        self.check_resize(shape_of(self.result))
+        same = element_of(self.grad) == element_of(self.result) and is_float(element_of(self.grad))
+        if shape_of(self.grad) != self.prop("sizes") or not same:
+            raise VerifyException(f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}")
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        names = [n for n in self.properties if n != "extrapolation_value"]
+        properties = {n: self.properties[n] for n in names}
+        return [b(ResizeOp(grads[0], **properties))]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """How one axis is sampled: result[o] = sum over t of weights[o, t] * input[indices[o, t]].
+
+    `outside` marks results that take the extrapolation value instead; None where there are none.
+    """
+
+    axis: int
+    indices: np.ndarray
+    weights: np.ndarray
+    outside: np.ndarray | None
+
+    @property
+    def single(self) -> bool:
+        """Whether each result is a copy of one element."""
+        return self.indices.shape[1] == 1
+
+    def matrix(self, size: int) -> np.ndarray:
+        """The dense weights, [results, `size` inputs]."""
+        dense = np.zeros((len(self.indices), size))
+        np.add.at(dense, (np.arange(len(self.indices))[:, None], self.indices), self.weights)
+        return dense
+
+
+def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
+    """The sampled axes of a resize node or instruction for an input of `shape`; others are copied."""
+    scales, sizes = op.prop("scales"), op.prop("sizes")
+    cropped = op.prop("coordinate_transformation_mode") == "tf_crop_and_resize"
+    out: list[Taps] = []
+    for axis, (size, made) in enumerate(zip(shape, sizes, strict=True)):
+        scale = scales[axis] if scales else made / size if size else 1.0
+        if made == size and scale == 1.0 and not cropped:
+            continue
+        out.append(_axis(op, axis, size, made, scale))
+    return out
+
+
+def _axis(op: Any, axis: int, size: int, made: int, scale: float) -> Taps:
+    place = _coordinates(op, axis, size, made, scale)
+    outside = None
+    if op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+        outside = (place < 0) | (place > size - 1)
+    if op.prop("mode") == "nearest":
+        index = np.clip(_NEAREST[op.prop("nearest_mode")](place), 0, size - 1).astype(np.int64)
+        return Taps(axis, index[:, None], np.ones((made, 1)), outside)
+    return Taps(axis, *_filtered(op, place, size, scale), outside)
+
+
+def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.ndarray:
+    """Where in the input each result of an axis is sampled."""
+    place = np.arange(made, dtype=np.float64)
+    length = scale * size  # of the result before it was made whole
+    match op.prop("coordinate_transformation_mode"):
+        case "half_pixel":
+            return (place + 0.5) / scale - 0.5
+        case "half_pixel_symmetric":
+            return size / 2 * (1 - made / length) + (place + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (place + 0.5) / scale - 0.5 if made > 1 else np.zeros(made)
+        case "align_corners":
+            return place * ((size - 1) / (length - 1)) if length != 1 else np.zeros(made)
+        case "asymmetric":
+            return place / scale
+        case "tf_half_pixel_for_nn":
+            return (place + 0.5) / scale
+        case _:
+            rank = len(op.prop("sizes"))
+            begin, end = op.prop("roi")[axis], op.prop("roi")[axis + rank]
+            if length == 1:
+                return np.full(made, 0.5 * (begin + end) * (size - 1))
+            return begin * (size - 1) + place * ((end - begin) * (size - 1) / (length - 1))
+
+
+_NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "simple": np.floor,
+}
+
+
+def _filtered(op: Any, place: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """(indices, weights) of linear and cubic sampling; the input's edges are repeated outside it."""
+    cubic = op.prop("mode") == "cubic"
+    shrink = min(scale, 1.0) if op.prop("antialias") else 1.0
+    reach = 2 if cubic else 1
+    first = int(np.floor(-reach / shrink)) + 1
+    # the distance to the element on the left is in (0, 1], as ONNX counts it
+    left = np.ceil(place) - 1
+    steps = np.arange(first, 2 - first)
+    distance = np.abs(steps[None, :] - (place - left)[:, None]) * shrink
+    weights = _cubic(distance, op.prop("cubic_coeff_a")) if cubic else np.clip(1 - distance, 0, 1)
+    index = (left[:, None] + steps[None, :]).astype(np.int64)
+    if op.prop("exclude_outside"):
+        weights = np.where((index < 0) | (index >= size), 0.0, weights)
+    if op.prop("exclude_outside") or op.prop("antialias"):
+        weights = weights / weights.sum(1, keepdims=True)
+    return np.clip(index, 0, size - 1), weights
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution kernel."""
+    x = distance
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def resized(op: Any, input: Array) -> Array:
+    """The values of glow.resize, in the widened element type."""
+    x = input
+    sampled = taps(op, input.shape)
+    if not all(t.single for t in sampled):
+        x = widen(input)
+        x = x.astype(np.float64) if x.dtype.kind in "biu" else x
+    for tap in sampled:
+        if tap.single:
+            x = np.take(x, tap.indices[:, 0], tap.axis)
+            continue
+        wide = [-1 if i == tap.axis else 1 for i in range(x.ndim)]
+        columns = zip(tap.indices.T, tap.weights.astype(x.dtype).T, strict=True)
+        x = sum(np.take(x, index, tap.axis) * weight.reshape(wide) for index, weight in columns)
+    for tap in sampled:
+        if tap.outside is not None and tap.outside.any():
+            x = x.copy()
+            value = np.array(op.prop("extrapolation_value")).astype(x.dtype)
+            np.moveaxis(x, tap.axis, 0)[tap.outside] = value
+    return x
+
+
+@instr_op(of=ResizeOp)
+class ResizeInstr(InstrOp):
+    """Sampling of one axis after another."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        x = resized(self, input)
+        if result.dtype.kind in "iu" and x.dtype.kind == "f":
+            limits = np.iinfo(result.dtype)
+            x = np.clip(np.trunc(x), limits.min, limits.max)
+        result[...] = x
+
+
+@instr_op(of=ResizeGradOp)
+class ResizeGradInstr(InstrOp):
+    """The transposed sampling of one axis after another."""
+
+    def reference(self, result: Array, grad: Array) -> None:
+        dy = widen(grad)
+        sampled = taps(self, result.shape)
+        for tap in sampled:
+            if tap.outside is not None:
+                dy = np.where(np.expand_dims(tap.outside, _others(tap.axis, dy.ndim)), 0, dy)
+        for tap in sampled:
+            back = tap.matrix(result.shape[tap.axis]).astype(dy.dtype)
+            dy = np.moveaxis(np.tensordot(back, dy, (0, tap.axis)), 0, tap.axis)
+        result[...] = dy
+
+
+def _others(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple(i for i in range(rank) if i != axis)
+
+
+_X = random(1, 2, 4, 5)
+_UP, _DOWN = (1, 2, 7, 11), (1, 2, 3, 2)
+SAMPLES = (
+    *(
+        Sample(
+            ResizeOp,
+            (_X,),
+            {"sizes": sizes, "mode": mode, "coordinate_transformation_mode": kind},
+            smooth=mode != "nearest",
+        )
+        for mode in MODES
+        for kind, sizes in (
+            ("half_pixel", _UP),
+            ("asymmetric", _DOWN),
+            ("align_corners", _UP),
+            ("pytorch_half_pixel", (1, 2, 1, 9)),
+        )
+    ),
+    *(Sample(ResizeOp, (_X,), {"sizes": _UP, "nearest_mode": n}, smooth=False) for n in NEAREST),
+    *(
+        Sample(ResizeOp, (_X,), {"sizes": _DOWN, "mode": m, "antialias": True, "exclude_outside": e})
+        for m in MODES[1:]
+        for e in (False, True)
+    ),
+    Sample(ResizeOp, (_X,), {"sizes": _UP, "mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": True}),
+    Sample(
+        ResizeOp,
+        (_X,),
+        {
+            "sizes": (1, 2, 3, 4),
+            "mode": "linear",
+            "coordinate_transformation_mode": "tf_crop_and_resize",
+            "roi": (0.0, 0.0, 0.4, 0.6, 1.0, 1.0, 1.2, 1.7),
+            "extrapolation_value": 10.0,
+        },
+    ),
+    Sample(
+        ResizeOp,
+        (_X,),
+        {
+            "sizes": (1, 2, 9, 13),
+            "mode": "linear",
+            "coordinate_transformation_mode": "half_pixel_symmetric",
+            "scales": (1.0, 1.0, 2.3, 2.7),
+        },
+    ),
+    Sample(ResizeOp, (random(3, 4, 5),), {"sizes": (6, 3, 7), "mode": "linear"}),
+    Sample(
+        ResizeOp,
+        (random(1, 1, 3, 3, dtype="uint8", low=0, high=255),),
+        {"sizes": (1, 1, 7, 7), "mode": "cubic"},
+        smooth=False,
+    ),
+    Sample(
+        ResizeGradOp,
+        (random(1, 2, 7, 11),),
+        {"sizes": _UP, "mode": "linear"},
+        results=tensor((1, 2, 4, 5)),
+    ),
+)
