@@ -1,0 +1,221 @@
+"""Emitter: operators on import-time values, folded at once where every operand is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.onnx.values import (
+    MAX_ELEMENTS,
+    Value,
+    dtype_of_value,
+    is_uniform,
+    shape,
+    type_of,
+    uniform,
+)
+
+Operand: TypeAlias = Value | Sequence[Value] | None
+
+#: Constants of at most this many elements are literals of the function.
+LITERAL_ELEMENTS = 8
+#: Operators that fold to a view of their operand, however large it is.
+VIEWS: dict[type[GraphOp], Callable[[GraphOp, Array], Array]] = {
+    ReshapeOp: lambda op, x: x.reshape(shape_of(op.results[0])),
+    TransposeOp: lambda op, x: x.transpose(op.prop("permutation")),
+}
+
+
+class Emitter:
+    """Builds the function: `y = g(AddOp, x, w)` is an array where x and w are, else a graph value."""
+
+    def __init__(self, module: ModuleOp, function: FuncOp, taken: set[str]) -> None:
+        self.module = module
+        self.builder = Builder.at_end(function.body.block)
+        self._taken = taken
+        self._names: dict[int, str] = {}
+        self._constants: dict[object, SSAValue] = {}
+        self._kept: list[Array] = []
+
+    # --- operators ---------------------------------------------------------------------------
+    def __call__(
+        self, kind: type[GraphOp], *operands: Operand, results: Attribute | None = None, **properties: object
+    ) -> Value:
+        """The first result of an operator."""
+        return self.many(kind, *operands, results=results, **properties)[0]
+
+    def many(
+        self,
+        kind: type[GraphOp],
+        *operands: Operand,
+        results: Attribute | Sequence[Attribute] | None = None,
+        **properties: object,
+    ) -> list[Value]:
+        """All results of an operator: evaluated where every operand is a known array."""
+        flat = [v for group in operands for v in _flatten(group)]
+        known = [v for v in flat if isinstance(v, np.ndarray)]
+        if len(known) == len(flat):
+            return self._fold(kind, operands, known, results, properties)
+        values = [_map(group, self.value) for group in operands]
+        op = self.builder.insert(kind(*values, results=results, **properties))
+        for result in op.results:
+            check_size(shape_of(result))
+        return list(op.results)
+
+    def _fold(
+        self,
+        kind: type[GraphOp],
+        operands: Sequence[Operand],
+        arrays: list[Array],
+        results: Attribute | Sequence[Attribute] | None,
+        properties: dict[str, object],
+    ) -> list[Value]:
+        block = Block(arg_types=[type_of(a) for a in arrays])
+        args = iter(block.args)
+        op = kind(*[_map(group, lambda _: next(args)) for group in operands], results=results, **properties)
+        for result in op.results:
+            check_size(shape_of(result))
+        if kind in VIEWS:
+            return [VIEWS[kind](op, arrays[0])]
+        if kind.DATA_PARALLEL and len(op.results) == 1 and all(is_uniform(a) for a in arrays):
+            whole = shape_of(op.results[0])
+            if int(np.prod(whole)) > 1:
+                return [uniform(self._once(kind, operands, arrays, op, properties), whole)]
+        return list(op.evaluate(arrays))
+
+    def _once(
+        self,
+        kind: type[GraphOp],
+        operands: Sequence[Operand],
+        arrays: list[Array],
+        op: GraphOp,
+        properties: dict[str, object],
+    ) -> Array:
+        """The one value of a data-parallel operator on uniform operands."""
+        scalars = iter([a[(0,) * a.ndim].reshape(()) for a in arrays])
+        small = [_map(group, lambda _: next(scalars)) for group in operands]
+        kind_of_result = tensor((), op.results[0].type.element_type)  # pyright: ignore
+        flat = [v for group in small for v in _flatten(group)]
+        block = Block(arg_types=[type_of(a) for a in flat])
+        args = iter(block.args)
+        twin = kind(
+            *[_map(group, lambda _: next(args)) for group in small],
+            results=kind_of_result if op.infer() is None else None,
+            **properties,
+        )
+        return twin.evaluate([np.asarray(a) for a in flat])[0]
+
+    # --- constants ---------------------------------------------------------------------------
+    def name(self, array: Array, name: str) -> None:
+        """Call the constant that `array` may become `name` (the first name given stays)."""
+        if id(array) not in self._names:
+            self._names[id(array)] = name
+            self._kept.append(array)
+
+    def value(self, value: Value) -> SSAValue:
+        """`value` in the graph; an array becomes a constant, one for equal arrays."""
+        if isinstance(value, SSAValue):
+            return value
+        small = value.size <= LITERAL_ELEMENTS and value.dtype.isbuiltin == 1 and value.dtype != bool
+        kind = type_of(value)
+        key = _content(value, kind)
+        if key not in self._constants:
+            if small and value.size:
+                self._constants[key] = self.builder(LiteralOp.of(np.asarray(value)))
+            else:
+                self._constants[key] = self._constant(value, kind)
+            self._kept.append(value)
+        return self._constants[key]
+
+    def _constant(self, array: Array, kind: Tensor) -> SSAValue:
+        name = self.unique(self._names.get(id(array), "constant"))
+        constant = ConstantOp.of(name, array, kind)
+        self.module.body.block.insert_op_before(constant, self._function())
+        return self.builder.insert(GetOp.of(constant)).result
+
+    def _function(self) -> FuncOp:
+        function = self.builder.point.block.parent_op()
+        assert isinstance(function, FuncOp)
+        return function
+
+    def unique(self, name: str) -> str:
+        """A symbol of the module that nothing has, like `name`."""
+        candidate, count = name, 0
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    # --- questions of rules ------------------------------------------------------------------
+    def known(self, value: Value, what: str) -> Array:
+        """The array; raises NeedsValue where the value is computed at run time."""
+        if isinstance(value, SSAValue):
+            raise NeedsValue(value, what)
+        return value
+
+    def ints(self, value: Value, what: str) -> tuple[int, ...]:
+        """Known integers, flat."""
+        return tuple(int(v) for v in self.known(value, what).reshape(-1))
+
+    def like(self, number: float | int | bool, value: Value) -> Array:
+        """A rank-0 array with the dtype of `value`, for broadcasting."""
+        return np.array(number).astype(dtype_of_value(value))
+
+    def reshape(self, value: Value, to: Sequence[int]) -> Value:
+        """`value` with another shape of as many elements."""
+        if shape(value) == tuple(to):
+            return value
+        return self(ReshapeOp, value, results=tensor(to, type_of(value).element_type))
+
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
+        """`value` with its axes permuted."""
+        if list(permutation) == list(range(len(permutation))):
+            return value
+        return self(TransposeOp, value, permutation=tuple(permutation))
+
+
+def check_size(dims: Sequence[int]) -> None:
+    """Refuse tensors that no machine holds."""
+    count = 1
+    for dim in dims:
+        count *= int(dim)
+    if count > MAX_ELEMENTS:
+        raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} is too large")
+
+
+def _content(array: Array, kind: Tensor) -> object:
+    """Equal for arrays of equal contents; by identity where comparing would cost too much."""
+    if is_uniform(array):
+        return kind, "uniform", array[(0,) * array.ndim].tobytes()
+    if array.nbytes <= 1 << 12:
+        return kind, array.tobytes()
+    return kind, id(array)
+
+
+def _flatten(group: Operand) -> list[Value]:
+    if group is None:
+        return []
+    if isinstance(group, np.ndarray | SSAValue):
+        return [group]
+    return list(group)
+
+
+def _map(group: Operand, function: Callable[[Value], Any]) -> Any:
+    if group is None:
+        return None
+    if isinstance(group, np.ndarray | SSAValue):
+        return function(group)
+    return [function(v) for v in group]

@@ -1,0 +1,81 @@
+"""Function bodies: the standard's own definition of an operator, for operators without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import AttributeProto, FunctionProto, TypeProto, helper
+
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.tensors import onnx_type
+from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, dtype_of_value, shape
+
+
+def function_body(node: Node) -> FunctionProto | None:
+    """The published body of a node's operator for its version and input types; None where it has none."""
+    try:
+        schema = onnx.defs.get_schema(node.op, node.opset, node.proto.domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_context_dependent_function:
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.opset]
+        if versions:
+            types = [_type(v).SerializeToString() for v in node.inputs]
+            data = schema.get_context_dependent_function_with_opset_version(
+                max(versions), _resolved(node).SerializeToString(), types
+            )
+            if data:
+                body = FunctionProto()
+                body.ParseFromString(data)
+                return body
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= node.opset]
+        if versions:
+            body = FunctionProto()
+            data = schema.get_function_with_opset_version(max(versions))
+            if data:
+                body.ParseFromString(data)
+                return body
+    return None
+
+
+def has_body(domain: str, op: str, version: int) -> bool:
+    """Whether the standard publishes a body of the operator."""
+    try:
+        schema = onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _resolved(node: Node) -> onnx.NodeProto:
+    """The node with references to attributes of an enclosing function replaced by their values."""
+    twin = onnx.NodeProto()
+    twin.CopyFrom(node.proto)
+    del twin.attribute[:]
+    for name, attribute in node.attributes.items():
+        copied = twin.attribute.add()
+        copied.CopyFrom(attribute)
+        copied.name = name
+    return twin
+
+
+def _type(value: AnyValue | None) -> TypeProto:
+    if value is None:
+        return TypeProto()
+    if isinstance(value, SequenceValue):
+        element = onnx_type(value.dtype) if value.dtype is not None else 1
+        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(element, None))
+    if isinstance(value, NoneValue):
+        return TypeProto()
+    return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value)), list(shape(value)))
+
+
+def reference_attributes(
+    function: FunctionProto, given: Mapping[str, AttributeProto]
+) -> dict[str, AttributeProto]:
+    """Attributes that the body may refer to: the node's, and the function's defaults."""
+    bound = {a.name: a for a in function.attribute_proto}
+    bound.update(given)
+    return bound

@@ -1,0 +1,111 @@
+"""ONNX files: reading, order of nodes, names."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+from glow_dialects.core.errors import GlowError, ImportProblems
+
+
+def load(path: str | Path) -> ModelProto:
+    """Read an ONNX file without its external data; a GlowError where it is no ONNX model."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise GlowError(f"{path}: {error.strerror or error}") from None
+    return parse(data, str(path))
+
+
+def parse(data: bytes, source: str) -> ModelProto:
+    """The model in serialised bytes; a GlowError where they hold none."""
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RuntimeError, ValueError):
+        raise GlowError(f"{source}: not an ONNX model, or cut short") from None
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise GlowError(f"{source}: not an ONNX model (no graph)")
+    return model
+
+
+def domain_of(name: str) -> str:
+    """A domain's canonical name: the default domain is ''."""
+    return "" if name == "ai.onnx" else name
+
+
+def opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Version of each imported domain."""
+    return {domain_of(o.domain): int(o.version) for o in imports}
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs among a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured(graph: GraphProto) -> set[str]:
+    """Names that a subgraph takes from the graphs around it."""
+    own = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+    own |= {i.values.name for i in graph.sparse_initializer}
+    own |= {o for n in graph.node for o in n.output}
+    used = {o.name for o in graph.output} | {name for n in graph.node for name in uses(n)}
+    return used - own
+
+
+def uses(node: NodeProto) -> set[str]:
+    """Names that a node reads, those that its subgraphs capture included."""
+    names = {name for name in node.input if name}
+    for graph in subgraphs(node):
+        names |= captured(graph)
+    return names
+
+
+def sort_nodes(nodes: Sequence[NodeProto], source: str) -> list[NodeProto]:
+    """The nodes so that each value is made before it is used, otherwise in the order of the file.
+
+    Raises ImportProblems for cycles and for names given to two values.
+    """
+    producer: dict[str, int] = {}
+    problems: list[str] = []
+    for index, node in enumerate(nodes):
+        for name in node.output:
+            if name and producer.setdefault(name, index) != index:
+                problems.append(f"two nodes make the value '{name}'")
+    needs = [{producer[n] for n in uses(node) if n in producer} for node in nodes]
+    if not problems and all(all(p < i for p in ps) for i, ps in enumerate(needs)):
+        return list(nodes)
+    followers: list[list[int]] = [[] for _ in nodes]
+    for index, before in enumerate(needs):
+        for other in before:
+            followers[other].append(index)
+    missing = [len(before) for before in needs]
+    ready = deque(i for i, count in enumerate(missing) if not count)
+    order: list[int] = []
+    while ready:
+        index = ready.popleft()
+        order.append(index)
+        for follower in followers[index]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                ready.append(follower)
+    if len(order) < len(nodes):
+        stuck = [label(n) for i, n in enumerate(nodes) if missing[i]]
+        problems.append(f"a cycle among the nodes {', '.join(stuck[:8])}")
+    if problems:
+        raise ImportProblems(source, problems)
+    return [nodes[i] for i in order]
+
+
+def label(node: NodeProto) -> str:
+    """What to call a node in messages: its name, or its first output."""
+    return node.name or next((o for o in node.output if o), node.op_type)

@@ -1,0 +1,152 @@
+"""Node: one ONNX node as its rule sees it, inputs resolved and attributes decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.types import Array
+from glow_frontends.onnx.errors import NeedsHost, RuleError
+from glow_frontends.onnx.tensors import from_sparse, to_array
+from glow_frontends.onnx.values import AnyValue, HostValue, NoneValue, SequenceValue, Value
+
+if TYPE_CHECKING:
+    from glow_frontends.onnx.scope import Scope
+
+
+@dataclass
+class Node:
+    """Inputs (None = absent), attributes, opset version of the node's domain."""
+
+    proto: NodeProto
+    opset: int
+    inputs: list[AnyValue | None]
+    attributes: dict[str, AttributeProto]
+    scope: Scope
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return self.proto.op_type
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the node lists."""
+        return len(self.proto.output)
+
+    def wants(self, index: int) -> bool:
+        """Whether output `index` is used."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    # --- inputs ------------------------------------------------------------------------------
+    def any_input(self, index: int) -> AnyValue | None:
+        """Input `index`, of whatever kind; None where absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def get(self, index: int) -> Value | None:
+        """The tensor at input `index`; None where absent."""
+        value = self.any_input(index)
+        if isinstance(value, HostValue):
+            raise NeedsHost(self.op)
+        if isinstance(value, SequenceValue | NoneValue):
+            raise RuleError(f"input {index} is not a tensor")
+        return value
+
+    def __getitem__(self, index: int) -> Value:
+        value = self.get(index)
+        if value is None:
+            raise RuleError(f"input {index} is missing")
+        return value
+
+    def sequence(self, index: int) -> SequenceValue:
+        """The sequence at input `index`."""
+        value = self.any_input(index)
+        if isinstance(value, HostValue):
+            raise NeedsHost(self.op)
+        if not isinstance(value, SequenceValue):
+            raise RuleError(f"input {index} is not a sequence")
+        return value
+
+    def tensors(self, first: int = 0) -> list[Value]:
+        """All tensors from input `first` on."""
+        return [self[i] for i in range(first, len(self.inputs))]
+
+    # --- attributes --------------------------------------------------------------------------
+    def has(self, name: str) -> bool:
+        """Whether the attribute is given."""
+        return name in self.attributes
+
+    def _typed(self, name: str, default: Any, kind: int, read: Callable[[AttributeProto], Any]) -> Any:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            if default is REQUIRED:
+                raise RuleError(f"attribute '{name}' is missing")
+            return default
+        if attribute.type not in (kind, AttributeProto.UNDEFINED):
+            raise RuleError(f"attribute '{name}' has the wrong type")
+        return read(attribute)
+
+    def integer(self, name: str, default: Any = None) -> Any:
+        """An integer attribute."""
+        return self._typed(name, default, AttributeProto.INT, lambda a: int(a.i))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer attribute that means yes or no."""
+        return bool(self.integer(name, int(default)))
+
+    def number(self, name: str, default: Any = None) -> Any:
+        """A float attribute."""
+        return self._typed(name, default, AttributeProto.FLOAT, lambda a: float(a.f))
+
+    def text(self, name: str, default: Any = None) -> Any:
+        """A string attribute."""
+        return self._typed(name, default, AttributeProto.STRING, lambda a: a.s.decode("utf-8", "replace"))
+
+    def integers(self, name: str, default: Any = None) -> Any:
+        """A tuple of integers."""
+        return self._typed(name, default, AttributeProto.INTS, lambda a: tuple(int(i) for i in a.ints))
+
+    def numbers(self, name: str, default: Any = None) -> Any:
+        """A tuple of floats."""
+        return self._typed(name, default, AttributeProto.FLOATS, lambda a: tuple(float(i) for i in a.floats))
+
+    def texts(self, name: str, default: Any = None) -> Any:
+        """A tuple of strings."""
+        return self._typed(
+            name,
+            default,
+            AttributeProto.STRINGS,
+            lambda a: tuple(s.decode("utf-8", "replace") for s in a.strings),
+        )
+
+    def tensor(self, name: str) -> Array | None:
+        """A tensor attribute, dense."""
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            return None
+        if attribute.type == AttributeProto.SPARSE_TENSOR:
+            return from_sparse(attribute.sparse_tensor, self.scope.folder)
+        return self._typed(name, None, AttributeProto.TENSOR, lambda a: to_array(a.t, self.scope.folder))
+
+    def graph(self, name: str) -> GraphProto:
+        """A subgraph."""
+        return self._typed(name, REQUIRED, AttributeProto.GRAPH, lambda a: a.g)
+
+
+REQUIRED = object()
+
+
+def known_inputs(node: Node) -> list[Array | None]:
+    """All inputs as arrays (None = absent); raises NeedsHost where one is only known at run time."""
+    values = [node.get(i) for i in range(len(node.inputs))]
+    if any(isinstance(v, SSAValue) for v in values):
+        raise NeedsHost(node.op)
+    return [v if isinstance(v, np.ndarray) else None for v in values]
+
+
+Result = AnyValue | Sequence[AnyValue | None]

@@ -1,0 +1,85 @@
+"""Import rules: what each ONNX operator means in cards, by domain, name and since-version."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from glow_frontends.onnx.rules import (
+    activation,
+    cast,
+    control,
+    einsum,
+    elementwise,
+    index,
+    ml,
+    nn,
+    pool,
+    quant,
+    random,
+    rearrange,
+    reduce,
+    resample,
+    sampling,
+    selection,
+    sequence,
+    shape,
+    signal,
+    strings,
+    training,
+    trees,
+)
+from glow_frontends.onnx.rules.rule import Rule, Versions
+
+#: Rules of every domain; a version entry holds from its version to the next entry's.
+RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
+    "": tuple(
+        family.RULES
+        for family in (
+            activation,
+            cast,
+            control,
+            einsum,
+            elementwise,
+            index,
+            nn,
+            pool,
+            quant,
+            random,
+            rearrange,
+            reduce,
+            resample,
+            sampling,
+            selection,
+            sequence,
+            shape,
+            signal,
+            strings,
+        )
+    ),
+    "ai.onnx.ml": (ml.RULES, trees.RULES),
+    "ai.onnx.preview.training": (training.RULES,),
+}
+
+
+def find_rule(domain: str, op: str, version: int) -> Rule | None:
+    """The rule of an operator at an opset version; None where only a function body may define it."""
+    for family in RULES.get(domain, ()):
+        versions = family.get(op)
+        if versions is None:
+            continue
+        if not isinstance(versions, tuple):
+            return versions
+        found = [rule for since, rule in versions if since <= version]
+        return found[-1] if found else None
+    return None
+
+
+def nearest(domain: str, op: str) -> str | None:
+    """A known operator whose name is like `op`."""
+    names = [name for family in RULES.get(domain, RULES[""]) for name in family]
+    close = difflib.get_close_matches(op, names, 1)
+    return close[0] if close else None
+
+
+__all__ = ["RULES", "find_rule", "nearest"]

@@ -1,0 +1,181 @@
+"""Rules of control flow: branches with known conditions, loops with known trip counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_dialects.ops.select import SelectOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, Value, dtype_of_value, rank, shape
+
+#: Loops of more iterations are not unrolled.
+MAX_UNROLL = 4096
+
+
+def if_(g: Emitter, n: Node) -> list[AnyValue]:
+    """If: the chosen branch in place; with an unknown condition both, where their shapes agree."""
+    condition = n[0]
+    if isinstance(condition, SSAValue):
+        return _both(g, n, condition)
+    taken = bool(condition.reshape(-1)[0])
+    return n.scope.subgraph(n.graph("then_branch" if taken else "else_branch"))
+
+
+def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
+    """Both branches, and a selection of each output: right as all operators are free of effects."""
+    sides = [n.scope.subgraph(n.graph(name)) for name in ("then_branch", "else_branch")]
+    chosen = g.reshape(condition, ())
+    out: list[AnyValue] = []
+    for yes, no in zip(*sides, strict=True):
+        if isinstance(yes, SequenceValue | NoneValue) or isinstance(no, SequenceValue | NoneValue):
+            raise NeedsValue(condition, "a branch that yields a sequence")
+        if shape(yes) != shape(no) or dtype_of_value(yes) == object:
+            raise NeedsValue(condition, "the shape of a branch's result")
+        out.append(g(SelectOp, chosen, yes, no))
+    return out
+
+
+def loop(g: Emitter, n: Node) -> list[AnyValue]:
+    """Loop, unrolled: the trip count or every iteration's condition must be known."""
+    body = n.graph("body")
+    limit = None if n.get(0) is None else g.ints(n[0], "the trip count of Loop")[0]
+    going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
+    state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]
+    scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
+    count = 0
+    while going and (limit is None or count < limit):
+        if count >= MAX_UNROLL:
+            raise RuleError(f"a loop of more than {MAX_UNROLL} iterations")
+        inputs: list[AnyValue] = [np.array(count, np.int64), np.array(True), *state]
+        outputs = n.scope.subgraph(body, inputs)
+        going = bool(g.known(_tensor(outputs[0]), "the condition of Loop").reshape(-1)[0])
+        state = outputs[1 : 1 + len(state)]
+        for collected, value in zip(scans, outputs[1 + len(state) :], strict=True):
+            collected.append(_tensor(value))
+        count += 1
+    kinds = [o.type.tensor_type for o in body.output[1 + len(state) :]]
+    return [*state, *(_stack(g, parts, kind, 0) for parts, kind in zip(scans, kinds, strict=True))]
+
+
+def _given(n: Node, index: int) -> AnyValue:
+    value = n.any_input(index)
+    if value is None:
+        raise RuleError(f"input {index} is missing")
+    return value
+
+
+def _tensor(value: AnyValue) -> Value:
+    if isinstance(value, SequenceValue | NoneValue):
+        raise RuleError("a sequence where a tensor is expected")
+    return value
+
+
+def _stack(g: Emitter, parts: list[Value], kind: object, axis: int) -> Value:
+    if not parts:
+        from glow_frontends.onnx.tensors import numpy_type
+
+        dims = [d.dim_value for d in kind.shape.dim]  # pyright: ignore
+        return np.zeros((0, *dims), numpy_type(kind.elem_type))  # pyright: ignore
+    wide = []
+    for part in parts:
+        dims = list(shape(part))
+        dims.insert(axis, 1)
+        wide.append(g.reshape(part, dims))
+    return join(g, wide, axis)
+
+
+def scan(g: Emitter, n: Node) -> list[AnyValue]:
+    """Scan, unrolled; version 8 has a batch axis and optional lengths."""
+    body, count = n.graph("body"), n.integer("num_scan_inputs")
+    if n.opset < 9:
+        return _batched_scan(g, n)
+    inputs = [n[i] for i in range(len(n.inputs))]
+    return list(_scan(g, n, inputs, body, count))
+
+
+def _scan(g: Emitter, n: Node, inputs: list[Value], body: object, count: int) -> list[AnyValue]:
+    states = len(inputs) - count
+    state: list[AnyValue] = list(inputs[:states])
+    sources = inputs[states:]
+    axes = n.integers("scan_input_axes", (0,) * count)
+    backwards = n.integers("scan_input_directions", (0,) * count)
+    yields = len(body.output) - states  # pyright: ignore
+    out_axes = n.integers("scan_output_axes", (0,) * yields)
+    out_backwards = n.integers("scan_output_directions", (0,) * yields)
+    axes = tuple(axis_of(a, rank(s)) for a, s in zip(axes, sources, strict=True))
+    length = shape(sources[0])[axes[0]]
+    if length > MAX_UNROLL:
+        raise RuleError(f"a scan of more than {MAX_UNROLL} steps")
+    collected: list[list[Value]] = [[] for _ in range(yields)]
+    for step in range(length):
+        items = [
+            at(g, s, a, length - 1 - step if back else step)
+            for s, a, back in zip(sources, axes, backwards, strict=True)
+        ]
+        outputs = n.scope.subgraph(body, [*state, *items])  # pyright: ignore
+        state = outputs[:states]
+        for parts, value, back in zip(collected, outputs[states:], out_backwards, strict=True):
+            parts.insert(0 if back else len(parts), _tensor(value))
+    infos = [o.type.tensor_type for o in body.output[states:]]  # pyright: ignore
+    stacked = [
+        _stack(g, parts, info, axis_of(axis, (rank(parts[0]) if parts else len(info.shape.dim)) + 1))
+        for parts, info, axis in zip(collected, infos, out_axes, strict=True)
+    ]
+    return [*state, *stacked]
+
+
+def at(g: Emitter, x: Value, axis: int, index: int) -> Value:
+    """One element along an axis, the axis removed."""
+    begin, end = [0] * rank(x), list(shape(x))
+    begin[axis], end[axis] = index, index + 1
+    dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
+    return g.reshape(cut(g, x, begin, end), dims)
+
+
+def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
+    if n.get(0) is not None:
+        raise RuleError("sequence lengths of Scan before opset 9")
+    inputs = n.tensors(1)
+    rows = [
+        _scan(g, n, [at(g, x, 0, row) for x in inputs], n.graph("body"), n.integer("num_scan_inputs"))
+        for row in range(shape(inputs[0])[0])
+    ]
+    return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]
+
+
+def optional(g: Emitter, n: Node) -> AnyValue:
+    """Optional: the value, or nothing."""
+    del g
+    value = n.any_input(0)
+    return NoneValue() if value is None else value
+
+
+def has_element(g: Emitter, n: Node) -> Value:
+    """OptionalHasElement: always known."""
+    del g
+    value = n.any_input(0)
+    return np.array(value is not None and not isinstance(value, NoneValue))
+
+
+def get_element(g: Emitter, n: Node) -> AnyValue:
+    """OptionalGetElement."""
+    del g
+    value = n.any_input(0)
+    if value is None or isinstance(value, NoneValue):
+        raise RuleError("the optional is empty")
+    return value
+
+
+RULES: dict[str, Versions] = {
+    "If": if_,
+    "Loop": loop,
+    "Scan": scan,
+    "Optional": optional,
+    "OptionalHasElement": has_element,
+    "OptionalGetElement": get_element,
+}

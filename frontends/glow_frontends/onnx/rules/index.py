@@ -1,0 +1,160 @@
+"""Rules of gathering, scattering and selection by index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.types import Array, tensor
+from glow_dialects.ops.arithmetic import AddOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpLtOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.gather_nd import GatherNdOp
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_dialects.ops.select import SelectOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
+
+
+def non_negative(g: Emitter, indices: Value, limit: int) -> Value:
+    """Indices with negative ones counted from the end; known ones are checked."""
+    if isinstance(indices, np.ndarray):
+        if indices.size and (indices.min() < -limit or indices.max() >= limit):
+            raise RuleError(f"an index is out of range for {limit} elements")
+        return np.where(indices < 0, indices + indices.dtype.type(limit), indices)
+    below = g(CmpLtOp, indices, g.like(0, indices))
+    return g(SelectOp, below, g(AddOp, indices, g.like(limit, indices)), indices)
+
+
+def gather(g: Emitter, n: Node) -> Value:
+    """Gather slices along an axis; one known index is a slice."""
+    x = n[0]
+    axis = axis_of(n.integer("axis", 0), rank(x))
+    indices = non_negative(g, n[1], shape(x)[axis])
+    return take(g, x, indices, axis)
+
+
+def take(g: Emitter, x: Value, indices: Value, axis: int) -> Value:
+    """numpy.take with non-negative indices."""
+    if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
+        return np.take(x, indices, axis)
+    if isinstance(indices, np.ndarray) and indices.size == 1:
+        begin, end = [0] * rank(x), list(shape(x))
+        begin[axis] = int(indices.reshape(()))
+        end[axis] = begin[axis] + 1
+        dims = (*shape(x)[:axis], *shape(indices), *shape(x)[axis + 1 :])
+        return g.reshape(cut(g, x, begin, end), dims)
+    return g(GatherOp, x, indices, axis=axis)
+
+
+def gather_elements(g: Emitter, n: Node) -> Value:
+    """GatherElements."""
+    axis = axis_of(n.integer("axis", 0), rank(n[0]))
+    return g(GatherElementsOp, n[0], non_negative(g, n[1], shape(n[0])[axis]), axis=axis)
+
+
+def gather_nd(g: Emitter, n: Node) -> Value:
+    """GatherND."""
+    x, indices, batch = n[0], n[1], n.integer("batch_dims", 0)
+    return g(GatherNdOp, x, _positive_tuples(g, x, indices, batch), batch_dims=batch)
+
+
+def _positive_tuples(g: Emitter, x: Value, indices: Value, batch: int = 0) -> Value:
+    """Index tuples (last axis of `indices`) into the axes of `x` from `batch` on, made non-negative."""
+    depth = shape(indices)[-1]
+    limits = np.array(shape(x)[batch : batch + depth], dtype=dtype_of_value(indices))
+    if isinstance(indices, np.ndarray):
+        if ((indices < -limits) | (indices >= limits)).any():
+            raise RuleError("an index is out of range")
+        return np.where(indices < 0, indices + limits, indices)
+    below = g(CmpLtOp, indices, g.like(0, indices))
+    return g(SelectOp, below, g(AddOp, indices, limits), indices)
+
+
+def scatter_elements(g: Emitter, n: Node) -> Value:
+    """ScatterElements, and Scatter of opset 9."""
+    axis = axis_of(n.integer("axis", 0), rank(n[0]))
+    indices = non_negative(g, n[1], shape(n[0])[axis])
+    return g(ScatterElementsOp, n[0], indices, n[2], axis=axis, reduction=n.text("reduction", "none"))
+
+
+def scatter_nd(g: Emitter, n: Node) -> Value:
+    """ScatterND."""
+    indices = _positive_tuples(g, n[0], n[1])
+    return g(ScatterNdOp, n[0], indices, n[2], reduction=n.text("reduction", "none"))
+
+
+def one_hot(g: Emitter, n: Node) -> Value:
+    """OneHot of a known depth, between two values."""
+    indices, depth, pair = n[0], g.ints(n[1], "the depth of OneHot")[0], n[2]
+    axis = axis_of(n.integer("axis", -1), rank(indices) + 1)
+    if dtype_of_value(indices) != np.dtype(np.int64):
+        indices = cast_to(g, indices, np.dtype(np.int64))
+    below = g(CmpLtOp, indices, g.like(0, indices))
+    indices = g(SelectOp, below, g(AddOp, indices, g.like(depth, indices)), indices)
+    dims = list(shape(indices))
+    dims.insert(axis, 1)
+    ones = [1] * len(dims)
+    ones[axis] = depth
+    mask = g(CmpEqOp, g.reshape(indices, dims), np.arange(depth).reshape(ones))
+    off = g.reshape(cut(g, pair, [0], [1]), ())
+    on = g.reshape(cut(g, pair, [1], [2]), ())
+    return g(SelectOp, mask, on, off)
+
+
+def trilu(g: Emitter, n: Node) -> Value:
+    """Trilu: the upper or lower triangle, the rest 0."""
+    x = n[0]
+    k = 0 if n.get(1) is None else g.ints(n[1], "the diagonal of Trilu")[0]
+    rows, columns = shape(x)[-2:]
+    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    mask = distance >= k if n.flag("upper", True) else distance <= k
+    return g(SelectOp, mask, x, g.like(0, x))
+
+
+def eye_like(g: Emitter, n: Node) -> Array:
+    """EyeLike: known, as shapes are."""
+    del g
+    from glow_frontends.onnx.tensors import numpy_type
+
+    kind = numpy_type(n.integer("dtype")) if n.has("dtype") else dtype_of_value(n[0])
+    rows, columns = shape(n[0])
+    return np.eye(rows, columns, n.integer("k", 0)).astype(kind)
+
+
+def reverse_sequence(g: Emitter, n: Node) -> Value:
+    """ReverseSequence: gathered at computed positions."""
+    x, lengths = n[0], n[1]
+    time, batch = n.integer("time_axis", 0), n.integer("batch_axis", 1)
+    steps = np.arange(shape(x)[time], dtype=np.int64).reshape(-1, 1)
+    rows = g.reshape(lengths, (1, shape(x)[batch]))
+    mirrored = g(SubOp, g(SubOp, rows, g.like(1, rows)), steps)
+    positions = g(SelectOp, g(CmpLtOp, steps, rows), mirrored, steps)
+    order = (time, batch, *(i for i in range(rank(x)) if i not in (time, batch)))
+    moved = g.transpose(x, order)
+    tail = shape(moved)[2:]
+    wide = g.reshape(positions, (*shape(positions), *(1,) * len(tail)))
+    wide = g(ExpandOp, wide, results=tensor(shape(moved), type_of(wide).element_type))
+    out = g(GatherElementsOp, moved, wide, axis=0)
+    return g.transpose(out, tuple(order.index(i) for i in range(rank(x))))
+
+
+RULES: dict[str, Versions] = {
+    "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "Scatter": scatter_elements,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+    "OneHot": one_hot,
+    "Trilu": trilu,
+    "EyeLike": eye_like,
+    "ReverseSequence": reverse_sequence,
+}

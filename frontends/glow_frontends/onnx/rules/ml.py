@@ -1,0 +1,253 @@
+"""Rules of ai.onnx.ml: encoders, scalers, linear models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.types import Array
+from glow_dialects.ops.activation import SigmoidOp
+from glow_dialects.ops.arg_reduce import ArgMaxOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGtOp
+from glow_dialects.ops.logic import IsNanOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.softmax import SoftmaxOp
+from glow_dialects.ops.unary_math import AbsOp, SqrtOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.nn import product
+from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.selection import inputs_of
+from glow_frontends.onnx.rules.shape import join
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+FLOAT = np.dtype(np.float32)
+#: A LabelEncoder of at most this many numeric keys is compiled as comparisons.
+MAX_COMPARED = 64
+
+
+def array_feature_extractor(g: Emitter, n: Node) -> Value:
+    """ArrayFeatureExtractor: columns of the last axis."""
+    x, indices = n[0], n[1]
+    flat = g.reshape(indices, (int(np.prod(shape(indices))),))
+    if rank(x) == 1:
+        x = g.reshape(x, (1, *shape(x)))
+    return take(g, x, flat, rank(x) - 1)
+
+
+def binarizer(g: Emitter, n: Node) -> Value:
+    """Binarizer: 1 above the threshold, else 0."""
+    x = n[0]
+    above = g(CmpGtOp, x, g.like(n.number("threshold", 0.0), x))
+    return g(SelectOp, above, g.like(1, x), g.like(0, x))
+
+
+def scaler(g: Emitter, n: Node) -> Value:
+    """Scaler: (x - offset) * scale, in float."""
+    x = cast_to(g, n[0], FLOAT)
+    offset, scale = (np.array(n.numbers(name), FLOAT) for name in ("offset", "scale"))
+    return g(MulOp, g(SubOp, x, offset), scale)
+
+
+def imputer(g: Emitter, n: Node) -> Value:
+    """Imputer: the replaced value (or NaN) becomes the imputed one of its column."""
+    x = n[0]
+    whole = dtype_of_value(x).kind in "iu"
+    name, read = ("int64", n.integer) if whole else ("float", n.number)
+    values = n.integers("imputed_value_int64s") if whole else n.numbers("imputed_value_floats")
+    replaced = read(f"replaced_value_{name}", 0)
+    fill = np.array(values, dtype_of_value(x))
+    is_nan = not whole and np.isnan(replaced)
+    found = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, g.like(replaced, x))
+    return g(SelectOp, found, fill, x)
+
+
+def normalizer(g: Emitter, n: Node) -> Value:
+    """Normalizer: each row over its maximum, sum of magnitudes, or length."""
+    x = cast_to(g, n[0], FLOAT)
+    last, norm = rank(x) - 1, n.text("norm", "MAX")
+    if norm == "MAX":
+        size = g(ReduceMaxOp, x, axes=(last,), keepdims=True)
+    elif norm == "L1":
+        size = g(ReduceSumOp, g(AbsOp, x), axes=(last,), keepdims=True)
+    else:
+        size = g(SqrtOp, g(ReduceSumOp, g(MulOp, x, x), axes=(last,), keepdims=True))
+    return g(DivOp, x, g(SelectOp, g(CmpEqOp, size, g.like(0, size)), g.like(1, size), size))
+
+
+def feature_vectorizer(g: Emitter, n: Node) -> Value:
+    """FeatureVectorizer: inputs side by side, in float."""
+    sizes = n.integers("inputdimensions", ())
+    parts: list[Value] = []
+    for index, x in enumerate(n.tensors()):
+        wide = x if rank(x) == 2 else g.reshape(x, (1, int(np.prod(shape(x)))))
+        if index < len(sizes) and shape(wide)[1] > sizes[index]:
+            wide = take(g, wide, np.arange(sizes[index]), 1)
+        parts.append(cast_to(g, wide, FLOAT))
+    return join(g, parts, 1)
+
+
+def one_hot_encoder(g: Emitter, n: Node) -> Value:
+    """OneHotEncoder: one column for each category."""
+    x = n[0]
+    dims = (*shape(x), 1)
+    if dtype_of_value(x) == object:
+        (texts,) = inputs_of(n, 1)
+        categories = np.array(n.texts("cats_strings"), dtype=object)
+        return (texts.reshape(dims) == categories).astype(FLOAT)
+    codes = np.array(n.integers("cats_int64s"), np.int64)
+    equal = g(CmpEqOp, g.reshape(cast_to(g, x, np.dtype(np.int64)), dims), codes)
+    return cast_to(g, equal, FLOAT)
+
+
+def category_mapper(g: Emitter, n: Node) -> Array:
+    """CategoryMapper: strings to integers or back, on the host."""
+    del g
+    (x,) = inputs_of(n, 1)
+    texts, numbers = n.texts("cats_strings"), n.integers("cats_int64s")
+    if x.dtype == object:
+        return _mapped(x, dict(zip(texts, numbers, strict=True)), n.integer("default_int64", -1), np.int64)
+    table = dict(zip(numbers, texts, strict=True))
+    return _mapped(x, table, n.text("default_string", "_Unused"), object)
+
+
+def _mapped(x: Array, table: dict[Any, Any], default: Any, dtype: Any) -> Array:
+    out = np.empty(x.size, dtype=dtype)
+    out[:] = [table.get(v, default) for v in x.reshape(-1).tolist()]
+    return out.reshape(x.shape)
+
+
+def _table(n: Node, prefix: str) -> Array:
+    tensor = n.tensor(f"{prefix}_tensor")
+    if tensor is not None:
+        return tensor.reshape(-1)
+    for suffix, read, dtype in (
+        ("strings", n.texts, object),
+        ("int64s", n.integers, np.int64),
+        ("floats", n.numbers, np.float32),
+    ):
+        values = read(f"{prefix}_{suffix}")
+        if values is not None:
+            return np.array(values, dtype=dtype)
+    # Version 1 maps positions of one list of classes.
+    classes = n.texts("classes_strings")
+    if classes is None:
+        raise RuleError(f"attribute '{prefix}_*' is missing")
+    return np.array(classes, dtype=object)
+
+
+def label_encoder(g: Emitter, n: Node) -> Value:
+    """LabelEncoder: values[i] where the input is keys[i]; NaN is a key like any other."""
+    if n.opset < 2:
+        classes = _table(n, "classes")
+        positions = np.arange(classes.size)
+        text = dtype_of_value(n[0]) == object
+        keys, values = (classes, positions) if text else (positions, classes)
+    else:
+        keys, values = _table(n, "keys"), _table(n, "values")
+    default = _default(n, values)
+    x = n[0]
+    numeric = object not in (keys.dtype, values.dtype)
+    if numeric and keys.size <= MAX_COMPARED:
+        out: Value = default
+        for key, value in reversed(list(zip(keys, values, strict=True))):
+            is_nan = keys.dtype.kind == "f" and np.isnan(key)
+            found = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, np.array(key, dtype_of_value(x)))
+            out = g(SelectOp, found, np.array(value), out)
+        return out
+    (array,) = inputs_of(n, 1)
+    table = dict(zip(keys.tolist(), values.tolist(), strict=True))
+    default_item: Any = default.reshape(-1)[0]
+    return _mapped(array, table, default_item, values.dtype)
+
+
+def _default(n: Node, values: Array) -> Array:
+    tensor = n.tensor("default_tensor")
+    if tensor is not None:
+        return np.asarray(tensor).reshape(())
+    if values.dtype == object:
+        return np.array(n.text("default_string", "_Unused"), dtype=object)
+    if values.dtype.kind in "iu":
+        return np.array(n.integer("default_int64", -1), values.dtype)
+    return np.array(n.number("default_float", -0.0), values.dtype)
+
+
+def post_transform(g: Emitter, scores: Value, name: str) -> Value:
+    """NONE, SOFTMAX, LOGISTIC or SOFTMAX_ZERO of scores [N, E]."""
+    if name == "NONE":
+        return scores
+    if name == "LOGISTIC":
+        return g(SigmoidOp, scores)
+    if name == "SOFTMAX":
+        return g(SoftmaxOp, scores, axis=rank(scores) - 1)
+    if name == "SOFTMAX_ZERO":
+        zero = g(CmpEqOp, scores, g.like(0, scores))
+        hidden = g(SelectOp, zero, g.like(-1e30, scores), scores)
+        return g(SelectOp, zero, scores, g(SoftmaxOp, hidden, axis=rank(scores) - 1))
+    raise RuleError(f"post_transform '{name}'")
+
+
+def linear_regressor(g: Emitter, n: Node) -> Value:
+    """LinearRegressor: x coefficients' + intercepts."""
+    targets = n.integer("targets", 1)
+    return post_transform(g, _scores(g, n, targets), n.text("post_transform", "NONE"))
+
+
+def _scores(g: Emitter, n: Node, count: int) -> Value:
+    x = cast_to(g, n[0], FLOAT)
+    x = x if rank(x) == 2 else g.reshape(x, (1, *shape(x)))
+    weights = np.array(n.numbers("coefficients"), FLOAT).reshape(count, -1)
+    scores = product(g, x, np.ascontiguousarray(weights.T))
+    intercepts = n.numbers("intercepts")
+    return scores if not intercepts else g(AddOp, scores, np.array(intercepts, FLOAT))
+
+
+def linear_classifier(g: Emitter, n: Node) -> list[Value]:
+    """LinearClassifier: labels and scores; one row of coefficients decides between two classes."""
+    labels = class_labels(n)
+    rows = len(n.numbers("intercepts") or labels)
+    scores = _scores(g, n, rows)
+    if rows == 1 and len(labels) == 2:
+        logistic = n.text("post_transform", "NONE") == "LOGISTIC"
+        one = post_transform(g, scores, n.text("post_transform", "NONE"))
+        other = g(SubOp, g.like(1, one), one) if logistic else g(MulOp, one, g.like(-1, one))
+        scores = join(g, [other, one], 1)
+        return [pick_labels(g, scores, labels), scores]
+    return [pick_labels(g, scores, labels), post_transform(g, scores, n.text("post_transform", "NONE"))]
+
+
+def class_labels(n: Node) -> Array:
+    """The labels of a classifier."""
+    for name in ("classlabels_ints", "classlabels_int64s"):
+        if n.has(name) and n.integers(name):
+            return np.array(n.integers(name), np.int64)
+    return np.array(n.texts("classlabels_strings"), dtype=object)
+
+
+def pick_labels(g: Emitter, scores: Value, labels: Array) -> Value:
+    """The label of the largest score of each row."""
+    best = g(ArgMaxOp, scores, axis=1, keepdims=False, select_last_index=False)
+    if labels.dtype == object:
+        return labels[g.known(best, "a label that is a string")]
+    return take(g, labels, best, 0)
+
+
+RULES: dict[str, Versions] = {
+    "ArrayFeatureExtractor": array_feature_extractor,
+    "Binarizer": binarizer,
+    "CategoryMapper": category_mapper,
+    "FeatureVectorizer": feature_vectorizer,
+    "Imputer": imputer,
+    "LabelEncoder": label_encoder,
+    "LinearClassifier": linear_classifier,
+    "LinearRegressor": linear_regressor,
+    "Normalizer": normalizer,
+    "OneHotEncoder": one_hot_encoder,
+    "Scaler": scaler,
+}

@@ -1,0 +1,124 @@
+"""Rules of pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.lp_pool import LpPoolOp
+from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
+from glow_dialects.ops.pad import PadOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.windows import Window, window_of
+from glow_frontends.onnx.values import Value, rank, shape
+
+
+def max_pool(g: Emitter, n: Node) -> list[Value | None]:
+    """MaxPool, with the flat indices of the maxima where they are used."""
+    x = n[0]
+    window = window_of(n, shape(x)[2:])
+    given = {
+        "kernel": window.kernel,
+        "strides": window.strides,
+        "pads": window.padded(),
+        "dilations": window.dilations,
+    }
+    if not n.wants(1):
+        return [g(MaxPoolOp, x, **given)]
+    result, indices = g.many(MaxPoolWithArgmaxOp, x, **given)
+    if n.flag("storage_order"):
+        indices = _column_major(g, indices, shape(x))
+    return [result, indices]
+
+
+def _column_major(g: Emitter, indices: Value, dims: tuple[int, ...]) -> Value:
+    """Flat indices of row-major spatial axes as those of column-major ones."""
+    spatial = dims[2:]
+    total = int(np.prod(spatial))
+    base = g(MulOp, g(DivOp, indices, g.like(total, indices)), g.like(total, indices))
+    rest = g(SubOp, indices, base)
+    out, weight = base, 1
+    stride = total
+    for size in spatial:
+        stride //= size
+        digit = g(DivOp, rest, g.like(stride, indices))
+        rest = g(SubOp, rest, g(MulOp, digit, g.like(stride, indices)))
+        out = g(AddOp, out, g(MulOp, digit, g.like(weight, indices)))
+        weight *= size
+    return out
+
+
+def average_pool(g: Emitter, n: Node) -> Value:
+    """AveragePool; counted padding is written out where ceil_mode adds padding that is not counted."""
+    x = n[0]
+    window = window_of(n, shape(x)[2:])
+    counted = n.flag("count_include_pad")
+    if counted and any(window.extra):
+        x = g(PadOp, x, pads=_all_axes(window), mode="constant", value=0.0)
+        window = Window(
+            window.kernel, window.strides, window.dilations, (0,) * 2 * window.spatial, window.extra
+        )
+        counted = False
+    return g(
+        AvgPoolOp,
+        x,
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.padded(),
+        dilations=window.dilations,
+        count_include_pad=counted,
+    )
+
+
+def _all_axes(window: Window) -> tuple[int, ...]:
+    half = window.spatial
+    return (0, 0, *window.pads[:half], 0, 0, *window.pads[half:])
+
+
+def lp_pool(g: Emitter, n: Node) -> Value:
+    """LpPool."""
+    window = window_of(n, shape(n[0])[2:])
+    return g(
+        LpPoolOp,
+        n[0],
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.padded(),
+        dilations=window.dilations,
+        p=int(n.number("p", 2.0) if n.opset < 2 else n.integer("p", 2)),
+    )
+
+
+def global_average_pool(g: Emitter, n: Node) -> Value:
+    """GlobalAveragePool."""
+    return _whole(g, AvgPoolOp, n[0], count_include_pad=False)
+
+
+def global_max_pool(g: Emitter, n: Node) -> Value:
+    """GlobalMaxPool."""
+    return _whole(g, MaxPoolOp, n[0])
+
+
+def global_lp_pool(g: Emitter, n: Node) -> Value:
+    """GlobalLpPool."""
+    p = n.number("p", 2.0) if n.opset < 2 else n.integer("p", 2)
+    return _whole(g, LpPoolOp, n[0], p=int(p))
+
+
+def _whole(g: Emitter, kind: type, x: Value, **more: object) -> Value:
+    spatial = shape(x)[2:]
+    ones = (1,) * (rank(x) - 2)
+    return g(kind, x, kernel=spatial, strides=ones, pads=(0,) * 2 * len(ones), dilations=ones, **more)
+
+
+RULES: dict[str, Versions] = {
+    "MaxPool": max_pool,
+    "AveragePool": average_pool,
+    "LpPool": lp_pool,
+    "GlobalAveragePool": global_average_pool,
+    "GlobalMaxPool": global_max_pool,
+    "GlobalLpPool": global_lp_pool,
+}

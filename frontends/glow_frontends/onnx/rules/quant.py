@@ -1,0 +1,178 @@
+"""Rules of linear quantisation: exact integer arithmetic around scales and zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.unary_math import RoundOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to, convert
+from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.nn import product
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.windows import window_of
+from glow_frontends.onnx.tensors import numpy_type
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+INT32 = np.dtype(np.int32)
+FLOAT = np.dtype(np.float32)
+
+
+def limits(dtype: np.dtype) -> tuple[float, float]:
+    """Smallest and largest value of an integer or small float dtype."""
+    if dtype.kind in "iu" or dtype.name.startswith(("int", "uint")):
+        info = ml_dtypes.iinfo(dtype)
+        return float(info.min), float(info.max)
+    largest = float(ml_dtypes.finfo(dtype).max)
+    return -largest, largest
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """Whether an element type, sub-byte ones included, holds integers."""
+    return dtype.name.startswith(("int", "uint"))
+
+
+def spread(g: Emitter, n: Node, parameter: Value, x: Value) -> Value:
+    """A scale or zero point in a form that broadcasts: per tensor, per axis, or per block."""
+    if rank(parameter) == 0 or shape(parameter) == (1,):
+        return g.reshape(parameter, ())
+    axis = axis_of(n.integer("axis", 1), rank(x))
+    if rank(parameter) == 1:
+        dims = [1] * rank(x)
+        dims[axis] = shape(parameter)[0]
+        return g.reshape(parameter, dims)
+    block = n.integer("block_size", 0) or -(-shape(x)[axis] // shape(parameter)[axis])
+    return take(g, parameter, np.arange(shape(x)[axis], dtype=np.int64) // block, axis)
+
+
+def quantize_linear(g: Emitter, n: Node) -> Value:
+    """QuantizeLinear: saturate(round(x / scale) + zero point)."""
+    x, scale, zero = n[0], n[1], n.get(2)
+    target = np.dtype(np.uint8)
+    if zero is not None:
+        target = dtype_of_value(zero)
+    elif n.integer("output_dtype", 0):
+        target = numpy_type(n.integer("output_dtype"))
+    precision = numpy_type(n.integer("precision")) if n.integer("precision", 0) else dtype_of_value(scale)
+    if dtype_of_value(x) == INT32 and precision.kind != "f":
+        precision = FLOAT
+    ratio = g(DivOp, cast_to(g, x, precision), spread(g, n, cast_to(g, scale, precision), x))
+    if not is_integer(target):
+        if zero is not None:
+            ratio = g(AddOp, ratio, cast_to(g, spread(g, n, zero, x), precision))
+        return convert(g, ratio, target, n.flag("saturate", True))
+    return saturate(g, ratio, None if zero is None else spread(g, n, zero, x), target)
+
+
+def saturate(g: Emitter, ratio: Value, zero: Value | None, target: np.dtype) -> Value:
+    """round(ratio) + zero point, clipped to the target's range."""
+    wide = cast_to(g, g(RoundOp, ratio), FLOAT)
+    if zero is not None:
+        wide = g(AddOp, wide, cast_to(g, zero, FLOAT))
+    low, high = limits(target)
+    return cast_to(g, g(ClipOp, wide, min=low, max=high), target)
+
+
+def dequantize_linear(g: Emitter, n: Node) -> Value:
+    """DequantizeLinear: (x - zero point) * scale."""
+    x, scale, zero = n[0], n[1], n.get(2)
+    target = numpy_type(n.integer("output_dtype")) if n.integer("output_dtype", 0) else dtype_of_value(scale)
+    exact = is_integer(dtype_of_value(x))
+    wide = cast_to(g, x, INT32 if exact else FLOAT)
+    if zero is not None:
+        wide = g(SubOp, wide, cast_to(g, spread(g, n, zero, x), dtype_of_value(wide)))
+    product_ = g(MulOp, cast_to(g, wide, FLOAT), cast_to(g, spread(g, n, scale, x), FLOAT))
+    return cast_to(g, product_, target)
+
+
+def centred(g: Emitter, x: Value, zero: Value | None, dims: Sequence[int] | None = None) -> Value:
+    """x - zero point as int32; `dims` is the zero point's broadcast shape."""
+    wide = cast_to(g, x, INT32)
+    if zero is None:
+        return wide
+    if dims is not None and int(np.prod(shape(zero))) > 1:
+        zero = g.reshape(zero, dims)
+    elif rank(zero) and int(np.prod(shape(zero))) == 1:
+        zero = g.reshape(zero, ())
+    return g(SubOp, wide, cast_to(g, zero, INT32))
+
+
+def _rows(value: Value) -> tuple[int, ...] | None:
+    """Broadcast shape of a parameter with one entry a row."""
+    return (*shape(value), 1) if rank(value) == 1 and shape(value) != (1,) else None
+
+
+def matmul_integer(g: Emitter, n: Node) -> Value:
+    """MatMulInteger: int32 products of centred operands."""
+    a_zero = n.get(2)
+    a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
+    return product(g, a, centred(g, n[1], n.get(3)))
+
+
+def qlinear_matmul(g: Emitter, n: Node) -> Value:
+    """QLinearMatMul."""
+    a, b = centred(g, n[0], n[2], _rows(n[2])), centred(g, n[3], n[5])
+    total = cast_to(g, product(g, a, b), FLOAT)
+    left, right, out = (cast_to(g, n[i], FLOAT) for i in (1, 4, 6))
+    rows = _rows(left)
+    left = g.reshape(left, rows) if rows else left
+    factor = g(DivOp, g(MulOp, left, right), out)
+    return saturate(g, g(MulOp, total, factor), n[7], dtype_of_value(n[7]))
+
+
+def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
+    window = window_of(n, shape(x)[2:], shape(w)[2:])
+    return g(
+        ConvOp,
+        x,
+        w,
+        None,
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+        group=n.integer("group", 1),
+    )
+
+
+def conv_integer(g: Emitter, n: Node) -> Value:
+    """ConvInteger: an int32 convolution of centred operands."""
+    w = n[1]
+    zero = n.get(3)
+    dims = None if zero is None else (*shape(zero), *(1,) * (rank(w) - 1))
+    return _conv(g, n, centred(g, n[0], n.get(2)), centred(g, w, zero, dims))
+
+
+def qlinear_conv(g: Emitter, n: Node) -> Value:
+    """QLinearConv: an int32 convolution, its bias in units of the product of the scales."""
+    x, w = n[0], n[3]
+    if len(n.inputs) < 8:
+        raise RuleError("8 inputs are expected")
+    channels = (1, shape(w)[0], *(1,) * (rank(x) - 2))
+    filters = (shape(w)[0], *(1,) * (rank(w) - 1))
+    total = _conv(g, n, centred(g, x, n[2]), centred(g, w, n[5], filters))
+    bias = n.get(8)
+    if bias is not None:
+        total = g(AddOp, total, g.reshape(bias, channels))
+    factor = g(DivOp, g(MulOp, n[1], n[4]), n[6])
+    many = int(np.prod(shape(factor))) > 1
+    factor = g.reshape(factor, channels if many else ())
+    y_zero = g.reshape(n[7], ())
+    return saturate(g, g(MulOp, cast_to(g, total, FLOAT), factor), y_zero, dtype_of_value(n[7]))
+
+
+RULES: dict[str, Versions] = {
+    "ConvInteger": conv_integer,
+    "DequantizeLinear": dequantize_linear,
+    "MatMulInteger": matmul_integer,
+    "QLinearConv": qlinear_conv,
+    "QLinearMatMul": qlinear_matmul,
+    "QuantizeLinear": quantize_linear,
+}

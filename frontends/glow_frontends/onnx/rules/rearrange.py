@@ -1,0 +1,182 @@
+"""Rules of scattering into place, running products, determinants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.ops.arithmetic import AddOp, DivOp, ModOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.unary_math import AbsOp, SqrtOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import broadcast, cut, join, pieces
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
+
+INT64 = np.dtype(np.int64)
+
+
+def cumulative_product(g: Emitter, n: Node) -> Value:
+    """CumProd: one product a step along the axis."""
+    x = n[0]
+    axis = axis_of(g.ints(n[1], "the axis of CumProd")[0], rank(x))
+    parts = pieces(g, x, axis, (1,) * shape(x)[axis])
+    if n.flag("reverse"):
+        parts = parts[::-1]
+    running: list[Value] = []
+    total: Value = uniform(np.ones((), dtype_of_value(x)), shape(parts[0]))
+    for part in parts:
+        before = total
+        total = part if not running else g(MulOp, total, part)
+        running.append(before if n.flag("exclusive") else total)
+    return join(g, running[::-1] if n.flag("reverse") else running, axis)
+
+
+def tensor_scatter(g: Emitter, n: Node) -> Value:
+    """TensorScatter: an update written along an axis at each sample's own index."""
+    past, update, starts = n[0], n[1], n.get(2)
+    axis = axis_of(n.integer("axis", -2), rank(past))
+    length, most = shape(update)[axis], shape(past)[axis]
+    steps = [1] * rank(past)
+    steps[axis] = length
+    places: Value = np.arange(length, dtype=np.int64).reshape(steps)
+    if starts is not None:
+        rows = g.reshape(cast_to(g, starts, INT64), (shape(past)[0], *(1,) * (rank(past) - 1)))
+        places = g(AddOp, rows, places)
+    if n.text("mode", "linear") == "circular":
+        places = g(ModOp, places, g.like(most, places))
+    wide = broadcast(g, places, shape(update))
+    return g(ScatterElementsOp, past, wide, update, axis=axis, reduction="none")
+
+
+def max_unpool(g: Emitter, n: Node) -> Value:
+    """MaxUnpool: values put back where the maxima were."""
+    x, places = n[0], n[1]
+    axes = rank(x) - 2
+    kernel = n.integers("kernel_shape")
+    strides = n.integers("strides") or (1,) * axes
+    pads = n.integers("pads") or (0,) * 2 * axes
+    inferred = [
+        (size - 1) * stride - pads[i] - pads[i + axes] + kernel[i]
+        for i, (size, stride) in enumerate(zip(shape(x)[2:], strides, strict=True))
+    ]
+    dims = (*shape(x)[:2], *inferred)
+    target = dims if n.get(2) is None else g.ints(n[2], "the output shape of MaxUnpool")
+    flat = int(np.prod(shape(x)))
+    rows = g.reshape(places, (flat, 1))
+    if tuple(target) != dims:
+        # Indices count elements of the inferred shape, which lies at the target's beginning.
+        rows = _moved(g, rows, dims, target)
+    zero = uniform(np.zeros((), dtype_of_value(x)), (int(np.prod(target)),))
+    y = g(ScatterNdOp, zero, rows, g.reshape(x, (flat,)), reduction="none")
+    return g.reshape(y, target)
+
+
+def _moved(g: Emitter, flat: Value, source: tuple[int, ...], target: tuple[int, ...]) -> Value:
+    """Flat indices of one shape as those of another around it."""
+    out: Value | None = None
+    stride = 1
+    for inner, outer in reversed(list(zip(source, target, strict=True))):
+        digit = g(ModOp, flat, g.like(inner, flat))
+        flat = g(DivOp, flat, g.like(inner, flat))
+        part = g(MulOp, digit, g.like(stride, digit))
+        out = part if out is None else g(AddOp, out, part)
+        stride *= outer
+    assert out is not None
+    return out
+
+
+def col2im(g: Emitter, n: Node) -> Value:
+    """Col2Im: blocks added up where they overlap."""
+    x = n[0]
+    image = g.ints(n[1], "the image shape of Col2Im")
+    block = g.ints(n[2], "the block shape of Col2Im")
+    axes = len(image)
+    strides = n.integers("strides") or (1,) * axes
+    dilations = n.integers("dilations") or (1,) * axes
+    pads = n.integers("pads") or (0,) * 2 * axes
+    padded = [s + pads[i] + pads[i + axes] for i, s in enumerate(image)]
+    counts = [
+        (p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, dilations, block, strides, strict=True)
+    ]
+    taps = np.indices(block).reshape(axes, -1, 1) * np.array(dilations).reshape(axes, 1, 1)
+    steps = np.indices(counts).reshape(axes, 1, -1) * np.array(strides).reshape(axes, 1, 1)
+    places = np.ravel_multi_index(tuple(taps + steps), padded).reshape(-1, 1).astype(np.int64)
+    batch = shape(x)[0]
+    size = int(np.prod(block))
+    channels = shape(x)[1] // size
+    moved = g.reshape(x, (batch * channels, size * shape(x)[2]))
+    zero = uniform(np.zeros((), dtype_of_value(x)), (int(np.prod(padded)), batch * channels))
+    y = g(ScatterNdOp, zero, places, g.transpose(moved, (1, 0)), reduction="add")
+    y = g.reshape(g.transpose(y, (1, 0)), (batch, channels, *padded))
+    begin = [0, 0, *pads[:axes]]
+    return cut(g, y, begin, [batch, channels, *(b + s for b, s in zip(begin[2:], image, strict=True))])
+
+
+def determinant(g: Emitter, n: Node) -> Value:
+    """Det: elimination with the largest pivot of each column."""
+    x = n[0]
+    size = shape(x)[-1]
+    if rank(x) < 2 or shape(x)[-2] != size:
+        raise RuleError("square matrices are expected")
+    lead = shape(x)[:-2]
+    m = g.reshape(x, (int(np.prod(lead)), size, size))
+    batch = shape(m)[0]
+    total: Value = uniform(np.ones((), dtype_of_value(x)), (batch,))
+    while size > 1:
+        column = g.reshape(cut(g, m, [0, 0, 0], [batch, size, 1]), (batch, size))
+        which = _largest(g, column)
+        rows = g.reshape(which, (batch, size, 1))
+        pivot_row = g(ReduceSumOp, g(SelectOp, rows, m, g.like(0, m)), axes=(1,), keepdims=True)
+        pivot = g.reshape(cut(g, pivot_row, [0, 0, 0], [batch, 1, 1]), (batch,))
+        # The pivot row changes places with the first: the first row moves down, and the sign turns.
+        first = cut(g, m, [0, 0, 0], [batch, 1, size])
+        swapped = g(SelectOp, rows, broadcast(g, first, shape(m)), m)
+        at_top = g.reshape(cut(g, which, [0, 0], [batch, 1]), (batch,))
+        sign = g(SelectOp, at_top, g.like(1, pivot), g.like(-1, pivot))
+        total = g(MulOp, g(MulOp, total, pivot), sign)
+        zero = g(CmpEqOp, pivot, g.like(0, pivot))
+        safe = g.reshape(g(SelectOp, zero, g.like(1, pivot), pivot), (batch, 1, 1))
+        below = cut(g, swapped, [0, 1, 0], [batch, size, size])
+        factor = g(DivOp, cut(g, below, [0, 0, 0], [batch, size - 1, 1]), safe)
+        below = g(SubOp, below, g(MulOp, factor, pivot_row))
+        m = cut(g, below, [0, 0, 1], [batch, size - 1, size])
+        size -= 1
+    return g.reshape(g(MulOp, total, g.reshape(m, (batch,))), lead)
+
+
+def _largest(g: Emitter, column: Value) -> Value:
+    """True at the first element of largest magnitude of each row."""
+    size = g(AbsOp, column)
+    best = g(ReduceMaxOp, size, axes=(1,), keepdims=True)
+    places = np.arange(shape(column)[1], dtype=np.int64)[None, :]
+    candidates = g(SelectOp, g(CmpEqOp, size, best), places, np.array(shape(column)[1], np.int64))
+    return g(CmpEqOp, g(ReduceMinOp, candidates, axes=(1,), keepdims=True), places)
+
+
+def lp_normalization(g: Emitter, n: Node) -> Value:
+    """LpNormalization: x over its norm along an axis; 0 where the norm is."""
+    x = n[0]
+    axis = axis_of(n.integer("axis", -1), rank(x))
+    squared = n.integer("p", 2) == 2
+    powers = g(MulOp, x, x) if squared else g(AbsOp, x)
+    total = g(ReduceSumOp, powers, axes=(axis,), keepdims=True)
+    norm = g(SqrtOp, total) if squared else total
+    zero = g(CmpEqOp, norm, g.like(0, norm))
+    return g(DivOp, x, g(SelectOp, zero, g.like(1, norm), norm))
+
+
+RULES: dict[str, Versions] = {
+    "Col2Im": col2im,
+    "CumProd": cumulative_product,
+    "Det": determinant,
+    "LpNormalization": lp_normalization,
+    "MaxUnpool": max_unpool,
+    "TensorScatter": tensor_scatter,
+}

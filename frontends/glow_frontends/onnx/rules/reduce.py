@@ -1,0 +1,128 @@
+"""Rules of reductions and arg-reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
+from glow_dialects.ops.arithmetic import MulOp
+from glow_dialects.ops.cumsum import CumsumOp
+from glow_dialects.ops.reduce import (
+    ReduceL1Op,
+    ReduceL2Op,
+    ReduceLogSumExpOp,
+    ReduceLogSumOp,
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    ReduceSumSquareOp,
+)
+from glow_dialects.ops.top_k import TopKOp
+from glow_dialects.ops.unary_math import AbsOp, LogOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+
+def reduction(kind: type[GraphOp]) -> Rule:
+    """ReduceXxx: axes by attribute, or by input in later versions."""
+
+    def rule(g: Emitter, n: Node) -> Value:
+        x = n[0]
+        axes = n.integers("axes")
+        given = n.get(1)
+        if given is not None:
+            axes = g.ints(given, "the axes of a reduction")
+        if not axes:
+            if n.flag("noop_with_empty_axes"):
+                return _pointwise(g, kind, x)
+            axes = range(rank(x))
+        return reduce(g, kind, x, axes_of(tuple(axes), rank(x)), n.flag("keepdims", True))
+
+    return rule
+
+
+def reduce(g: Emitter, kind: type[GraphOp], x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """A reduction; booleans reduce as integers."""
+    if not axes and kind not in (
+        ReduceSumSquareOp,
+        ReduceL1Op,
+        ReduceL2Op,
+        ReduceLogSumOp,
+        ReduceLogSumExpOp,
+    ):
+        return x
+    if dtype_of_value(x) == np.dtype(bool):
+        y = g(kind, cast_to(g, x, np.dtype(np.uint8)), axes=axes, keepdims=keepdims)
+        return cast_to(g, y, np.dtype(bool))
+    return g(kind, x, axes=axes, keepdims=keepdims)
+
+
+def _pointwise(g: Emitter, kind: type[GraphOp], x: Value) -> Value:
+    """A reduction over no axes: the function of each element alone."""
+    if kind is ReduceSumSquareOp:
+        return g(MulOp, x, x)
+    if kind in (ReduceL1Op, ReduceL2Op):
+        return g(AbsOp, x)
+    if kind is ReduceLogSumOp:
+        return g(LogOp, x)
+    return x
+
+
+def arg(kind: type[GraphOp]) -> Rule:
+    """ArgMax and ArgMin."""
+    return lambda g, n: g(
+        kind,
+        n[0],
+        axis=axis_of(n.integer("axis", 0), rank(n[0])),
+        keepdims=n.flag("keepdims", True),
+        select_last_index=n.flag("select_last_index"),
+    )
+
+
+def top_k(g: Emitter, n: Node) -> list[Value]:
+    """TopK: k is an attribute before opset 10."""
+    x = n[0]
+    axis = axis_of(n.integer("axis", -1), rank(x))
+    k = n.integer("k") if n.opset < 10 else g.ints(n[1], "k of TopK")[0]
+    return g.many(
+        TopKOp,
+        x,
+        k=min(k, shape(x)[axis]),
+        axis=axis,
+        largest=n.flag("largest", True),
+        sorted=n.flag("sorted", True),
+    )
+
+
+def cumulative(g: Emitter, n: Node) -> Value:
+    """CumSum."""
+    axis = axis_of(g.ints(n[1], "the axis of CumSum")[0], rank(n[0]))
+    return g(CumsumOp, n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
+
+
+REDUCTIONS: dict[str, type[GraphOp]] = {
+    "ReduceSum": ReduceSumOp,
+    "ReduceMean": ReduceMeanOp,
+    "ReduceMax": ReduceMaxOp,
+    "ReduceMin": ReduceMinOp,
+    "ReduceProd": ReduceProdOp,
+    "ReduceSumSquare": ReduceSumSquareOp,
+    "ReduceL1": ReduceL1Op,
+    "ReduceL2": ReduceL2Op,
+    "ReduceLogSum": ReduceLogSumOp,
+    "ReduceLogSumExp": ReduceLogSumExpOp,
+}
+
+RULES: dict[str, Versions] = {
+    **{name: reduction(kind) for name, kind in REDUCTIONS.items()},
+    "ArgMax": arg(ArgMaxOp),
+    "ArgMin": arg(ArgMinOp),
+    "TopK": top_k,
+    "CumSum": cumulative,
+}

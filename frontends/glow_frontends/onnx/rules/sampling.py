@@ -1,0 +1,292 @@
+"""Rules of sampling at computed positions: GridSample, RoiAlign, DeformConv."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from glow_dialects.core.types import Array, tensor
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, ModOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.logic import AndOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.unary_math import AbsOp, FloorOp, RoundOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.nn import product
+from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.rules.windows import window_of
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
+
+INT64 = np.dtype(np.int64)
+#: One axis of a sample: positions and weights (None = 1), each like the coordinates.
+Taps = list[tuple[Value, "Value | None"]]
+
+
+def last(g: Emitter, x: Value, index: int) -> Value:
+    """x[..., index]."""
+    begin, end = [0] * rank(x), list(shape(x))
+    begin[-1], end[-1] = index, index + 1
+    return g.reshape(cut(g, x, begin, end), shape(x)[:-1])
+
+
+def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Value:
+    """Sums of weighted elements: x [N, C, *S], taps of positions [N, P] for each axis of S -> [N, C, P].
+
+    Positions are floats that hold integers; outside ones read 0 where `fill`, else the border.
+    """
+    count, channels = shape(x)[:2]
+    sizes = shape(x)[2:]
+    flat = g.reshape(x, (count, channels, int(np.prod(sizes))))
+    total: Value | None = None
+    for combination in itertools.product(*taps):
+        index: Value | None = None
+        weight: Value | None = None
+        for size, (position, factor) in zip(sizes, combination, strict=True):
+            safe = g(ClipOp, position, min=0.0, max=float(size - 1))
+            place = cast_to(g, safe, INT64)
+            index = place if index is None else g(AddOp, g(MulOp, index, g.like(size, index)), place)
+            if factor is not None:
+                weight = factor if weight is None else g(MulOp, weight, factor)
+            if fill:
+                inside = _within(g, position, 0, size - 1)
+                kept = cast_to(g, inside, dtype_of_value(x))
+                weight = kept if weight is None else g(MulOp, weight, kept)
+        assert index is not None
+        points = shape(index)[1]
+        wide = g.reshape(index, (count, 1, points))
+        wide = g(ExpandOp, wide, results=tensor((count, channels, points), type_of(wide).element_type))
+        part = g(GatherElementsOp, flat, wide, axis=2)
+        if weight is not None:
+            part = g(MulOp, part, g.reshape(weight, (count, 1, points)))
+        total = part if total is None else g(AddOp, total, part)
+    assert total is not None
+    return total
+
+
+def _within(g: Emitter, x: Value, low: float, high: float) -> Value:
+    return g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.like(high, x)))
+
+
+def linear_taps(g: Emitter, x: Value) -> Taps:
+    """The two neighbours of each coordinate."""
+    low = g(FloorOp, x)
+    upper = g(SubOp, x, low)
+    one = g.like(1, x)
+    return [(low, g(SubOp, one, upper)), (g(AddOp, low, one), upper)]
+
+
+def cubic_taps(g: Emitter, x: Value, a: float = -0.75) -> Taps:
+    """The four neighbours of each coordinate, weighted by Keys' kernel."""
+    low = g(FloorOp, x)
+    t = g(SubOp, x, low)
+    out: Taps = []
+    for offset in (-1, 0, 1, 2):
+        d = g(AbsOp, g(SubOp, t, g.like(offset, t)))
+        coefficients = (a + 2, -(a + 3), 0.0, 1.0) if offset in (0, 1) else (a, -5 * a, 8 * a, -4 * a)
+        weight: Value = g.like(coefficients[0], d)
+        for c in coefficients[1:]:
+            weight = g(AddOp, g(MulOp, weight, d), g.like(c, d))
+        out.append((g(AddOp, low, g.like(offset, low)), weight))
+    return out
+
+
+def grid_sample(g: Emitter, n: Node) -> Value:
+    """GridSample: linear, nearest or cubic, with zeros, border or reflection outside."""
+    x, grid = n[0], n[1]
+    dtype = dtype_of_value(x)
+    grid = cast_to(g, grid, dtype)
+    sizes, axes = shape(x)[2:], rank(x) - 2
+    points = shape(grid)[1:-1]
+    flat = g.reshape(grid, (shape(grid)[0], int(np.prod(points)), axes))
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.text("mode", "linear"), n.text("mode", "linear"))
+    padding, aligned = n.text("padding_mode", "zeros"), n.flag("align_corners")
+    taps: list[Taps] = []
+    for axis in range(axes):
+        size = sizes[axis]
+        where = _pixels(g, last(g, flat, axes - 1 - axis), size, aligned)
+        low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
+        if padding == "border" and mode != "cubic":
+            where = g(ClipOp, where, min=0.0, max=size - 1.0)
+        elif padding == "reflection" and mode != "cubic":
+            where = _reflected(g, where, low, high)
+            where = g(ClipOp, where, min=0.0, max=size - 1.0)
+        taps.append(_taps(g, where, mode))
+        if padding == "reflection" and mode == "cubic":
+            taps[-1] = [(g(RoundOp, _reflected(g, p, low, high)), w) for p, w in taps[-1]]
+    y = gather_points(g, x, taps, padding == "zeros")
+    return g.reshape(y, (*shape(x)[:2], *points))
+
+
+def _taps(g: Emitter, where: Value, mode: str) -> Taps:
+    if mode == "nearest":
+        return [(g(RoundOp, where), None)]
+    if mode == "linear":
+        return linear_taps(g, where)
+    if mode == "cubic":
+        return cubic_taps(g, where)
+    raise RuleError(f"mode '{mode}' is unknown")
+
+
+def _pixels(g: Emitter, x: Value, size: int, aligned: bool) -> Value:
+    """Pixel coordinates of [-1, 1]."""
+    up = g(AddOp, x, g.like(1, x))
+    if aligned:
+        return g(MulOp, up, g.like((size - 1) / 2, x))
+    return g(SubOp, g(MulOp, up, g.like(size / 2, x)), g.like(0.5, x))
+
+
+def _reflected(g: Emitter, x: Value, low: float, high: float) -> Value:
+    """x mirrored at `low` and `high` until it lies between."""
+    span = high - low
+    if span <= 0:
+        return g(MulOp, x, g.like(0, x))
+    away = g(AbsOp, g(SubOp, x, g.like(low, x)))
+    rest = g(ModOp, away, g.like(2 * span, x))
+    back = g(SubOp, g.like(2 * span, x), rest)
+    folded = g(SelectOp, g(CmpGtOp, rest, g.like(span, x)), back, rest)
+    return g(AddOp, folded, g.like(low, x))
+
+
+def roi_align(g: Emitter, n: Node) -> Value:
+    """RoiAlign; a sampling ratio of 0 (as many points as the region has pixels) wants known regions."""
+    x, rois, batches = n[0], n[1], n[2]
+    height, width = n.integer("output_height", 1), n.integer("output_width", 1)
+    scale, ratio = n.number("spatial_scale", 1.0), n.integer("sampling_ratio", 0)
+    default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
+    half = n.text("coordinate_transformation_mode", default) == "half_pixel"
+    corners = g(MulOp, rois, g.like(scale, rois))
+    if half:
+        corners = g(SubOp, corners, g.like(0.5, corners))
+    count = shape(rois)[0]
+    mode = n.text("mode", "avg")
+    if ratio > 0:
+        return _align(g, x, corners, batches, (height, width), (ratio, ratio), half, mode)
+    known = g.known(corners, "the number of samples of RoiAlign")
+    rows: list[Value] = []
+    for index in range(count):
+        spans = known[index, 2:] - known[index, :2]
+        if not half:
+            spans = np.maximum(spans, 1.0)
+        samples = max(1, int(np.ceil(spans[1] / height))), max(1, int(np.ceil(spans[0] / width)))
+        batch = cut(g, batches, [index], [index + 1])
+        rows.append(_align(g, x, known[index : index + 1], batch, (height, width), samples, half, mode))
+    return join(g, rows, 0)
+
+
+def _align(
+    g: Emitter,
+    x: Value,
+    corners: Value,
+    batches: Value,
+    out: tuple[int, int],
+    samples: tuple[int, int],
+    half: bool,
+    mode: str,
+) -> Value:
+    """Regions [R, 4] of equal sample counts -> [R, C, *out]."""
+    count, channels = shape(corners)[0], shape(x)[1]
+    places: list[Value] = []
+    for axis in (1, 0):
+        low, high = last(g, corners, axis), last(g, corners, axis + 2)
+        span = g(SubOp, high, low)
+        if not half:
+            span = g(MaxOp, span, g.like(1, span))
+        cells, points = out[1 - axis], samples[1 - axis]
+        steps = ((np.arange(cells * points) + 0.5) / points).astype(dtype_of_value(x))
+        cell = g(DivOp, g.reshape(span, (count, 1)), g.like(cells, span))
+        places.append(g(AddOp, g(MulOp, cell, steps), g.reshape(low, (count, 1))))
+    rows, columns = shape(places[0])[1], shape(places[1])[1]
+    whole = tensor((count, rows, columns), type_of(x).element_type)
+    vertical = g(ExpandOp, g.reshape(places[0], (count, rows, 1)), results=whole)
+    horizontal = g(ExpandOp, g.reshape(places[1], (count, 1, columns)), results=whole)
+    picked = take(g, x, cast_to(g, batches, INT64), 0)
+    taps: list[Taps] = []
+    keep: Value | None = None
+    for where, size in zip((vertical, horizontal), shape(x)[2:], strict=True):
+        flat = g.reshape(where, (count, rows * columns))
+        inside = _within(g, flat, -1.0, float(size))
+        keep = inside if keep is None else g(AndOp, keep, inside)
+        taps.append(linear_taps(g, g(ClipOp, flat, min=0.0, max=float(size - 1))))
+    assert keep is not None
+    mask = g.reshape(cast_to(g, keep, dtype_of_value(x)), (count, 1, rows * columns))
+    if mode == "max":
+        values = _largest_corner(g, picked, taps)
+    else:
+        values = gather_points(g, picked, taps, False)
+    values = g(MulOp, values, mask)
+    cells = (count, channels, out[0], samples[0], out[1], samples[1])
+    kind = ReduceMaxOp if mode == "max" else ReduceMeanOp
+    return g(kind, g.reshape(values, cells), axes=(3, 5), keepdims=False)
+
+
+def _largest_corner(g: Emitter, x: Value, taps: Sequence[Taps]) -> Value:
+    """The largest weighted neighbour, as RoiAlign's maximum is defined."""
+    best: Value | None = None
+    for combination in itertools.product(*taps):
+        part = gather_points(g, x, [[tap] for tap in combination], False)
+        best = part if best is None else g(MaxOp, best, part)
+    assert best is not None
+    return best
+
+
+def deform_conv(g: Emitter, n: Node) -> Value:
+    """DeformConv: samples at offset positions, then a matrix product."""
+    x, w, offset, bias, mask = n[0], n[1], n[2], n.get(3), n.get(4)
+    window = window_of(n, shape(x)[2:], shape(w)[2:])
+    count, channels = shape(x)[:2]
+    outs = shape(offset)[2:]
+    kernel = window.kernel
+    points = int(np.prod(kernel))
+    groups, parts = n.integer("group", 1), n.integer("offset_group", 1)
+    axes = len(kernel)
+    dims = (count, parts, points, axes, *outs)
+    moves = g.reshape(offset, dims)
+    taps: list[Taps] = []
+    for axis in range(axes):
+        begin, end = [0] * len(dims), list(dims)
+        begin[3], end[3] = axis, axis + 1
+        move = g.reshape(cut(g, moves, begin, end), (count * parts, points, *outs))
+        where = g(AddOp, move, _base(window, axis, outs, dtype_of_value(x)))
+        taps.append(linear_taps(g, g.reshape(where, (count * parts, points * int(np.prod(outs))))))
+    grouped = g.reshape(x, (count * parts, channels // parts, *shape(x)[2:]))
+    values = gather_points(g, grouped, taps, True)
+    area = int(np.prod(outs))
+    values = g.reshape(values, (count, parts, channels // parts, points, area))
+    if mask is not None:
+        values = g(MulOp, values, g.reshape(mask, (count, parts, 1, points, area)))
+    filters = shape(w)[0]
+    columns = g.reshape(values, (count, groups, channels // groups * points, area))
+    matrix = g.reshape(w, (1, groups, filters // groups, channels // groups * points))
+    y = g.reshape(product(g, matrix, columns), (count, filters, *outs))
+    return y if bias is None else g(AddOp, y, g.reshape(bias, (1, filters, *(1,) * axes)))
+
+
+def _base(window: object, axis: int, outs: Sequence[int], dtype: np.dtype) -> Array:
+    """Where the kernel's taps lie along `axis` without offsets: [1, points, *outs]."""
+    from glow_frontends.onnx.rules.windows import Window
+
+    assert isinstance(window, Window)
+    taps = np.indices(window.kernel)[axis].reshape(-1) * window.dilations[axis]
+    starts = np.arange(outs[axis]) * window.strides[axis] - window.pads[axis]
+    dims = [1] * len(outs)
+    dims[axis] = outs[axis]
+    grid = taps.reshape(-1, *(1,) * len(outs)) + starts.reshape(1, *dims)
+    return np.broadcast_to(grid, (1, taps.size, *outs)).astype(dtype)
+
+
+RULES: dict[str, Versions] = {
+    "DeformConv": deform_conv,
+    "GridSample": grid_sample,
+    "RoiAlign": roi_align,
+}

@@ -1,0 +1,330 @@
+"""Rules of constants, shapes, and structure: what moves or makes tensors without arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.types import Array, tensor
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.tile import TileOp
+from glow_frontends.onnx.emitter import Emitter, check_size
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node, Result
+from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of, uniform
+
+
+def constant(g: Emitter, n: Node) -> Array:
+    """Constant, in each of its attribute forms."""
+    del g
+    for name in ("value", "sparse_value"):
+        array = n.tensor(name)
+        if array is not None:
+            return array
+    for name, read, dtype in (
+        ("value_float", n.number, np.float32),
+        ("value_floats", n.numbers, np.float32),
+        ("value_int", n.integer, np.int64),
+        ("value_ints", n.integers, np.int64),
+        ("value_string", n.text, object),
+        ("value_strings", n.texts, object),
+    ):
+        if n.has(name):
+            return np.array(read(name), dtype=dtype)
+    raise RuleError("a constant without a value")
+
+
+def constant_of_shape(g: Emitter, n: Node) -> Array:
+    """ConstantOfShape: one element, repeated without memory."""
+    dims = g.ints(n[0], "the shape of a constant")
+    check_size(dims)
+    value = n.tensor("value")
+    return uniform(np.zeros((), np.float32) if value is None else value, dims)
+
+
+def shape_(g: Emitter, n: Node) -> Array:
+    """Shape: always known."""
+    del g
+    return np.array(shape(n[0])[slice(n.integer("start", 0), n.integer("end"))], dtype=np.int64)
+
+
+def size(g: Emitter, n: Node) -> Array:
+    """Size: always known."""
+    del g
+    return np.array(int(np.prod(shape(n[0]))), dtype=np.int64)
+
+
+def identity(g: Emitter, n: Node) -> Result:
+    """Identity of anything."""
+    del g
+    value = n.any_input(0)
+    if value is None:
+        raise RuleError("input 0 is missing")
+    return value
+
+
+def reshape(g: Emitter, n: Node) -> Value:
+    """Reshape: 0 copies a dimension (unless allowzero), one -1 is computed."""
+    x = n[0]
+    wanted = n.integers("shape") if n.opset < 5 else g.ints(n[1], "the target of Reshape")
+    dims = list(wanted)
+    if not n.flag("allowzero"):
+        for index, dim in enumerate(dims):
+            if dim == 0:
+                if index >= rank(x):
+                    raise RuleError(f"dimension {index} is copied from a tensor of rank {rank(x)}")
+                dims[index] = shape(x)[index]
+    total = int(np.prod(shape(x)))
+    if dims.count(-1) == 1:
+        rest = int(np.prod([d for d in dims if d != -1]))
+        dims[dims.index(-1)] = total // rest if rest else 0
+    if any(d < 0 for d in dims) or int(np.prod(dims)) != total:
+        raise RuleError(f"{'x'.join(map(str, shape(x)))} does not reshape to {list(wanted)}")
+    return g.reshape(x, dims)
+
+
+def flatten(g: Emitter, n: Node) -> Value:
+    """Flatten to a matrix."""
+    dims = shape(n[0])
+    axis = (
+        axis_of(n.integer("axis", 1), len(dims) + 1)
+        if n.integer("axis", 1) >= 0
+        else n.integer("axis") + len(dims)
+    )
+    return g.reshape(n[0], (int(np.prod(dims[:axis])), int(np.prod(dims[axis:]))))
+
+
+def squeeze(g: Emitter, n: Node) -> Value:
+    """Squeeze: axes by attribute, by input since opset 13, or all of size 1."""
+    dims = shape(n[0])
+    axes = n.integers("axes")
+    given = n.get(1)
+    if given is not None:
+        axes = g.ints(given, "the axes of Squeeze")
+    chosen = [i for i, d in enumerate(dims) if d == 1] if axes is None else axes_of(axes, len(dims))
+    if any(dims[i] != 1 for i in chosen):
+        raise RuleError(f"axes {list(chosen)} of {'x'.join(map(str, dims))} are not all 1")
+    return g.reshape(n[0], [d for i, d in enumerate(dims) if i not in chosen])
+
+
+def unsqueeze(g: Emitter, n: Node) -> Value:
+    """Unsqueeze: axes by attribute, by input since opset 13."""
+    axes = n.integers("axes") if n.has("axes") else g.ints(n[1], "the axes of Unsqueeze")
+    total = rank(n[0]) + len(axes)
+    chosen = axes_of(axes, total)
+    rest = iter(shape(n[0]))
+    return g.reshape(n[0], [1 if i in chosen else next(rest) for i in range(total)])
+
+
+def transpose(g: Emitter, n: Node) -> Value:
+    """Transpose; all axes reversed by default."""
+    permutation = n.integers("perm") or tuple(reversed(range(rank(n[0]))))
+    if sorted(permutation) != list(range(rank(n[0]))):
+        raise RuleError(f"perm {permutation} is no permutation of {rank(n[0])} axes")
+    return g.transpose(n[0], permutation)
+
+
+def concat(g: Emitter, n: Node) -> Value:
+    """Concat; axis 1 by default before opset 4."""
+    parts = n.tensors()
+    axis = axis_of(n.integer("axis", 1), rank(parts[0]))
+    return join(g, parts, axis)
+
+
+def join(g: Emitter, parts: list[Value], axis: int) -> Value:
+    """Concatenation of one or more tensors."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(dtype_of_value(p) == object for p in parts):
+        return np.concatenate([g.known(p, "a concatenation of strings") for p in parts], axis)
+    return g(ConcatOp, parts, axis=axis)
+
+
+def slice_(g: Emitter, n: Node) -> Value:
+    """Slice: bounds by attributes before opset 10, by inputs since."""
+    x = n[0]
+    if n.opset < 10:
+        starts, ends = n.integers("starts"), n.integers("ends")
+        axes, steps = n.integers("axes"), None
+    else:
+        starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
+        axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
+    axes = axes_of(axes if axes is not None else range(len(starts)), rank(x))
+    dims = shape(x)
+    begin, end, step = [0] * len(dims), list(dims), [1] * len(dims)
+    for index, axis in enumerate(axes):
+        stride = steps[index] if steps is not None else 1
+        if stride == 0:
+            raise RuleError("a step of 0")
+        begin[axis], end[axis] = _bounds(starts[index], ends[index], stride, dims[axis])
+        step[axis] = stride
+    return cut(g, x, begin, end, step)
+
+
+def _bounds(start: int, end: int, step: int, dim: int) -> tuple[int, int]:
+    """Python's slice bounds made explicit; -1 as an end stands before element 0."""
+    first, last, _ = slice(start, end, step).indices(dim)
+    return first, last
+
+
+def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] | None = None) -> Value:
+    """Elements begin, begin + step, ... before end, of each axis."""
+    step = step or [1] * len(begin)
+    end = [max(e, b) if s > 0 else min(e, b) for b, e, s in zip(begin, end, step, strict=True)]
+    if tuple(begin) == (0,) * len(begin) and tuple(end) == shape(x) and all(s == 1 for s in step):
+        return x
+    if isinstance(x, np.ndarray):
+        index = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
+        return x[tuple(index)]
+    return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
+
+
+def split(g: Emitter, n: Node) -> list[Value]:
+    """Split: sizes by attribute, by input since opset 13, or equal parts."""
+    axis = axis_of(n.integer("axis", 0), rank(n[0]))
+    total = shape(n[0])[axis]
+    sizes = n.integers("split")
+    if n.get(1) is not None:
+        sizes = g.ints(n[1], "the sizes of Split")
+    if sizes is None:
+        count = n.integer("num_outputs", n.outputs)
+        chunk = -(-total // count)
+        sizes = tuple(max(0, min(chunk, total - i * chunk)) for i in range(count))
+    if sum(sizes) != total or min(sizes, default=0) < 0:
+        raise RuleError(f"sizes {list(sizes)} do not add up to {total}")
+    return pieces(g, n[0], axis, sizes)
+
+
+def pieces(g: Emitter, x: Value, axis: int, sizes: tuple[int, ...]) -> list[Value]:
+    """Consecutive slices of given sizes along an axis."""
+    out: list[Value] = []
+    start = 0
+    for length in sizes:
+        begin, end = [0] * rank(x), list(shape(x))
+        begin[axis], end[axis] = start, start + length
+        out.append(cut(g, x, begin, end))
+        start += length
+    return out
+
+
+def expand(g: Emitter, n: Node) -> Value:
+    """Expand: broadcast in both directions."""
+    return broadcast(g, n[0], g.ints(n[1], "the target of Expand"))
+
+
+def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
+    """`x` broadcast together with a tensor of shape `target`."""
+    try:
+        dims = np.broadcast_shapes(shape(x), target)
+    except ValueError:
+        raise RuleError(f"{shape(x)} does not broadcast to {target}") from None
+    if dims == shape(x):
+        return x
+    check_size(dims)
+    if isinstance(x, np.ndarray):
+        return np.broadcast_to(x, dims)
+    return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
+
+
+def tile(g: Emitter, n: Node) -> Value:
+    """Tile; before opset 6 along one axis."""
+    if n.opset < 6:
+        repeats = [1] * rank(n[0])
+        repeats[g.ints(n[2], "the axis of Tile")[0]] = g.ints(n[1], "the count of Tile")[0]
+    else:
+        repeats = list(g.ints(n[1], "the repeats of Tile"))
+    if all(r == 1 for r in repeats):
+        return n[0]
+    check_size([d * r for d, r in zip(shape(n[0]), repeats, strict=True)])
+    return g(TileOp, n[0], repeats=tuple(repeats))
+
+
+def range_(g: Emitter, n: Node) -> Array:
+    """Range of known bounds."""
+    start, limit, delta = (g.known(n[i], "a bound of Range").reshape(()) for i in range(3))
+    if not delta:
+        raise RuleError("a step of 0")
+    count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
+    check_size([count])
+    return (start + np.arange(count) * delta).astype(start.dtype)
+
+
+def pad(g: Emitter, n: Node) -> Value:
+    """Pad; negative padding crops."""
+    x = n[0]
+    count = rank(x)
+    if n.opset < 11:
+        pads, fill = n.integers("pads", n.integers("paddings")), n.number("value", 0.0)
+        axes = tuple(range(count))
+    else:
+        pads = g.ints(n[1], "the pads of Pad")
+        fill = n.get(2)
+        axes = tuple(range(count)) if n.get(3) is None else axes_of(g.ints(n[3], "the axes of Pad"), count)
+    begins, ends = [0] * count, [0] * count
+    for index, axis in enumerate(axes):
+        begins[axis], ends[axis] = pads[index], pads[index + len(axes)]
+    dims = shape(x)
+    x = cut(
+        g,
+        x,
+        [max(0, -b) for b in begins],
+        [d - max(0, -e) for d, e in zip(dims, ends, strict=True)],
+    )
+    begins, ends = [max(0, b) for b in begins], [max(0, e) for e in ends]
+    check_size([d + b + e for d, b, e in zip(shape(x), begins, ends, strict=True)])
+    if not any(begins) and not any(ends):
+        return x
+    number = (
+        0.0
+        if fill is None
+        else fill
+        if isinstance(fill, float)
+        else float(g.known(fill, "the fill of Pad").reshape(()))
+    )
+    return g(PadOp, x, pads=(*begins, *ends), mode=n.text("mode", "constant"), value=number)
+
+
+def depth_to_space(g: Emitter, n: Node) -> Value:
+    """DepthToSpace in either order of channels: reshape, transpose, reshape."""
+    count, channels, height, width = shape(n[0])
+    b = n.integer("blocksize")
+    small = channels // (b * b)
+    if n.text("mode", "DCR") == "DCR":
+        split_, order = (count, b, b, small, height, width), (0, 3, 4, 1, 5, 2)
+    else:
+        split_, order = (count, small, b, b, height, width), (0, 1, 4, 2, 5, 3)
+    return g.reshape(g.transpose(g.reshape(n[0], split_), order), (count, small, height * b, width * b))
+
+
+def space_to_depth(g: Emitter, n: Node) -> Value:
+    """SpaceToDepth: reshape, transpose, reshape."""
+    count, channels, height, width = shape(n[0])
+    b = n.integer("blocksize")
+    x = g.reshape(n[0], (count, channels, height // b, b, width // b, b))
+    return g.reshape(g.transpose(x, (0, 3, 5, 1, 2, 4)), (count, channels * b * b, height // b, width // b))
+
+
+RULES: dict[str, Versions] = {
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "Shape": shape_,
+    "Size": size,
+    "Identity": identity,
+    "Reshape": reshape,
+    "Flatten": flatten,
+    "Squeeze": squeeze,
+    "Unsqueeze": unsqueeze,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Slice": slice_,
+    "Split": split,
+    "Expand": expand,
+    "Tile": tile,
+    "Range": range_,
+    "Pad": pad,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+}

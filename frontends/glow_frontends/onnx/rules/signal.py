@@ -1,0 +1,128 @@
+"""Rules of signal processing: Fourier transforms as products with matrices known from the shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.types import Array
+from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.nn import product
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.tensors import numpy_type
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+
+def dft(g: Emitter, n: Node) -> Value:
+    """DFT: the axis is an attribute before opset 20."""
+    x = n[0]
+    if n.opset < 20:
+        axis = n.integer("axis", 1)
+    else:
+        axis = -2 if n.get(2) is None else g.ints(n[2], "the axis of DFT")[0]
+    axis = axis_of(axis, rank(x))
+    length = None if n.get(1) is None else g.ints(n[1], "the length of DFT")[0]
+    return transform(g, x, axis, length, n.flag("inverse"), n.flag("onesided"))
+
+
+def transform(
+    g: Emitter, x: Value, axis: int, length: int | None, inverse: bool = False, onesided: bool = False
+) -> Value:
+    """The discrete Fourier transform of x [..., 1 or 2] along `axis`, cut or padded to `length`.
+
+    A one-sided inverse takes the first half of a spectrum and gives real values.
+    """
+    size = shape(x)[axis]
+    half_in = inverse and onesided
+    out = length if length is not None else (2 * (size - 1) if half_in else size)
+    order = [i for i in range(rank(x) - 1) if i != axis] + [axis]
+    moved = g.transpose(x, [*order, rank(x) - 1])
+    used = min(size, out // 2 + 1 if half_in else out)
+    begin, end = [0] * rank(x), list(shape(moved))
+    end[-2] = used
+    moved = cut(g, moved, begin, end)
+    real = _part(g, moved, 0)
+    imaginary = _part(g, moved, 1) if shape(x)[-1] == 2 else None
+    cosine, sine = _matrices(used, out, inverse, half_in, onesided, dtype_of_value(x))
+    upper = product(g, real, cosine)
+    lower = product(g, real, sine)
+    if imaginary is not None:
+        upper = g(SubOp, upper, product(g, imaginary, sine))
+        lower = g(AddOp, lower, product(g, imaginary, cosine))
+    parts = [upper] if half_in else [upper, lower]
+    wide = [g.reshape(p, (*shape(p), 1)) for p in parts]
+    result = join(g, wide, rank(x) - 1)
+    return g.transpose(result, [*(order.index(i) for i in range(rank(x) - 1)), rank(x) - 1])
+
+
+def _part(g: Emitter, x: Value, index: int) -> Value:
+    begin, end = [0] * rank(x), list(shape(x))
+    begin[-1], end[-1] = index, index + 1
+    return g.reshape(cut(g, x, begin, end), shape(x)[:-1])
+
+
+def _matrices(
+    used: int, out: int, inverse: bool, half_in: bool, onesided: bool, dtype: np.dtype
+) -> tuple[Array, Array]:
+    """cos and sin of the transform [used, columns]; mirrored halves count twice."""
+    columns = out // 2 + 1 if onesided and not inverse else out
+    angle = 2 * np.pi * np.outer(np.arange(used), np.arange(columns)) / out
+    angle = angle if inverse else -angle
+    weight = np.full((used, 1), 1.0 / out if inverse else 1.0)
+    if half_in:
+        mirrored = np.arange(used) != 0
+        mirrored &= ~((out % 2 == 0) & (np.arange(used) == out // 2))
+        weight[mirrored] *= 2
+    return (np.cos(angle) * weight).astype(dtype), (np.sin(angle) * weight).astype(dtype)
+
+
+def stft(g: Emitter, n: Node) -> Value:
+    """STFT: windowed frames, each transformed."""
+    signal = n[0]
+    step = g.ints(n[1], "the frame step of STFT")[0]
+    window = n.get(2)
+    length = shape(signal)[1] if window is None else shape(window)[0]
+    if n.get(3) is not None:
+        length = g.ints(n[3], "the frame length of STFT")[0]
+    if step < 1 or length < 1:
+        raise RuleError("frame step and length must be positive")
+    if rank(signal) == 2:
+        signal = g.reshape(signal, (*shape(signal), 1))
+    count = (shape(signal)[1] - length) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(length)
+    frames = take(g, signal, places, 1)
+    if window is not None:
+        frames = g(MulOp, frames, g.reshape(window, (length, 1)))
+    return transform(g, frames, 2, None, onesided=n.flag("onesided", True))
+
+
+def mel_weight_matrix(g: Emitter, n: Node) -> Array:
+    """MelWeightMatrix: triangles over the bins of a spectrum, even on the mel scale."""
+    bins, length, rate, low, high = (float(g.known(n[i], "the mel weights").reshape(-1)[0]) for i in range(5))
+    count = int(bins)
+    edges = np.linspace(_mel(low), _mel(high), count + 2)
+    hertz = 700.0 * (10.0 ** (edges / 2595.0) - 1.0)
+    places = ((int(length) + 1) * hertz // rate).astype(int)
+    out = np.zeros((int(length) // 2 + 1, count))
+    for index in range(count):
+        start, middle, end = places[index : index + 3]
+        rise = middle - start
+        if rise == 0:
+            out[middle, index] = 1
+        else:
+            out[start : middle + 1, index] = np.arange(rise + 1) / rise
+        fall = end - middle
+        if fall:
+            out[middle:end, index] = 1 - np.arange(fall) / fall
+    return out.astype(numpy_type(n.integer("output_datatype", 1)))
+
+
+def _mel(hertz: float) -> float:
+    return 2595.0 * np.log10(1.0 + hertz / 700.0)
+
+
+RULES: dict[str, Versions] = {"DFT": dft, "MelWeightMatrix": mel_weight_matrix, "STFT": stft}

@@ -1,0 +1,131 @@
+"""Rules of strings and text features, on the host: object arrays of Python strings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.types import Array
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.selection import inputs_of
+
+
+def _texts(values: list[Any], shape: tuple[int, ...]) -> Array:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out.reshape(shape)
+
+
+def string_concat(g: Emitter, n: Node) -> Array:
+    """StringConcat, broadcasting."""
+    del g
+    left, right = np.broadcast_arrays(*inputs_of(n, 2))
+    pairs = zip(left.reshape(-1), right.reshape(-1), strict=True)
+    return _texts([a + b for a, b in pairs], left.shape)
+
+
+def string_split(g: Emitter, n: Node) -> list[Array]:
+    """StringSplit: substrings, padded with empty strings, and how many each string has."""
+    del g
+    (x,) = inputs_of(n, 1)
+    delimiter, most = n.text("delimiter", "") or None, n.integer("maxsplit", -1)
+    parts = [s.split(delimiter, most) if s else [] for s in x.reshape(-1)]
+    width = max(map(len, parts), default=0)
+    rows = [p + [""] * (width - len(p)) for p in parts]
+    flat = [s for row in rows for s in row]
+    counts = np.array([len(p) for p in parts], dtype=np.int64).reshape(x.shape)
+    return [_texts(flat, (*x.shape, width)), counts]
+
+
+def regex_full_match(g: Emitter, n: Node) -> Array:
+    """RegexFullMatch."""
+    del g
+    (x,) = inputs_of(n, 1)
+    try:
+        pattern = re.compile(n.text("pattern"))
+    except re.error as error:
+        raise RuleError(f"the pattern is no regular expression: {error}") from None
+    found = [pattern.fullmatch(s) is not None for s in x.reshape(-1)]
+    return np.array(found, dtype=bool).reshape(x.shape)
+
+
+def string_normalizer(g: Emitter, n: Node) -> Array:
+    """StringNormalizer: remove stop words, then change case."""
+    del g
+    (x,) = inputs_of(n, 1)
+    cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    change = cases[n.text("case_change_action", "NONE")]
+    stop = list(n.texts("stopwords", ()))
+    exact = n.flag("is_case_sensitive")
+    banned = set(stop) if exact else {w.lower() for w in stop}
+    kept = [s for s in x.reshape(-1) if (s if exact else s.lower()) not in banned]
+    words = [change(s) for s in kept] or [""]
+    return _texts(words, (len(words),) if x.ndim == 1 else (1, len(words)))
+
+
+def tf_idf(g: Emitter, n: Node) -> Array:
+    """TfIdfVectorizer: counts of the pool's n-grams with skips, as tf, idf or both."""
+    del g
+    (x,) = inputs_of(n, 1)
+    rows = [x] if x.ndim == 1 else list(x)
+    indexes = n.integers("ngram_indexes")
+    weights = np.array(n.numbers("weights") or [1.0] * len(indexes))
+    pool = _pool(n)
+    shortest, longest = n.integer("min_gram_length"), n.integer("max_gram_length")
+    most_skips = n.integer("max_skip_count")
+    width = max(indexes) + 1
+    out = np.zeros((len(rows), width), np.float32)
+    for number, row in enumerate(rows):
+        for gram in _grams(
+            [v.item() if hasattr(v, "item") else v for v in row], shortest, longest, most_skips
+        ):
+            place = pool.get(gram)
+            if place is not None:
+                out[number, indexes[place]] += 1
+    by_column = np.zeros(width, np.float32)
+    by_column[list(indexes)] = weights
+    mode = n.text("mode")
+    if mode == "IDF":
+        out = (out > 0) * by_column
+    elif mode == "TFIDF":
+        out = out * by_column
+    out = out.astype(np.float32)
+    return out[0] if x.ndim == 1 else out
+
+
+def _pool(n: Node) -> dict[tuple[Any, ...], int]:
+    """Position of each n-gram among the n-grams of the pool."""
+    items = list(n.texts("pool_strings") or n.integers("pool_int64s") or ())
+    starts = [*n.integers("ngram_counts"), len(items)]
+    found: dict[tuple[Any, ...], int] = {}
+    for index in range(len(starts) - 1):
+        length = index + 1
+        for begin in range(starts[index], starts[index + 1], length):
+            found[tuple(items[begin : begin + length])] = len(found)
+    return found
+
+
+def _grams(row: list[Any], shortest: int, longest: int, skips: int) -> list[tuple[Any, ...]]:
+    """Every n-gram of the row with every allowed number of skipped elements; single ones once."""
+    found: list[tuple[Any, ...]] = []
+    for length in range(shortest, longest + 1):
+        for skip in range(1 if length == 1 else skips + 1):
+            step = skip + 1
+            span = (length - 1) * step
+            found += [tuple(row[i : i + span + 1 : step]) for i in range(len(row) - span)]
+    return found
+
+
+RULES: dict[str, Versions] = {
+    "StringConcat": string_concat,
+    "StringSplit": string_split,
+    "RegexFullMatch": regex_full_match,
+    "StringNormalizer": string_normalizer,
+    "TfIdfVectorizer": tf_idf,
+}

@@ -1,0 +1,143 @@
+"""Rules of ai.onnx.preview.training: optimisers, and gradients of the graph itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.compare import CmpGtOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.unary_math import SqrtOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.values import Value, dtype_of_value
+
+
+def _groups(n: Node, kinds: int) -> list[list[Value]]:
+    """The tensors after rate and step: X, G and state of each optimised tensor."""
+    rest = n.tensors(2)
+    count = len(rest) // kinds
+    return [[rest[k * count + i] for k in range(kinds)] for i in range(count)]
+
+
+def _columns(rows: list[list[Value]]) -> list[Value]:
+    return [row[i] for i in range(len(rows[0])) for row in rows]
+
+
+def _regularized(g: Emitter, n: Node, x: Value, grad: Value) -> Value:
+    """norm_coefficient * X + G."""
+    return g(AddOp, g(MulOp, x, g.like(n.number("norm_coefficient", 0.0), x)), grad)
+
+
+def _typed(g: Emitter, value: Value, like: Value) -> Value:
+    return cast_to(g, value, dtype_of_value(like))
+
+
+def adagrad(g: Emitter, n: Node) -> list[Value]:
+    """Adagrad."""
+    rows: list[list[Value]] = []
+    for x, grad, squares in _groups(n, 3):
+        step = _typed(g, n[1], x)
+        decay = g(AddOp, g(MulOp, step, g.like(n.number("decay_factor", 0.0), x)), g.like(1, x))
+        rate = g(DivOp, _typed(g, n[0], x), decay)
+        grad = _regularized(g, n, x, grad)
+        squares = g(AddOp, squares, g(MulOp, grad, grad))
+        root = g(AddOp, g(SqrtOp, squares), g.like(n.number("epsilon", 0.0), x))
+        rows.append([g(SubOp, x, g(DivOp, g(MulOp, rate, grad), root)), squares])
+    return _columns(rows)
+
+
+def adam(g: Emitter, n: Node) -> list[Value]:
+    """Adam."""
+    alpha, beta = n.number("alpha", 0.9), n.number("beta", 0.999)
+    rows: list[list[Value]] = []
+    for x, grad, mean, squares in _groups(n, 4):
+        grad = _regularized(g, n, x, grad)
+        mean = _blend(g, mean, grad, alpha)
+        squares = _blend(g, squares, g(MulOp, grad, grad), beta)
+        root = g(AddOp, g(SqrtOp, squares), g.like(n.number("epsilon", 0.0), x))
+        rate, step = _typed(g, n[0], x), _typed(g, n[1], x)
+        one = g.like(1, x)
+        up = g(SqrtOp, g(SubOp, one, g(PowOp, g.like(beta, x), step)))
+        down = g(SubOp, one, g(PowOp, g.like(alpha, x), step))
+        adjusted = g(DivOp, g(MulOp, rate, up), down)
+        rate = g(SelectOp, g(CmpGtOp, step, g.like(0, x)), adjusted, rate)
+        x = g(SubOp, x, g(DivOp, g(MulOp, rate, mean), root))
+        x = g(MulOp, x, g.like(1 - n.number("norm_coefficient_post", 0.0), x))
+        rows.append([x, mean, squares])
+    return _columns(rows)
+
+
+def _blend(g: Emitter, old: Value, new: Value, keep: float) -> Value:
+    """keep * old + (1 - keep) * new."""
+    return g(AddOp, g(MulOp, old, g.like(keep, old)), g(MulOp, new, g.like(1 - keep, old)))
+
+
+def momentum(g: Emitter, n: Node) -> list[Value]:
+    """Momentum, standard or Nesterov's."""
+    alpha = n.number("alpha")
+    rows: list[list[Value]] = []
+    for x, grad, velocity in _groups(n, 3):
+        grad = _regularized(g, n, x, grad)
+        step = _typed(g, n[1], x)
+        first = g(CmpGtOp, step, g.like(0, x))
+        weight = g(SelectOp, first, g.like(n.number("beta"), x), g.like(1, x))
+        velocity = g(AddOp, g(MulOp, velocity, g.like(alpha, x)), g(MulOp, grad, weight))
+        way = velocity
+        if n.text("mode") == "nesterov":
+            way = g(AddOp, grad, g(MulOp, velocity, g.like(alpha, x)))
+        rows.append([g(SubOp, x, g(MulOp, _typed(g, n[0], x), way)), velocity])
+    return _columns(rows)
+
+
+def gradient(g: Emitter, n: Node) -> list[Value]:
+    """Gradient: dy/dx of each of `xs`, by the cards' own gradients over the nodes before."""
+    xs, y = n.texts("xs"), n.text("y")
+    target = n.scope.read(y)
+    sources = [n.scope.read(x) for x in xs]
+    if not isinstance(target, SSAValue) or not all(isinstance(s, SSAValue) for s in sources):
+        raise NeedsValue(None, "the gradient of known values")
+    for index in range(len(xs)):
+        if n[index] is not sources[index]:
+            raise RuleError("Gradient at other values than those of the graph")
+    grads: dict[SSAValue, SSAValue] = {target: g.builder.splat(1.0, target)}
+    for op in reversed(_between(sources, target)):
+        given = [grads.get(r) for r in op.results]
+        if all(v is None for v in given) or not isinstance(op, GraphOp) or not op.has_gradient():
+            continue
+        for operand, grad in zip(op.operands, op.gradient(given, g.builder), strict=False):
+            if grad is not None:
+                old = grads.get(operand)
+                grads[operand] = grad if old is None else g.builder(AddOp(old, grad))
+    zeros = [np.zeros((), dtype_of_value(s)) for s in sources]  # pyright: ignore
+    return [grads.get(s, z) for s, z in zip(sources, zeros, strict=True)]  # pyright: ignore
+
+
+def _between(sources: Any, target: SSAValue) -> list[Any]:
+    """The operations that make `target`, in order."""
+    needed: set[Any] = set()
+    work: list[Any] = [target]
+    while work:
+        value = work.pop()
+        owner = value.owner
+        if value in sources or owner in needed or not isinstance(owner, GraphOp):
+            continue
+        needed.add(owner)
+        work += owner.operands
+    block = target.owner.parent  # pyright: ignore
+    return [op for op in block.ops if op in needed] if block is not None else []  # pyright: ignore
+
+
+RULES: dict[str, Versions] = {
+    "Adagrad": adagrad,
+    "Adam": adam,
+    "Gradient": gradient,
+    "Momentum": momentum,
+}

@@ -1,0 +1,107 @@
+"""What a caller of an ONNX model must know: inputs, outputs, and which inputs decide shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+from glow_frontends.onnx.importer import runtime_inputs
+from glow_frontends.onnx.model import subgraphs, uses
+from glow_frontends.onnx.tensors import numpy_type
+
+#: Operands whose values (not only shapes) decide a result's shape, by operator.
+SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (0, 1),
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "DFT": (1, 2),
+    "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "If": (0,),
+    "Loop": (0, 1),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "NonMaxSuppression": (0, 1, 2, 3, 4),
+    "NonZero": (0,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1, 2),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unique": (0,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+_SHAPE_ONLY = frozenset({"Shape", "Size"})
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or output: name, shape (None where symbolic), dtype."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
+
+
+def _argument(info: ValueInfoProto) -> Argument:
+    kind = info.type.tensor_type
+    dims = tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim
+    )
+    return Argument(info.name, dims, numpy_type(kind.elem_type))
+
+
+def inputs_of(model: ModelProto) -> list[Argument]:
+    """Inputs that a caller binds."""
+    return [_argument(i) for i in runtime_inputs(model)]
+
+
+def outputs_of(model: ModelProto) -> list[Argument]:
+    """Outputs as declared."""
+    return [_argument(o) for o in model.graph.output]
+
+
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from _nodes(inner)
+
+
+def value_inputs(model: ModelProto) -> list[str]:
+    """Inputs whose contents decide a shape, an axis or a branch somewhere in the model."""
+    producers: dict[str, NodeProto] = {}
+    wanted: list[str] = []
+    for node in _nodes(model.graph):
+        producers.update({o: node for o in node.output})
+        positions = SHAPE_OPERANDS.get(node.op_type, ())
+        if node.op_type.startswith("Reduce"):
+            positions = (1,)
+        wanted += [node.input[p] for p in positions if p < len(node.input)]
+    seen: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        node = producers.get(name)
+        if node is not None and node.op_type not in _SHAPE_ONLY:
+            wanted += list(uses(node))
+    return [a.name for a in runtime_inputs(model) if a.name in seen]
