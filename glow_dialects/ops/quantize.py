@@ -174,18 +174,6 @@ class RescaleInstr(InstrOp):
         result[...] = quantize_array(real, quantized_type(self.operands[0])).astype(result.dtype)
 
 
-def _storage(kind: UniformQuantizedType) -> np.dtype:
-    from glow_dialects.core.types import dtype_of
-
-    return dtype_of(kind)
-
-
-def _float(value: SSAValue) -> np.dtype:
-    from glow_dialects.core.types import dtype_of
-
-    return dtype_of(element_of(value))
-
-
 _ASYMMETRIC = UniformQuantizedType.of(8, 0.05, 3)
 _ROWS = UniformQuantizedType.of(8, [0.1, 0.2], [0, 1], axis=0)
 SAMPLES: tuple[Sample, ...] = (

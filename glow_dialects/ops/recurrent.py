@@ -1,0 +1,375 @@
+"""What rnn, gru and lstm share: ONNX's conventions, and cells written once for arrays and for graphs.
+
+Shapes (T steps, N samples, I inputs, H hidden, D directions, G gates): input [T, N, I],
+weights [D, G H, I], recurrence [D, G H, H], bias [D, 2 G H], lengths [N], states [D, N, H];
+results: every state [T, D, N, H], last states [D, N, H]. With `layout` 1 the samples come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp
+from glow_dialects.core.properties import check_choice
+from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.activation import (
+    ClipOp,
+    EluOp,
+    HardSigmoidOp,
+    LeakyReluOp,
+    SigmoidOp,
+    SoftplusOp,
+    SoftsignOp,
+    TanhOp,
+    ThresholdedReluOp,
+)
+from glow_dialects.ops.compare import CmpGtOp
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.windows import check_float
+
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+#: Activation -> its default alpha and beta, None where it takes none (ONNX).
+ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
+    "relu": (None, None),
+    "tanh": (None, None),
+    "sigmoid": (None, None),
+    "softsign": (None, None),
+    "softplus": (None, None),
+    "affine": (1.0, 0.0),
+    "leakyrelu": (0.01, None),
+    "thresholdedrelu": (1.0, None),
+    "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5),
+    "elu": (1.0, None),
+}
+
+
+class GraphMath(Formula):
+    """The mathematics of a cell as graph operators."""
+
+    def matmul(self, x: Any, y: Any) -> Any:
+        """Product of two matrices."""
+        return self.b(MatmulOp(x, y))
+
+    def zeros(self, shape: Sequence[int]) -> Any:
+        """A tensor of zeros."""
+        return self.b.splat(0, tensor(shape, element_of(self.like)))
+
+    def longer(self, lengths: Any, step: int) -> Any:
+        """[N, 1]: which samples have a step `step`."""
+        column = self.reshape(lengths, (shape_of(lengths)[0], 1))
+        return self.b(CmpGtOp(column, self.b.scalar(step, column)))
+
+    def clip(self, x: Any, bound: float) -> Any:
+        """x between -bound and bound."""
+        return self.b(ClipOp(x, min=-bound, max=bound))
+
+    def apply(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+        """An activation of ACTIVATIONS."""
+        match name:
+            case "affine":
+                return self.add(self.mul(x, alpha), beta)
+            case "scaledtanh":
+                return self.mul(self.b(TanhOp(self.mul(x, beta))), alpha)
+            case "leakyrelu":
+                return self.b(LeakyReluOp(x, alpha=alpha))
+            case "thresholdedrelu":
+                return self.b(ThresholdedReluOp(x, alpha=alpha))
+            case "hardsigmoid":
+                return self.b(HardSigmoidOp(x, alpha=alpha, beta=beta))
+            case "elu":
+                return self.b(EluOp(x, alpha=alpha))
+            case _:
+                plain = {
+                    "relu": ReluOp,
+                    "tanh": TanhOp,
+                    "sigmoid": SigmoidOp,
+                    "softsign": SoftsignOp,
+                    "softplus": SoftplusOp,
+                }
+                return self.b(plain[name](x))
+
+
+class ArrayMath:
+    """The same on NumPy arrays."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+
+    def add(self, x: Any, y: Any) -> Any:
+        """x + y."""
+        return x + y
+
+    def sub(self, x: Any, y: Any) -> Any:
+        """x - y."""
+        return x - y
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """x * y."""
+        return x * y
+
+    def matmul(self, x: Any, y: Any) -> Any:
+        """Product of two matrices."""
+        return x @ y
+
+    def zeros(self, shape: Sequence[int]) -> Any:
+        """An array of zeros."""
+        return np.zeros(tuple(shape), self.dtype)
+
+    def longer(self, lengths: Any, step: int) -> Any:
+        """[N, 1]: which samples have a step `step`."""
+        return lengths.reshape(-1, 1) > step
+
+    def where(self, mask: Any, x: Any, y: Any) -> Any:
+        """mask ? x : y."""
+        return np.where(mask, x, y)
+
+    def clip(self, x: Any, bound: float) -> Any:
+        """x between -bound and bound."""
+        return np.clip(x, -bound, bound)
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        """The elements under another shape."""
+        return x.reshape(tuple(shape))
+
+    def transpose(self, x: Any, permutation: Sequence[int]) -> Any:
+        """Axes in another order."""
+        return x.transpose(tuple(permutation))
+
+    def slice(self, x: Any, axis: int, start: int, end: int) -> Any:
+        """x[..., start:end, ...] along one axis."""
+        return x[(slice(None),) * axis + (slice(start, end),)]
+
+    def concat(self, parts: Sequence[Any], axis: int) -> Any:
+        """Parts one after another along an axis."""
+        return np.concatenate(list(parts), axis)
+
+    def apply(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+        """An activation of ACTIVATIONS."""
+        functions: dict[str, Callable[[], Any]] = {
+            "relu": lambda: np.maximum(x, 0),
+            "tanh": lambda: np.tanh(x),
+            "sigmoid": lambda: 1 / (1 + np.exp(-x)),
+            "softsign": lambda: x / (1 + np.abs(x)),
+            "softplus": lambda: np.logaddexp(x, 0),
+            "affine": lambda: alpha * x + beta,
+            "leakyrelu": lambda: np.where(x >= 0, x, alpha * x),
+            "thresholdedrelu": lambda: np.where(x > alpha, x, 0),
+            "scaledtanh": lambda: alpha * np.tanh(beta * x),
+            "hardsigmoid": lambda: np.clip(alpha * x + beta, 0, 1),
+            "elu": lambda: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+        }
+        with np.errstate(over="ignore"):
+            return functions[name]().astype(x.dtype)
+
+
+class Direction:
+    """One direction of a network: its parameters, ready for the steps. `m` is one of the two above."""
+
+    def __init__(self, m: Any, properties: dict[str, Any], index: int, parts: dict[str, Any], gates: int):
+        self.m = m
+        self.hidden: int = parts["hidden"]
+        self.gates = gates
+        self.properties = properties
+        self.functions = activations_of(properties, index)
+        size = gates * self.hidden
+        self.weights = m.transpose(self._own(parts["weights"], index, (size, parts["inputs"])), (1, 0))
+        self.recurrence = m.transpose(self._own(parts["recurrence"], index, (size, self.hidden)), (1, 0))
+        self.bias = self.recurrence_bias = None
+        if parts.get("bias") is not None:
+            both = self._own(parts["bias"], index, (1, 2 * size))
+            self.bias = m.slice(both, 1, 0, size)
+            self.recurrence_bias = m.slice(both, 1, size, 2 * size)
+        self.peepholes = None
+        if parts.get("peepholes") is not None:
+            self.peepholes = self._own(parts["peepholes"], index, (1, 3 * self.hidden))
+
+    def _own(self, x: Any, index: int, shape: Sequence[int]) -> Any:
+        return self.m.reshape(self.m.slice(x, 0, index, index + 1), shape)
+
+    def gate(self, x: Any, index: int, count: int = 1) -> Any:
+        """Columns of gate `index` (or `count` gates from there)."""
+        return self.m.slice(x, 1, index * self.hidden, (index + count) * self.hidden)
+
+    def activate(self, index: int, x: Any) -> Any:
+        """The index-th activation, its input clipped where asked for."""
+        bound = self.properties["clip"]
+        name, alpha, beta = self.functions[index]
+        return self.m.apply(name, self.m.clip(x, bound) if bound else x, alpha, beta)
+
+    def total(self, x: Any, y: Any) -> Any:
+        """x + y, where y may be absent."""
+        return x if y is None else self.m.add(x, y)
+
+
+#: (direction, projected input of the step [N, G H] with its bias, states) -> new states
+Step = Callable[[Direction, Any, Sequence[Any]], Sequence[Any]]
+
+
+def unroll(
+    m: Any, step: Step, gates: int, properties: dict[str, Any], parts: dict[str, Any], reverse: Sequence[bool]
+) -> list[Any]:
+    """[every state, last state, last further states...] of a network, in ONNX's shapes.
+
+    `parts` has input, weights, recurrence, optional bias, lengths, peepholes and `states` (a list
+    of initial states, None for zeros), and the numbers steps, samples, inputs, hidden.
+    """
+    first = properties["layout"] == 1
+    steps, samples, hidden = parts["steps"], parts["samples"], parts["hidden"]
+    x = m.transpose(parts["input"], (1, 0, 2)) if first else parts["input"]
+    flat = m.reshape(x, (steps * samples, parts["inputs"]))
+    every: list[Any] = []
+    last: list[list[Any]] = [[] for _ in parts["states"]]
+    for index, backwards in enumerate(reverse):
+        d = Direction(m, properties, index, parts, gates)
+        projected = d.total(m.matmul(flat, d.weights), d.bias)
+        states = [_initial(m, s, index, first, samples, hidden) for s in parts["states"]]
+        outputs: dict[int, Any] = {}
+        for t in range(steps - 1, -1, -1) if backwards else range(steps):
+            new = list(step(d, m.slice(projected, 0, t * samples, (t + 1) * samples), states))
+            shown = new[0]
+            if parts.get("lengths") is not None:
+                mask = m.longer(parts["lengths"], t)
+                shown = m.where(mask, new[0], m.zeros((samples, hidden)))
+                new = [m.where(mask, n, o) for n, o in zip(new, states, strict=True)]
+            states = new
+            outputs[t] = m.reshape(shown, (1, 1, samples, hidden))
+        every.append(m.concat([outputs[t] for t in range(steps)], 0))
+        for column, state in zip(last, states, strict=True):
+            column.append(m.reshape(state, (1, samples, hidden)))
+    results = [m.concat(every, 1), *(m.concat(column, 0) for column in last)]
+    if first:
+        results = [m.transpose(results[0], (2, 0, 1, 3)), *(m.transpose(r, (1, 0, 2)) for r in results[1:])]
+    return results
+
+
+def _initial(m: Any, state: Any, index: int, first: bool, samples: int, hidden: int) -> Any:
+    if state is None:
+        return m.zeros((samples, hidden))
+    return m.reshape(m.slice(state, int(first), index, index + 1), (samples, hidden))
+
+
+def activations_of(properties: dict[str, Any], index: int) -> list[tuple[str, float, float]]:
+    """(name, alpha, beta) of one direction's activations; alphas and betas go to those that take them."""
+    names = [n.strip().lower() for n in properties["activations"].split(",")]
+    alphas, betas = list(properties["activation_alpha"]), list(properties["activation_beta"])
+    out: list[tuple[str, float, float]] = []
+    for name in names:
+        alpha, beta = ACTIVATIONS[name]
+        if alpha is not None and alphas:
+            alpha = alphas.pop(0)
+        if beta is not None and betas:
+            beta = betas.pop(0)
+        out.append((name, alpha or 0.0, beta or 0.0))
+    count = len(out) // (2 if properties["direction"] == "bidirectional" else 1)
+    return out[index * count : (index + 1) * count]
+
+
+class RecurrentOp(PureOp):
+    """Checks, result types and unrolling that rnn, gru and lstm share."""
+
+    GATES = 1
+    STATES = 1
+    FUNCTIONS = ("tanh",)
+
+    def __init__(self, *operands: Any, results: Any = None, predicate: Any = None, **properties: Any) -> None:
+        direction = properties.get("direction") or "forward"
+        if not properties.get("activations"):
+            twice = 2 if direction == "bidirectional" else 1
+            properties["activations"] = ",".join(self.FUNCTIONS * twice)
+        for name in ("activation_alpha", "activation_beta"):
+            if properties.get(name):
+                properties[name] = tuple(float(v) for v in properties[name])
+        super().__init__(*operands, results=results, predicate=predicate, **properties)
+
+    @classmethod
+    def step(cls, d: Direction, x: Any, states: Sequence[Any]) -> Sequence[Any]:
+        """One step of one direction."""
+        raise NotImplementedError
+
+    def infer(self) -> Sequence[Attribute]:
+        x, w, r = self.operands[:3]
+        check_float(self.name, x)
+        check_choice(self.name, "direction", self.prop("direction"), DIRECTIONS)
+        directions = 2 if self.prop("direction") == "bidirectional" else 1
+        names = [n.strip().lower() for n in self.prop("activations").split(",")]
+        for name in names:
+            check_choice(self.name, "activation", name, tuple(ACTIVATIONS))
+        if len(names) != directions * len(self.FUNCTIONS):
+            raise VerifyException(
+                f"{self.name}: {len(names)} activations for {directions} directions of {len(self.FUNCTIONS)}"
+            )
+        for value in (x, w, r):
+            if len(shape_of(value)) != 3:
+                raise VerifyException(f"{self.name}: {value.type} where a tensor of rank 3 is expected")
+        first = self.prop("layout") == 1
+        steps, samples, inputs = shape_of(x)
+        if first:
+            steps, samples = samples, steps
+        hidden = shape_of(r)[2]
+        rows = self.GATES * hidden
+        self._expect("weights", w, (directions, rows, inputs))
+        self._expect("recurrence", r, (directions, rows, hidden))
+        state = (samples, directions, hidden) if first else (directions, samples, hidden)
+        wanted = {"bias": (directions, 2 * rows), "peepholes": (directions, 3 * hidden)}
+        for name, _ in self.groups():
+            shape = state if name.startswith("initial") else wanted.get(name)
+            for value in self.group(name) if shape is not None else ():
+                self._expect(name, value, shape or ())
+        for value in self.group("lengths"):
+            if shape_of(value) != (samples,) or dtype_of(value.type).kind not in "iu":
+                raise VerifyException(f"{self.name}: lengths are {value.type} for {samples} samples")
+        every = (samples, steps, directions, hidden) if first else (steps, directions, samples, hidden)
+        kind = element_of(x)
+        return [tensor(every, kind), *(tensor(state, kind) for _ in range(self.STATES))]
+
+    def _expect(self, what: str, value: SSAValue, shape: Sequence[int]) -> None:
+        wanted = tensor(shape, element_of(self.operands[0]))
+        if value.type != wanted:
+            raise VerifyException(f"{self.name}: {what} are {value.type}, expected {wanted}")
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        found = {n: (self.group(n) or [None])[0] for n, _ in self.groups()}
+        properties = {n: self.prop(n) for n in self.get_irdl_definition().properties}
+        m = GraphMath(b, self.operands[0])
+        shapes = [shape_of(v) for v in self.operands[:3]]
+        return run(m, type(self), properties, found, shapes)
+
+
+def run(
+    m: Any, kind: type[RecurrentOp], properties: dict[str, Any], found: dict[str, Any], shapes: Sequence[Any]
+) -> list[Any]:
+    """Unroll an operator of class `kind` on values `found` by operand name."""
+    steps, samples, inputs = shapes[0]
+    if properties["layout"] == 1:
+        steps, samples = samples, steps
+    states = [found.get("initial_state"), found.get("initial_cell")][: kind.STATES]
+    parts = {
+        **found,
+        "states": states,
+        "steps": steps,
+        "samples": samples,
+        "inputs": inputs,
+        "hidden": shapes[2][2],
+    }
+    reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    return unroll(m, kind.step, kind.GATES, properties, parts, reverse[properties["direction"]])
+
+
+def run_arrays(instr: Any, found: dict[str, Array | None]) -> list[Array]:
+    """The results of a recurrent instruction for its operands by name."""
+    wide = {n: None if a is None else a if n == "lengths" else widen(a) for n, a in found.items()}
+    properties = {n: instr.prop(n) for n in instr.GRAPH_OP.get_irdl_definition().properties}
+    x, w, r = wide["input"], wide["weights"], wide["recurrence"]
+    assert x is not None and w is not None and r is not None
+    return run(ArrayMath(x.dtype), instr.GRAPH_OP, properties, wide, [x.shape, w.shape, r.shape])
