@@ -3,10 +3,10 @@
 
 // Placeholders are loaded from the io table, buffers lie in the arena, constants in the weights.
 // CHECK:      llvm.func @glow_main(%io: !llvm.ptr, %weights: !llvm.ptr, %arena: !llvm.ptr, %worker: i64)
-// CHECK-NEXT:   %[[SLOT:.*]] = llvm.getelementptr inbounds %io[0]
-// CHECK-NEXT:   %x = llvm.load %[[SLOT]]
-// CHECK-NEXT:   %[[AT:.*]] = llvm.getelementptr inbounds %arena[64]
-// CHECK-NEXT:   llvm.call @glow_elementwise_{{.*}}(%[[AT]], %x, %worker)
+// CHECK-DAG:    %[[SLOT:.*]] = llvm.getelementptr inbounds %io[0]
+// CHECK-DAG:    %x = llvm.load %[[SLOT]]
+// CHECK-DAG:    %[[AT:.*]] = llvm.getelementptr inbounds %arena[64]
+// CHECK:        llvm.call @glow_elementwise_{{.*}}(%[[AT]], %x, %worker)
 // CHECK:        llvm.call @glow_elementwise_{{.*}}(%y, %[[AT]], %worker)
 // CHECK-NEXT:   llvm.return
 
