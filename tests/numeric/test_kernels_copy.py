@@ -83,10 +83,12 @@ def test_concat_and_insert(draw: st.DataObject, shape: list[int], width: int) ->
     check(spec, np.concatenate(pieces, axis), *pieces, threads=2)
     big, small = data([n + 2 for n in shape], width), data(shape, width)
     starts = [draw.draw(st.integers(0, 2)) for _ in shape]
+    steps = [draw.draw(st.integers(1, 2)) if n <= 2 else 1 for n in shape]
+    starts = [0 if step == 2 else start for start, step in zip(starts, steps, strict=True)]
     expected = big.copy()
-    expected[tuple(slice(s, s + n) for s, n in zip(starts, shape, strict=True))] = small
-    check(layouts.insert_spec(big.shape, shape, starts, width), expected, big, small)
-    spec = layouts.insert_spec(big.shape, shape, starts, width, whole=False)
+    expected[tuple(slice(a, a + n * s, s) for a, n, s in zip(starts, shape, steps, strict=True))] = small
+    check(layouts.insert_spec(big.shape, shape, starts, steps, width), expected, big, small)
+    spec = layouts.insert_spec(big.shape, shape, starts, steps, width, whole=False)
     outs: list[tuple[tuple[int, ...], Any]] = [(big.shape, big.dtype)]
     (result,) = run_kernel(emit_copy, spec, outs, [small], initial=[big])
     np.testing.assert_array_equal(result, expected)
@@ -105,20 +107,19 @@ def test_tile_and_expand(draw: st.DataObject, shape: list[int], width: int) -> N
     check(layouts.expand_spec(shape, expected.shape, width), expected, x, threads=2)
 
 
-@pytest.mark.parametrize("channels_first", [False, True])
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
 @pytest.mark.parametrize("shape,block", [((2, 18, 5, 7), 3), ((1, 8, 16, 33), 2)], ids=str)
-def test_depth_and_space(shape: tuple[int, ...], block: int, channels_first: bool) -> None:
+def test_depth_and_space(shape: tuple[int, ...], block: int, mode: str) -> None:
     """Depth to space in both modes, and back."""
     n, c, h, w = shape
     x = data(shape, 4)
-    if channels_first:
+    if mode == "CRD":
         moved = x.reshape(n, c // block**2, block, block, h, w).transpose(0, 1, 4, 2, 5, 3)
     else:
         moved = x.reshape(n, block, block, c // block**2, h, w).transpose(0, 3, 4, 1, 5, 2)
     expected = np.ascontiguousarray(moved).reshape(n, c // block**2, h * block, w * block)
-    check(layouts.depth_to_space_spec(shape, block, channels_first, 4), expected, x)
-    if not channels_first:
-        check(layouts.space_to_depth_spec(expected.shape, block, 4), x, expected)
+    check(layouts.depth_to_space_spec(shape, block, mode, 4), expected, x)
+    check(layouts.space_to_depth_spec(expected.shape, block, mode, 4), x, expected)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

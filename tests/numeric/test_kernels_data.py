@@ -142,6 +142,21 @@ def test_arg_reduce(shape: tuple[int, ...], axis: int, last: bool, dtype: str, t
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_arg_reduce_of_nan(axis: int, last: bool) -> None:
+    """A NaN is the extreme of either kind, the first or last of several."""
+    x = normal(40, 50)
+    x[3, 7] = x[30, 7] = x[3, 45] = x[31, 31] = np.nan
+    for op, function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
+        expected = function(np.flip(x, axis) if last else x, axis=axis)
+        if last:
+            expected = x.shape[axis] - 1 - expected
+        spec = ArgReduceSpec(op, x.shape, axis, "f32", last)
+        (result,) = run_kernel(emit_arg_reduce, spec, [(expected.shape, np.int64)], [x])
+        np.testing.assert_array_equal(result, expected)
+
+
 LINE_SHAPES = [((5, 7), 1), ((3, 129), -1), ((3, 1000), 1), ((2, 33, 19), 1), ((70, 3), 0),
                ((1, 40, 7, 5), 1), ((3, 1), 1), ((4, 16), 1), ((2, 600, 16), 1)]  # fmt: skip
 

@@ -35,6 +35,11 @@ def compute(dtype: str) -> ir.Type:
     return I1 if dtype == "i1" else _STORAGE[dtype]
 
 
+def has(dtype: str) -> bool:
+    """Whether kernels know this element type."""
+    return dtype in _STORAGE
+
+
 def size(dtype: str) -> int:
     """Bytes of one element in memory."""
     return _BYTES[dtype]

@@ -17,7 +17,8 @@ from glow_backends.cpu.target import CpuTarget
 class ArgReduceSpec:
     """result (i64) = index of the first (or last) largest or smallest element along `axis`.
 
-    op: arg_max or arg_min. Operands: result, input. NaN compares as neither.
+    op: arg_max or arg_min. Operands: result, input. A NaN counts as the largest
+    (arg_min: the smallest).
     """
 
     op: str
@@ -27,9 +28,7 @@ class ArgReduceSpec:
     select_last_index: bool = False
 
 
-def emit_arg_reduce(
-    module: ir.Module, name: str, spec: ArgReduceSpec, target: CpuTarget
-) -> ir.Function:
+def emit_arg_reduce(module: ir.Module, name: str, spec: ArgReduceSpec, target: CpuTarget) -> ir.Function:
     """Emit arg_max / arg_min; see `ArgReduceSpec` for the operands."""
     k = KernelBuilder(module, name, 2, target)
     if spec.dtype == "i1":
@@ -68,7 +67,11 @@ class _Search:
         if self.spec.select_last_index:
             operator += "="
         if values.is_float(self.spec.dtype):
-            return self.k.b.fcmp_ordered(operator, x, best)
+            b = self.k.b
+            missing = b.fcmp_unordered("uno", x, x)
+            if not self.spec.select_last_index:
+                missing = b.and_(missing, b.fcmp_ordered("ord", best, best))
+            return b.or_(b.fcmp_ordered(operator, x, best), missing)
         if values.is_signed(self.spec.dtype):
             return self.k.b.icmp_signed(operator, x, best)
         return self.k.b.icmp_unsigned(operator, x, best)

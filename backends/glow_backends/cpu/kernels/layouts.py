@@ -41,14 +41,17 @@ def concat_spec(shapes: Sequence[Shape], axis: int, width: int) -> CopySpec:
     return CopySpec(width, len(shapes), tuple(boxes))
 
 
-def insert_spec(big: Shape, small: Shape, starts: Shape, width: int, whole: bool = True) -> CopySpec:
-    """The second source placed into a copy of the first; not `whole`: into what is there already.
+def insert_spec(
+    big: Shape, small: Shape, starts: Shape, steps: Shape, width: int, whole: bool = True
+) -> CopySpec:
+    """The second source placed `steps` apart into a copy of the first; not `whole`: into what is there.
 
     Operands: result, small (not whole), or result, big, small.
     """
     strides = row_major(big)
     to = sum(a * s for a, s in zip(starts, strides, strict=True))
-    part = Box(tuple(small), to, strides, int(whole), 0, row_major(small))
+    apart = tuple(a * s for a, s in zip(steps, strides, strict=True))
+    part = Box(tuple(small), to, apart, int(whole), 0, row_major(small))
     if not whole:
         return CopySpec(width, 1, (part,))
     return CopySpec(width, 2, (Box(tuple(big), 0, strides, 0, 0, strides), part))
@@ -81,19 +84,28 @@ def flip_spec(shape: Shape, axes: Shape, width: int) -> CopySpec:
     return slice_spec(shape, starts, steps, shape, width)
 
 
-def depth_to_space_spec(shape: Shape, block: int, columns_first: bool, width: int) -> CopySpec:
-    """Channels of NCHW to squares of pixels; `columns_first` is ONNX's mode CRD, else DCR."""
-    n, c, h, w = shape
-    depth = c // (block * block)
-    split = (n, depth, block, block, h, w) if columns_first else (n, block, block, depth, h, w)
-    order = (0, 1, 4, 2, 5, 3) if columns_first else (0, 3, 4, 1, 5, 2)
-    return transpose_spec(split, order, width)
+def _squares(channels: int, block: int, mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How the channels split into depth and block, and the axes of the image that has them in squares."""
+    depth = channels // block**2
+    if mode == "CRD":
+        return (depth, block, block), (0, 1, 4, 2, 5, 3)
+    return (block, block, depth), (0, 3, 4, 1, 5, 2)
 
 
-def space_to_depth_spec(shape: Shape, block: int, width: int) -> CopySpec:
-    """Squares of pixels of NCHW to channels (ONNX's order)."""
+def depth_to_space_spec(shape: Shape, block: int, mode: str, width: int) -> CopySpec:
+    """Channels of NCHW to squares of pixels, in ONNX's mode DCR or CRD."""
     n, c, h, w = shape
-    return transpose_spec((n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4), width)
+    split, order = _squares(c, block, mode)
+    return transpose_spec((n, *split, h, w), order, width)
+
+
+def space_to_depth_spec(shape: Shape, block: int, mode: str, width: int) -> CopySpec:
+    """Squares of pixels of NCHW to channels: undoes `depth_to_space_spec`."""
+    n, c, h, w = shape
+    split, order = _squares(c * block**2, block, mode)
+    deep = (n, *split, h // block, w // block)
+    back = tuple(order.index(i) for i in range(6))
+    return transpose_spec([deep[i] for i in order], back, width)
 
 
 def block_spec(shape: Shape, lanes: int, width: int, channels_last: bool = False) -> CopySpec:
