@@ -12,7 +12,7 @@
 
 // Workers wait for each other behind every kernel.
 // THREADS:      llvm.call @glow_elementwise
-// THREADS-NEXT: llvm.mlir.constant(3 : i64)
+// THREADS-NEXT: llvm.mlir.constant(3) : i64
 // THREADS-NEXT: llvm.call @glow_barrier(%io, %{{.*}}) : (!llvm.ptr, i64) -> ()
 
 glow.placeholder @x : tensor<4xf32>
