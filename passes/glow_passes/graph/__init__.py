@@ -4,20 +4,56 @@ from __future__ import annotations
 
 from xdsl.passes import ModulePass
 
+from glow_passes.graph.algebra import AlgebraPass
+from glow_passes.graph.casts import CastsPass
+from glow_passes.graph.clips import ClipsPass
+from glow_passes.graph.concats import ConcatsPass
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
+from glow_passes.graph.expansions import ExpansionsPass
 from glow_passes.graph.fold_constants import FoldConstantsPass
+from glow_passes.graph.place_constants import PlaceConstantsPass
+from glow_passes.graph.reshapes import ReshapesPass
+from glow_passes.graph.selects import SelectsPass
+from glow_passes.graph.simplify import SimplifyPass
+from glow_passes.graph.slices import SlicesPass
+from glow_passes.graph.splats import SplatsPass
+from glow_passes.graph.transposes import TransposesPass
 
 #: Every graph pass. A test compares this tuple with the folder.
 GRAPH_PASSES: tuple[type[ModulePass], ...] = (
+    AlgebraPass,
+    CastsPass,
+    ClipsPass,
+    ConcatsPass,
     CsePass,
     DcePass,
+    ExpansionsPass,
     FoldConstantsPass,
+    PlaceConstantsPass,
+    ReshapesPass,
+    SelectsPass,
+    SimplifyPass,
+    SlicesPass,
+    SplatsPass,
+    TransposesPass,
 )
 
 #: Target-independent optimisation, in order.
 OPTIMIZE: tuple[ModulePass, ...] = (
-    FoldConstantsPass(),  # what is known now is not computed again
+    DcePass(),  # what nobody reads is not worth a look
     CsePass(),  # equal constants and equal nodes become one
-    DcePass(),  # what nobody reads
+    SimplifyPass(recognize=True),  # local rewrites to a fixpoint, idioms recognised
+    CsePass(),  # what has become equal
+    SimplifyPass(recognize=True),  # values that are now used once
+    PlaceConstantsPass(),  # what would be written to memory in every run
+)
+
+#: The same for a graph that has been lowered for a backend: nothing is recognised again.
+OPTIMIZE_LOWERED: tuple[ModulePass, ...] = (
+    SimplifyPass(),  # what decomposition left to fold and merge
+    CsePass(),
+    SimplifyPass(),
+    PlaceConstantsPass(),
+    CsePass(),  # equal constants that the passes made
 )

@@ -1,0 +1,230 @@
+"""glow-algebra: identities of arithmetic, with constants gathered on the right and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import Array, shape_of
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.logic import AndOp, NotOp, OrOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
+
+COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
+#: A merged constant larger than both parts is made only up to this many elements.
+SMALL = 4096
+
+
+def constant_second(op: Any, r: Rewriter) -> SSAValue | None:
+    """add(c, x) -> add(x, c), so that other patterns look at one side only."""
+    if is_known(op.lhs, r) and not is_known(op.rhs, r):
+        return r(type(op)(op.rhs, op.lhs, predicate=op.predicate))
+    return None
+
+
+def _neutral(op: Any, number: float, r: Rewriter) -> SSAValue | None:
+    if op.lhs.type == op.result.type and is_known(op.rhs, r) and r.uniform(op.rhs) == number:
+        return op.lhs
+    return None
+
+
+def add_zero(op: Any, r: Rewriter) -> SSAValue | None:
+    """x + 0 -> x, x - 0 -> x."""
+    return _neutral(op, 0, r)
+
+
+def multiply_one(op: Any, r: Rewriter) -> SSAValue | None:
+    """x * 1 -> x, x / 1 -> x, x ^ 1 -> x."""
+    return _neutral(op, 1, r)
+
+
+def multiply_zero(op: Any, r: Rewriter) -> SSAValue | None:
+    """x * 0 -> 0 for integers; a float x may be NaN or infinite."""
+    if is_float_tensor(op.result) or not is_known(op.rhs, r) or r.uniform(op.rhs) != 0:
+        return None
+    return r.splat(0, op.result)
+
+
+def subtract_itself(op: Any, r: Rewriter) -> SSAValue | None:
+    """x - x -> 0 for integers."""
+    if op.lhs is not op.rhs or is_float_tensor(op.result):
+        return None
+    return r.splat(0, op.result)
+
+
+def idempotent(op: Any, r: Rewriter) -> SSAValue | None:
+    """max(x, x) -> x, and so min, and, or."""
+    return op.lhs if op.lhs is op.rhs else None
+
+
+def subtract_constant(op: Any, r: Rewriter) -> SSAValue | None:
+    """x - c -> x + (-c), which merges with other sums."""
+    found = beside_constant(op, r)
+    if found is None or found[1].dtype.kind in "bu":
+        return None
+    return r(AddOp(op.lhs, r.weight(-found[1], "negated")))
+
+
+def divide_by_constant(op: Any, r: Rewriter) -> SSAValue | None:
+    """x / c -> x * (1 / c) for floats, where 1 / c is a normal number."""
+    found = beside_constant(op, r)
+    if found is None or not is_float_tensor(op.result):
+        return None
+    with np.errstate(all="ignore"):
+        inverse = (1.0 / found[1].astype(np.float64)).astype(found[1].dtype)
+    size = np.abs(inverse.astype(np.float64))
+    if not bool(np.all(np.isfinite(size) & (size > 1e-30))):
+        return None
+    return r(MulOp(op.lhs, r.weight(inverse, "inverse")))
+
+
+def one_over(op: Any, r: Rewriter) -> SSAValue | None:
+    """1 / x -> reciprocal(x)."""
+    if op.rhs.type != op.result.type or not is_float_tensor(op.result):
+        return None
+    if not is_known(op.lhs, r) or r.uniform(op.lhs) != 1:
+        return None
+    return r(ReciprocalOp(op.rhs))
+
+
+def _merged(op: Any, join: Callable[[Array, Array], Array], r: Rewriter) -> tuple[SSAValue, Array] | None:
+    """x and join(c1, c2) of op(op(x, c1), c2)."""
+    inner: Any = producer(op.lhs, type(op), single=True)
+    if inner is None or not is_known(op.rhs, r) or not is_known(inner.rhs, r):
+        return None
+    first, second = r.array(inner.rhs), r.array(op.rhs)
+    if is_known(inner.lhs, r) or first is None or second is None:
+        return None
+    size = int(np.prod(np.broadcast_shapes(first.shape, second.shape)))
+    if size > max(first.size, second.size, SMALL):
+        return None
+    with np.errstate(all="ignore"):
+        joined = join(first, second).astype(first.dtype)
+    if joined.dtype.kind == "f" and not bool(np.all(np.isfinite(joined.astype(np.float64)))):
+        return None
+    return inner.lhs, joined
+
+
+_JOINS: dict[type[Operation], Callable[[Array, Array], Array]] = {
+    AddOp: np.add,
+    MulOp: np.multiply,
+    MaxOp: np.maximum,
+    MinOp: np.minimum,
+}
+
+
+def merge_constants(op: Any, r: Rewriter) -> SSAValue | None:
+    """(x + c1) + c2 -> x + (c1 + c2), and so mul, max, min."""
+    found = _merged(op, _JOINS[type(op)], r)
+    if found is None:
+        return None
+    x, joined = found
+    if isinstance(op, MulOp) and joined.dtype.kind == "f":
+        # A product that underflows would lose what the two steps keep.
+        tiny = np.abs(joined.astype(np.float64))
+        if bool(np.any((tiny < 1e-30) & (tiny > 0))) or bool(np.any(joined == 0)):
+            return None
+    return r(type(op)(x, r.weight(joined, "merged")))
+
+
+def power(op: Any, r: Rewriter) -> SSAValue | None:
+    """x ^ 2 -> x * x, x ^ 0.5 -> sqrt(x), x ^ -1 -> reciprocal(x), x ^ 0 -> 1."""
+    if op.lhs.type != op.result.type or not is_known(op.rhs, r):
+        return None
+    exponent = r.uniform(op.rhs)
+    if exponent == 2:
+        return r(MulOp(op.lhs, op.lhs))
+    if exponent == 0:
+        return r.splat(1, op.result)
+    if not is_float_tensor(op.result):
+        return None
+    if exponent == 3:
+        return r(MulOp(r(MulOp(op.lhs, op.lhs)), op.lhs))
+    if exponent == 0.5:
+        return r(SqrtOp(op.lhs))
+    if exponent == -1:
+        return r(ReciprocalOp(op.lhs))
+    if exponent == -0.5:
+        return r(ReciprocalOp(r(SqrtOp(op.lhs))))
+    return None
+
+
+def twice(op: Any, r: Rewriter) -> SSAValue | None:
+    """neg(neg(x)) -> x, not(not(x)) -> x."""
+    inner: Any = producer(op.input, type(op))
+    return None if inner is None else inner.input
+
+
+def once(op: Any, r: Rewriter) -> SSAValue | None:
+    """relu(relu(x)) -> relu(x), abs(abs(x)) -> abs(x)."""
+    return None if producer(op.input, type(op)) is None else op.input
+
+
+def abs_of_neg(op: Any, r: Rewriter) -> SSAValue | None:
+    """abs(neg(x)) -> abs(x)."""
+    inner: Any = producer(op.input, NegOp)
+    return None if inner is None else r(AbsOp(inner.input))
+
+
+def add_negated(op: Any, r: Rewriter) -> SSAValue | None:
+    """x + neg(y) -> x - y, neg(x) + y -> y - x."""
+    right: Any = producer(op.rhs, NegOp)
+    if right is not None:
+        return r(SubOp(op.lhs, right.input))
+    left: Any = producer(op.lhs, NegOp)
+    return None if left is None else r(SubOp(op.rhs, left.input))
+
+
+def subtract_negated(op: Any, r: Rewriter) -> SSAValue | None:
+    """x - neg(y) -> x + y."""
+    right: Any = producer(op.rhs, NegOp)
+    return None if right is None else r(AddOp(op.lhs, right.input))
+
+
+def multiply_reciprocal(op: Any, r: Rewriter) -> SSAValue | None:
+    """x * reciprocal(y) -> x / y for tensors of one shape, which rounds once."""
+    right: Any = producer(op.rhs, ReciprocalOp, single=True)
+    if right is None or shape_of(op.lhs) != shape_of(op.result) or is_known(op.lhs, r):
+        return None
+    return r(DivOp(op.lhs, right.input)) if shape_of(right.input) == shape_of(op.lhs) else None
+
+
+PATTERNS = (
+    Pattern(COMMUTATIVE, constant_second),
+    Pattern((AddOp, SubOp), add_zero),
+    Pattern((MulOp, DivOp, PowOp), multiply_one),
+    Pattern((MulOp,), multiply_zero),
+    Pattern((SubOp,), subtract_itself),
+    Pattern((MaxOp, MinOp, AndOp, OrOp), idempotent),
+    Pattern((SubOp,), subtract_constant),
+    Pattern((DivOp,), divide_by_constant),
+    Pattern((DivOp,), one_over),
+    Pattern((AddOp, MulOp, MaxOp, MinOp), merge_constants),
+    Pattern((PowOp,), power),
+    Pattern((NegOp, NotOp), twice),
+    Pattern((ReluOp, AbsOp), once),
+    Pattern((AbsOp,), abs_of_neg),
+    Pattern((AddOp,), add_negated),
+    Pattern((SubOp,), subtract_negated),
+    Pattern((MulOp,), multiply_reciprocal),
+)
+
+
+@dataclass(frozen=True)
+class AlgebraPass(ModulePass):
+    """Identities of arithmetic, constants merged; floats as if no intermediate overflowed."""
+
+    name = "glow-algebra"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

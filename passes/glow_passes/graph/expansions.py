@@ -1,0 +1,78 @@
+"""glow-expansions: expand and tile where the operator after them would broadcast by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import broadcast_shapes, shape_of
+from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.tile import TileOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+
+def expand_of_expand(op: Any, r: Rewriter) -> SSAValue | None:
+    """expand(expand(x)) -> expand(x), or x where the shape is x's own."""
+    if op.input.type == op.result.type:
+        return op.input
+    inner: Any = producer(op.input, ExpandOp)
+    return None if inner is None else r(ExpandOp(inner.input, results=op.result.type))
+
+
+def tile_once(op: Any, r: Rewriter) -> SSAValue | None:
+    """tile(x) by 1 everywhere -> x; by more only along dimensions of size 1 -> expand(x)."""
+    if op.input.type == op.result.type:
+        return op.input
+    pairs = zip(shape_of(op.input), op.prop("repeats"), strict=True)
+    if all(size == 1 or count == 1 for size, count in pairs):
+        return r(ExpandOp(op.input, results=op.result.type))
+    return None
+
+
+def expand_before_broadcast(op: Any, r: Rewriter) -> SSAValue | None:
+    """add(expand(x), y) -> add(x, y) where y broadcasts x to the same shape."""
+    operands = [o.input if (o := _expand(v)) is not None else v for v in op.operands]
+    if operands == list(op.operands) or op.group("predicate"):
+        return None
+    shape = shape_of(op.result)
+    for index, value in enumerate(op.operands):
+        if operands[index] is value:
+            continue
+        if broadcast_shapes(*map(shape_of, operands)) == shape:
+            break
+        operands[index] = value  # this expansion gives the result its shape
+    if operands == list(op.operands):
+        return None
+    made: GraphOp = type(op).create(
+        operands=operands, result_types=[op.result.type], properties=dict(op.properties)
+    )
+    return r(made)
+
+
+def _expand(value: SSAValue) -> Any:
+    return producer(value, ExpandOp)
+
+
+PATTERNS = (
+    Pattern((ExpandOp,), expand_of_expand),
+    Pattern((TileOp,), tile_once),
+    Pattern((BinaryOp, SelectOp), expand_before_broadcast),
+)
+
+
+@dataclass(frozen=True)
+class ExpansionsPass(ModulePass):
+    """Remove expansions that broadcasting makes needless."""
+
+    name = "glow-expansions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

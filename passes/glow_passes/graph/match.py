@@ -1,0 +1,78 @@
+"""Questions that patterns ask about operands: which one is constant, what is the scalar beside x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.ir import Operation, SSAValue
+
+from glow_dialects.core.types import Array, element_of, is_float, shape_of
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.driver import Rewriter, producer
+
+
+def is_known(value: SSAValue, r: Rewriter) -> bool:
+    """Whether the contents are known at compile time, without looking at them."""
+    owner = value.owner
+    return isinstance(owner, SplatOp | LiteralOp) or (
+        isinstance(owner, GetOp) and r.symbols.constant(owner) is not None
+    )
+
+
+def beside_constant(op: Operation, r: Rewriter) -> tuple[SSAValue, Array] | None:
+    """(x, c) of `op(x, c)` with c known and x not; patterns of algebra put constants second."""
+    x, c = op.operands[0], op.operands[1]
+    if not is_known(c, r) or is_known(x, r):
+        return None
+    array = r.array(c)
+    return None if array is None else (x, array)
+
+
+def beside_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[SSAValue, float] | None:
+    """(x, c) where `value` is kind(x, c) or kind(c, x) for one number c and has x's type."""
+    op = producer(value, kind)
+    if op is None:
+        return None
+    for x, c in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
+        if x.type == value.type and is_known(c, r):
+            number = r.uniform(c)
+            if number is not None:
+                return x, number
+    return None
+
+
+def first_then_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[SSAValue, float] | None:
+    """(x, c) where `value` is kind(x, c) for one number c and has x's type."""
+    op = producer(value, kind)
+    if op is None or op.operands[0].type != value.type:
+        return None
+    number = r.uniform(op.operands[1]) if is_known(op.operands[1], r) else None
+    return None if number is None else (op.operands[0], number)
+
+
+def is_float_tensor(value: SSAValue) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return is_float(element_of(value))
+
+
+def other_operand(op: Operation, value: SSAValue) -> SSAValue | None:
+    """The operand of a binary operation that stands beside `value`."""
+    left, right = op.operands[0], op.operands[1]
+    return right if left is value else left if right is value else None
+
+
+def users(value: SSAValue) -> Iterable[Operation]:
+    """Every operation that reads the value, once a use."""
+    return (use.operation for use in value.uses)
+
+
+def near(value: float, expected: float, tolerance: float = 1e-4) -> bool:
+    """Whether a number of a model is the constant of a formula, within float16's rounding."""
+    return abs(value - expected) <= tolerance * max(1.0, abs(expected))
+
+
+def rank(value: SSAValue) -> int:
+    """Number of dimensions."""
+    return len(shape_of(value))

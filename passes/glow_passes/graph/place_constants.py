@@ -1,0 +1,47 @@
+"""glow-place-constants: literals and splats that are read from memory become module constants.
+
+A constant is in memory when the program starts; a literal or splat is written there in every run.
+Element-wise operators keep their splats: those become numbers in the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import typed
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_passes.graph.match import users
+
+
+def place(op: Any, r: Rewriter) -> SSAValue | None:
+    """literal -> get of a constant; splat the same unless only element-wise operators read it."""
+    if isinstance(op, SplatOp) and all(
+        isinstance(user, GraphOp) and type(user).DATA_PARALLEL for user in users(op.result)
+    ):
+        return None
+    kind = typed(op.result)
+    made = r.symbols.add(op.array(), kind, op.result.name_hint or "constant")
+    return r.insert(GetOp.of(made)).result
+
+
+PATTERNS = (Pattern((LiteralOp, SplatOp), place),)
+
+
+@dataclass(frozen=True)
+class PlaceConstantsPass(ModulePass):
+    """Turn literals, and splats that kernels read as memory, into constants."""
+
+    name = "glow-place-constants"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

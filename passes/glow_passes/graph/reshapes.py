@@ -1,0 +1,110 @@
+"""glow-reshapes: reshapes merge, vanish, and sink below element-wise operators.
+
+A reshape costs nothing by itself, but one between a matrix product and the activation after it
+keeps the two apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.match import is_known
+from glow_passes.graph.transposes import rebuilt
+
+
+def reshape_of_reshape(op: Any, r: Rewriter) -> SSAValue | None:
+    """reshape(reshape(x)) -> reshape(x), or x where the shape is x's own."""
+    if op.input.type == op.result.type:
+        return op.input
+    inner: Any = producer(op.input, ReshapeOp)
+    if inner is None:
+        return None
+    if inner.input.type == op.result.type:
+        return inner.input
+    return r(ReshapeOp(inner.input, results=op.result.type))
+
+
+def expand_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
+    """An expansion that adds only dimensions of size 1 is a reshape."""
+    if int(np.prod(shape_of(op.input))) != int(np.prod(shape_of(op.result))):
+        return None
+    return r(ReshapeOp(op.input, results=op.result.type))
+
+
+def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
+    """f(reshape(x), y, c) -> reshape(f(x, reshape(y), c)), y of the result's shape, c a row."""
+    if not type(op).DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
+        return None
+    if op.group("predicate"):
+        return None
+    shape = shape_of(op.result)
+    inner: Any = next((o for v in op.operands if (o := _source(v, shape)) is not None), None)
+    if inner is None:
+        return None
+    below = shape_of(inner.input)
+    operands = [_before(v, shape, below, r) for v in op.operands]
+    if any(v is None for v in operands):
+        return None
+    made = r(rebuilt(op, [v for v in operands if v is not None], below))
+    return r(ReshapeOp(made, results=op.result.type))
+
+
+def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
+    """The reshape that makes `value` for this operator alone, from what may be a product."""
+    inner: Any = producer(value, ReshapeOp)
+    if inner is None or not is_used_once(value) or shape_of(value) != shape:
+        return None
+    return inner if isinstance(inner.input.owner, GraphOp) else None
+
+
+def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: Rewriter) -> SSAValue | None:
+    """`value` as an operand beside a tensor of shape `below`, None where that needs a copy."""
+    mine = shape_of(value)
+    if int(np.prod(mine)) == 1:
+        return value if len(mine) <= len(below) else r(ReshapeOp.to(value, ()))
+    inner: Any = producer(value, ReshapeOp)
+    if inner is not None and mine == shape and shape_of(inner.input) == below:
+        return inner.input
+    if mine == shape and (len(below) < len(shape) or is_known(value, r)):
+        return r(ReshapeOp.to(value, below))  # towards fewer dimensions only, or it would not end
+    # A row that lies along the last dimension of both, such as a bias.
+    row = mine[-1] if all(n == 1 for n in mine[:-1]) else None
+    if row is None or not is_known(value, r) or not below or below[-1] != row or shape[-1] != row:
+        return None
+    return value if len(mine) == 1 else r(ReshapeOp.to(value, (row,)))
+
+
+def remove_identity(op: Any, r: Rewriter) -> SSAValue | None:
+    """identity(x) -> x."""
+    return op.input
+
+
+PATTERNS = (
+    Pattern((IdentityOp,), remove_identity),
+    Pattern((ReshapeOp,), reshape_of_reshape),
+    Pattern((ExpandOp,), expand_to_reshape),
+    Pattern((GraphOp,), below_element_wise),
+)
+
+
+@dataclass(frozen=True)
+class ReshapesPass(ModulePass):
+    """Merge reshapes and sink them below element-wise operators."""
+
+    name = "glow-reshapes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

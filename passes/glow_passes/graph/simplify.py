@@ -1,0 +1,58 @@
+"""glow-simplify: all local patterns together, so that each sees at once what another one made.
+
+Every rule goes from more work to less, or towards the form that other rules look for; none makes an
+operator that lowering has taken apart, so the pass may run on lowered graphs. `recognize` adds
+those that do: chains of small operators become the operator that they stand for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_passes.graph import (
+    algebra,
+    casts,
+    clips,
+    concats,
+    expansions,
+    fold_constants,
+    reshapes,
+    selects,
+    slices,
+    splats,
+    transposes,
+)
+from glow_passes.graph.driver import Pattern, rewrite
+
+PATTERNS: tuple[Pattern, ...] = (
+    *splats.PATTERNS,
+    *fold_constants.PATTERNS,
+    *casts.PATTERNS,
+    *expansions.PATTERNS,
+    *reshapes.PATTERNS,
+    *transposes.PATTERNS,
+    *concats.PATTERNS,
+    *slices.PATTERNS,
+    *algebra.PATTERNS,
+    *clips.PATTERNS,
+    *selects.PATTERNS,
+)
+RECOGNIZE: tuple[Pattern, ...] = (*clips.RECOGNIZE,)
+
+
+@dataclass(frozen=True)
+class SimplifyPass(ModulePass):
+    """Every simplification to a common fixpoint, with or without the recognition of idioms."""
+
+    name = "glow-simplify"
+    recognize: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, _ALL if self.recognize else PATTERNS)
+
+
+_ALL = (*PATTERNS, *RECOGNIZE)

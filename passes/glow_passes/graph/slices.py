@@ -1,0 +1,109 @@
+"""glow-slices: slices merge, vanish, and reach through concatenations; inserts that keep nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.insert import InsertOp
+from glow_dialects.ops.slice import SliceOp
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+
+
+def whole_slice(op: Any, r: Rewriter) -> SSAValue | None:
+    """x[:] -> x."""
+    _, _, steps = op.bounds()
+    same = op.input.type == op.result.type
+    return op.input if same and all(s > 0 for s in steps) else None
+
+
+def slice_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
+    """x[1:9][2:4] -> x[3:5], for positive steps."""
+    inner: Any = producer(op.input, SliceOp)
+    if inner is None or 0 in shape_of(op.result):
+        return None
+    inner_starts, _, inner_steps = inner.bounds()
+    starts, _, steps = op.bounds()
+    if any(s < 0 for s in (*steps, *inner_steps)):
+        return None
+    begins = [a + b * s for a, b, s in zip(inner_starts, starts, inner_steps, strict=True)]
+    strides = [s * t for s, t in zip(inner_steps, steps, strict=True)]
+    ends = [a + (size - 1) * s + 1 for a, s, size in zip(begins, strides, op.sizes(), strict=True)]
+    return r(SliceOp(inner.input, starts=begins, ends=ends, steps=strides))
+
+
+def slice_of_concat(op: Any, r: Rewriter) -> SSAValue | None:
+    """concat(x, y)[inside y] -> y[...]."""
+    inner: Any = producer(op.input, ConcatOp)
+    if inner is None or 0 in shape_of(op.result):
+        return None
+    axis = inner.prop("axis")
+    starts, ends, steps = (list(b) for b in op.bounds())
+    if steps[axis] < 0:
+        return None
+    for part, offset in zip(inner.inputs, inner.offsets(), strict=True):
+        if offset <= starts[axis] and ends[axis] <= offset + shape_of(part)[axis]:
+            starts[axis] -= offset
+            ends[axis] -= offset
+            return r(SliceOp(part, starts=starts, ends=ends, steps=steps))
+    return None
+
+
+def whole_insert(op: Any, r: Rewriter) -> SSAValue | None:
+    """insert(big, small) -> small where nothing of big is left; -> big where small is empty."""
+    if 0 in shape_of(op.small):
+        return op.big
+    return op.small if op.small.type == op.result.type else None
+
+
+def insert_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
+    """insert(x, x[window]) at the same window -> x."""
+    inner: Any = producer(op.small, SliceOp)
+    if inner is None or inner.input is not op.big:
+        return None
+    starts, _, steps = inner.bounds()
+    return op.big if starts == op.prop("starts") and steps == op.strides() else None
+
+
+def flip_of_flip(op: Any, r: Rewriter) -> SSAValue | None:
+    """flip(flip(x)) -> flip of the axes of one of them, or x; axes of size 1 do not matter."""
+    shape = shape_of(op.input)
+    axes = {a for a in op.prop("axes") if shape[a] > 1}
+    inner: Any = producer(op.input, FlipOp) if is_used_once(op.input) else None
+    source = op.input
+    if inner is not None:
+        axes ^= set(inner.prop("axes"))
+        source = inner.input
+    if not axes:
+        return source
+    if inner is None and len(axes) == len(op.prop("axes")):
+        return None
+    return r(FlipOp(source, axes=sorted(axes)))
+
+
+PATTERNS = (
+    Pattern((SliceOp,), whole_slice),
+    Pattern((SliceOp,), slice_of_slice),
+    Pattern((SliceOp,), slice_of_concat),
+    Pattern((InsertOp,), whole_insert),
+    Pattern((InsertOp,), insert_of_slice),
+    Pattern((FlipOp,), flip_of_flip),
+)
+
+
+@dataclass(frozen=True)
+class SlicesPass(ModulePass):
+    """Clean up slices, inserts and flips."""
+
+    name = "glow-slices"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

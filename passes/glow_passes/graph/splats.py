@@ -1,0 +1,140 @@
+"""glow-splats: tensors of one value stay tensors of one value, and scalars where they can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, typed
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.insert import InsertOp
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.tile import TileOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+from glow_passes.graph.match import is_known
+from glow_passes.graph.symbols import is_quantized, uniform_value
+
+#: Operators whose result holds elements of the operands and nothing else.
+MOVES = (
+    ConcatOp,
+    ExpandOp,
+    FlipOp,
+    InsertOp,
+    ReshapeOp,
+    SliceOp,
+    TileOp,
+    TransposeOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceMeanOp,
+)
+
+
+def _number(value: SSAValue, r: Rewriter) -> float | None:
+    return r.uniform(value) if is_known(value, r) else None
+
+
+def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
+    """reshape(splat), concat(splat, splat), ... -> splat."""
+    if not op.operands or not int(np.prod(shape_of(op.results[0]))) > 0:
+        return None
+    if any(0 in shape_of(v) for v in op.operands) or is_quantized(typed(op.results[0])):
+        return None
+    first = _number(op.operands[0], r)
+    if first is None or any(_number(v, r) != first for v in op.operands[1:]):
+        return None
+    return r.splat(first, op.results[0])
+
+
+def computed_splat(op: Any, r: Rewriter) -> Values | None:
+    """add(splat, splat) -> splat: one element is computed, not the whole tensor."""
+    if not type(op).DATA_PARALLEL or not op.operands or len(op.results) != 1:
+        return None
+    if op.group("predicate") or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
+        return None
+    numbers = [_number(v, r) for v in op.operands]
+    if any(n is None for n in numbers):
+        return None
+    result = _one_element(op, [n for n in numbers if n is not None])
+    value = uniform_value(result)
+    return None if value is None else r.splat(value, op.result)
+
+
+def _one_element(op: GraphOp, numbers: Sequence[float]) -> Array:
+    arrays = [np.array(n).astype(dtype_of(v.type)) for n, v in zip(numbers, op.operands, strict=True)]
+    literals = [LiteralOp.of(a) if a.dtype != bool else _scalar(a) for a in arrays]
+    probe = type(op).create(
+        operands=[literal.results[0] for literal in literals],
+        result_types=[tensor((), element_of(op.results[0]))],
+        properties=dict(op.properties),
+    )
+    with np.errstate(all="ignore"):
+        result = probe.evaluate(arrays)[0]
+    probe.erase()
+    return result
+
+
+def _scalar(array: Array) -> SplatOp:
+    return SplatOp(results=tensor((), array.dtype), value=float(array))
+
+
+def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
+    """add(x, splat : 8x8) -> add(x, splat : scalar) where x alone has the result's shape."""
+    if not isinstance(op, BinaryOp | SelectOp) or op.group("predicate"):
+        return None
+    shape = shape_of(op.result)
+    if not any(shape_of(v) == shape and not is_known(v, r) for v in op.operands):
+        return None
+    operands: list[SSAValue] = []
+    for value in op.operands:
+        # an exponent or condition may stand alone in shape, the others keep the result's
+        number = None if not shape_of(value) else _number(value, r)
+        operands.append(value if number is None else r.splat(number, tensor((), element_of(value))))
+    if operands == list(op.operands):
+        return None
+    return r(type(op)(*operands, **_plain_properties(op)))
+
+
+def _plain_properties(op: GraphOp) -> dict[str, Any]:
+    return {name: value for name, value in op.properties.items() if name != "operandSegmentSizes"}
+
+
+def scalar_literal(op: Any, r: Rewriter) -> SSAValue | None:
+    """literal of equal elements -> splat."""
+    number = uniform_value(op.array())
+    return None if number is None else r.splat(number, op.result)
+
+
+PATTERNS = (
+    Pattern((LiteralOp,), scalar_literal),
+    Pattern(MOVES, moved_splat),
+    Pattern((GraphOp,), computed_splat),
+    Pattern((BinaryOp, SelectOp), shrink_operand),
+)
+
+
+@dataclass(frozen=True)
+class SplatsPass(ModulePass):
+    """Propagate tensors of one value and shrink them to scalars."""
+
+    name = "glow-splats"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

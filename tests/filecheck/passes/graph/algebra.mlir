@@ -1,0 +1,64 @@
+// RUN: glow-opt %s -p glow-algebra | filecheck %s
+
+glow.placeholder @x input : tensor<2x3xf32>
+glow.placeholder @i input : tensor<2x3xi32>
+glow.placeholder @y output : tensor<2x3xf32>
+glow.placeholder @z output : tensor<2x3xi32>
+
+// Constants move to the right, merge, and vanish where they are neutral.
+// CHECK-LABEL: glow.func @constants
+glow.func @constants {
+  // CHECK: %x = glow.get @x
+  %x = glow.get @x : tensor<2x3xf32>
+  %one = glow.splat {value = 1.0 : f64} : () -> tensor<f32>
+  %two = glow.splat {value = 2.0 : f64} : () -> tensor<f32>
+  %a = glow.add %one, %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %b = glow.add %a, %two : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %c = glow.mul %b, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: [[three:%.*]] = glow.splat {value = 3.000000e+00 : f64}
+  // CHECK-NEXT: [[sum:%.*]] = glow.add %x, [[three]]
+  // CHECK-NEXT: glow.save [[sum]] to @y
+  glow.save %c to @y : tensor<2x3xf32>
+}
+
+// A neutral constant that broadcasts x to a larger shape stays.
+// CHECK-LABEL: glow.func @keeps_broadcast
+glow.func @keeps_broadcast {
+  %x = glow.get @x : tensor<2x3xf32>
+  %zero = glow.splat {value = 0.0 : f64} : () -> tensor<4x2x3xf32>
+  // CHECK: glow.add %x
+  %a = glow.add %x, %zero : (tensor<2x3xf32>, tensor<4x2x3xf32>) -> tensor<4x2x3xf32>
+  glow.save %a to @w : tensor<4x2x3xf32>
+}
+glow.placeholder @w output : tensor<4x2x3xf32>
+
+// CHECK-LABEL: glow.func @powers_and_signs
+glow.func @powers_and_signs {
+  %x = glow.get @x : tensor<2x3xf32>
+  %two = glow.splat {value = 2.0 : f64} : () -> tensor<f32>
+  // CHECK: [[square:%.*]] = glow.mul %x, %x
+  %a = glow.pow %x, %two : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %b = glow.neg %a : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: [[difference:%.*]] = glow.sub %x, [[square]]
+  %c = glow.add %x, %b : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: glow.save [[difference]]
+  glow.save %c to @y : tensor<2x3xf32>
+}
+
+// x * 0 and x - x are 0 for integers only: a float may be NaN.
+// CHECK-LABEL: glow.func @integers
+glow.func @integers {
+  %x = glow.get @i : tensor<2x3xi32>
+  %a = glow.sub %x, %x : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
+  // CHECK: [[zero:%.*]] = glow.splat {value = 0.000000e+00 : f64}
+  // CHECK-NEXT: glow.save [[zero]] to @z
+  glow.save %a to @z : tensor<2x3xi32>
+}
+
+// CHECK-LABEL: glow.func @keeps_floats
+glow.func @keeps_floats {
+  %x = glow.get @x : tensor<2x3xf32>
+  // CHECK: glow.sub %x, %x
+  %a = glow.sub %x, %x : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  glow.save %a to @y : tensor<2x3xf32>
+}

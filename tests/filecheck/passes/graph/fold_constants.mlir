@@ -1,0 +1,30 @@
+// RUN: glow-opt %s -p glow-fold-constants | filecheck %s
+
+// CHECK: glow.constant @sum = dense<[2.000000e+00, 3.000000e+00]>
+// CHECK-NOT: glow.constant @a
+glow.constant @a = dense<[1.0, 2.0]> : tensor<2xf32>
+glow.placeholder @x input : tensor<2xf32>
+glow.placeholder @y output : tensor<2xf32>
+
+// CHECK-LABEL: glow.func @main
+glow.func @main {
+  %x = glow.get @x : tensor<2xf32>
+  %a = glow.get @a : tensor<2xf32>
+  %one = glow.splat {value = 1.0 : f64} : () -> tensor<f32>
+  // CHECK: %sum = glow.get @sum
+  // CHECK-NEXT: glow.mul %x, %sum
+  %sum = glow.add %a, %one : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %b = glow.mul %x, %sum : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  glow.save %b to @y : tensor<2xf32>
+}
+
+// A few bytes do not become gigabytes.
+// CHECK-LABEL: glow.func @keeps_expansion
+glow.func @keeps_expansion {
+  %b = glow.get @b : tensor<2x1xf32>
+  // CHECK: glow.expand
+  %c = glow.expand %b : (tensor<2x1xf32>) -> tensor<2x4000000xf32>
+  glow.save %c to @z : tensor<2x4000000xf32>
+}
+glow.constant @b = dense<[[1.0], [2.0]]> : tensor<2x1xf32>
+glow.placeholder @z output : tensor<2x4000000xf32>

@@ -1,0 +1,89 @@
+"""Graphs for tests: built by a function, run node by node on the cards' references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, tensor_of, typed
+from glow_dialects.ops.module import (
+    ConstantOp,
+    FuncOp,
+    GetOp,
+    PlaceholderOp,
+    SaveOp,
+    functions,
+    lookup,
+)
+
+Net = Callable[[Builder, Sequence[SSAValue]], SSAValue | Sequence[SSAValue]]
+
+
+class Graph:
+    """A module under construction: `b` inserts nodes, `constant` and `input` declare tensors."""
+
+    def __init__(self) -> None:
+        self.module = ModuleOp([])
+        self.function = FuncOp.of("main")
+        self.module.body.block.add_op(self.function)
+        self.b = Builder.at_end(self.function.body.block)
+        self.count = 0
+        self.inputs: dict[str, Array] = {}
+
+    def _declare(self, op: ConstantOp | PlaceholderOp) -> SSAValue:
+        self.module.body.block.insert_op_before(op, self.function)
+        return self.b.insert(GetOp.of(op)).result
+
+    def constant(self, array: Array) -> SSAValue:
+        """A constant of the module."""
+        self.count += 1
+        return self._declare(ConstantOp.of(f"w{self.count}", np.asarray(array)))
+
+    def input(self, array: Array) -> SSAValue:
+        """A placeholder, run with the values of `array`."""
+        self.count += 1
+        self.inputs[f"x{self.count}"] = np.asarray(array)
+        return self._declare(PlaceholderOp.of(f"x{self.count}", tensor_of(np.asarray(array))))
+
+    def save(self, value: SSAValue) -> None:
+        """An output."""
+        self.count += 1
+        place = PlaceholderOp.of(f"y{self.count}", typed(value), "output")
+        self.module.body.block.insert_op_before(place, self.function)
+        self.b.insert(SaveOp.of(value, place))
+
+    def run(self) -> list[Array]:
+        """The saved tensors in order."""
+        return run(self.module, self.inputs)
+
+    def ops(self) -> list[str]:
+        """Names of the nodes, reads and saves left out."""
+        body = self.function.body.block.ops
+        return [op.name.removeprefix("glow.") for op in body if isinstance(op, GraphOp)]
+
+
+def run(module: ModuleOp, inputs: Mapping[str, Array]) -> list[Array]:
+    """The tensors that the first function saves, by the references of its nodes."""
+    known: dict[SSAValue, Array] = {}
+    saved: list[Array] = []
+    for op in next(functions(module)).body.block.ops:
+        match op:
+            case GetOp():
+                name = op.symbol.root_reference.data
+                target = lookup(op, name)
+                array = target.array() if isinstance(target, ConstantOp) else inputs[name]
+                assert array is not None
+                known[op.result] = array
+            case SaveOp():
+                saved.append(known[op.input])
+            case GraphOp():
+                values = [v for group, _ in op.groups() for v in op.group(group)]
+                known.update(zip(op.results, op.evaluate([known[v] for v in values]), strict=True))
+            case _:
+                raise AssertionError(op.name)
+    return saved
