@@ -17,6 +17,7 @@ from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
 
 
@@ -100,7 +101,6 @@ class ConvOp(WindowOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
         from glow_dialects.ops.conv_transpose import ConvTransposeOp
-        from glow_dialects.ops.reduce import ReduceSumOp
 
         dy = grads[0]
         assert dy is not None

@@ -17,6 +17,8 @@ from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.reduce import ReduceSumOp
+from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, scatter_windows
 
 
@@ -104,7 +106,6 @@ class ConvTransposeOp(WindowOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv import ConvOp
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
-        from glow_dialects.ops.reduce import ReduceSumOp
 
         dy = grads[0]
         assert dy is not None
@@ -124,8 +125,6 @@ class ConvTransposeOp(WindowOp):
         drop = [m - m % s for m, s in zip(more, strides, strict=True)]
         if not any(drop):
             return dy
-        from glow_dialects.ops.slice import SliceOp
-
         ends = list(shape_of(dy))
         for axis, count in zip(self.spatial_axes(len(ends)), drop, strict=True):
             ends[axis] -= count

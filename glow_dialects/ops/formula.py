@@ -9,7 +9,13 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.unary_math import ExpOp, LogOp, SqrtOp
 
 Term = SSAValue | float
@@ -75,50 +81,36 @@ class Formula:
 
     def sum(self, x: SSAValue, axes: Sequence[int], keepdims: bool = True) -> SSAValue:
         """The sum over axes."""
-        from glow_dialects.ops.reduce import ReduceSumOp
-
         return self.b(ReduceSumOp(x, axes=tuple(axes), keepdims=keepdims))
 
     def mean(self, x: SSAValue, axes: Sequence[int], keepdims: bool = True) -> SSAValue:
         """The mean over axes."""
-        from glow_dialects.ops.reduce import ReduceMeanOp
-
         return self.b(ReduceMeanOp(x, axes=tuple(axes), keepdims=keepdims))
 
     def largest(self, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         """The maximum over axes, which keep size 1."""
-        from glow_dialects.ops.reduce import ReduceMaxOp
-
         return self.b(ReduceMaxOp(x, axes=tuple(axes), keepdims=True))
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The elements under another shape."""
-        from glow_dialects.ops.reshape import ReshapeOp
-
         if shape_of(x) == tuple(shape):
             return x
         return self.b(ReshapeOp(x, results=tensor(shape, element_of(x))))
 
     def transpose(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
         """Axes in another order."""
-        from glow_dialects.ops.transpose import TransposeOp
-
         if tuple(permutation) == tuple(range(len(permutation))):
             return x
         return self.b(TransposeOp(x, permutation=tuple(permutation)))
 
     def expand(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Broadcast to a shape."""
-        from glow_dialects.ops.expand import ExpandOp
-
         if shape_of(x) == tuple(shape):
             return x
         return self.b(ExpandOp(x, results=tensor(shape, element_of(x))))
 
     def slice(self, x: SSAValue, axis: int, start: int, end: int) -> SSAValue:
         """x[..., start:end, ...] along one axis."""
-        from glow_dialects.ops.slice import SliceOp
-
         dims = shape_of(x)
         if (start, end) == (0, dims[axis]):
             return x
@@ -128,8 +120,6 @@ class Formula:
 
     def concat(self, parts: Sequence[SSAValue], axis: int) -> SSAValue:
         """Parts one after another along an axis."""
-        from glow_dialects.ops.concat import ConcatOp
-
         return parts[0] if len(parts) == 1 else self.b(ConcatOp(list(parts), axis=axis))
 
     def standard(self, x: SSAValue, axes: Sequence[int], epsilon: float) -> SSAValue:

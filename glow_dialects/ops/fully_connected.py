@@ -17,6 +17,7 @@ from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.matmul import MatmulOp, check_product, swapped
+from glow_dialects.ops.reduce import ReduceSumOp
 
 
 @graph_op
@@ -46,8 +47,6 @@ class FullyConnectedOp(PureOp):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         # inG = outG weights^T, weightsG = in^T outG, biasG = column sums of outG
-        from glow_dialects.ops.reduce import ReduceSumOp
-
         dy = grads[0]
         assert dy is not None
         dx = b(MatmulOp(dy, swapped(self.weights, b)))

@@ -15,6 +15,7 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast, widen
+from glow_dialects.ops.transpose import TransposeOp
 
 
 def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
@@ -29,8 +30,6 @@ def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
 
 def swapped(x: SSAValue, b: Builder) -> SSAValue:
     """The last two axes exchanged."""
-    from glow_dialects.ops.transpose import TransposeOp
-
     rank = len(shape_of(x))
     return b(TransposeOp(x, permutation=(*range(rank - 2), rank - 1, rank - 2)))
 

@@ -1,0 +1,246 @@
+"""Losses: each is written with smaller operators, which are then differentiated.
+
+`reduction` is "mean", "sum" or "none" (one loss for each sample or element). Definitions are those
+of PyTorch's functions of these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.properties import check_choice, float_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
+from glow_dialects.ops.activation import ClipOp, SoftplusOp
+from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpEqOp, CmpLtOp, CmpNeOp
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.softmax import LogSoftmaxOp
+from glow_dialects.ops.unary_math import AbsOp
+from glow_dialects.ops.windows import check_float
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def _reduced(op: GraphOp, f: Formula, each: SSAValue, divisor: SSAValue | None = None) -> SSAValue:
+    """The losses `each`, their sum, or the sum over `divisor` (by default the number of losses)."""
+    reduction, axes = op.prop("reduction"), tuple(range(len(shape_of(each))))
+    if reduction == "none":
+        return each
+    if reduction == "mean" and divisor is None:
+        return f.mean(each, axes, keepdims=False)
+    total = f.sum(each, axes, keepdims=False)
+    return total if reduction == "sum" else f.div(total, f.of(divisor) if divisor is not None else 1.0)
+
+
+class _ElementLoss(PureOp):
+    """A loss for each pair of elements of two tensors of one type."""
+
+    def infer(self) -> Sequence[Attribute]:
+        input, target = self.operands[0], self.operands[1]
+        check_float(self.name, input)
+        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        if input.type != target.type:
+            raise VerifyException(f"{self.name}: input {input.type} and target {target.type} differ")
+        return [input.type if self.prop("reduction") == "none" else tensor((), element_of(input))]
+
+
+@graph_op
+class CrossEntropyOp(PureOp):
+    """-log softmax(logits)[label], classes along axis 1: logits [N, C, ...], labels [N, ...] integers.
+
+    `weights` [C] weigh the classes (the mean is then over the weights of the labels);
+    `label_smoothing` s mixes the label with the uniform distribution, s of it; samples whose label
+    is `ignore_index` do not count.
+    """
+
+    name = "glow.cross_entropy"
+    reduction = str_prop("mean")
+    label_smoothing = float_prop(0.0)
+    ignore_index = opt_prop_def(IntegerAttr)
+    logits = operand_def(Tensor)
+    labels = operand_def(Tensor)
+    weights = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.logits)
+        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        shape = shape_of(self.logits)
+        if len(shape) < 2:
+            raise VerifyException(f"{self.name}: logits {self.logits.type} have no axis of classes")
+        samples = (shape[0], *shape[2:])
+        if shape_of(self.labels) != samples or dtype_of(typed(self.labels)).kind not in "iu":
+            wanted = "x".join(map(str, samples))
+            raise VerifyException(f"{self.name}: labels are {self.labels.type}, expected {wanted} integers")
+        if not 0 <= self.prop("label_smoothing") < 1:
+            raise VerifyException(f"{self.name}: label_smoothing {self.prop('label_smoothing')}")
+        for value in self.group("weights"):
+            if value.type != tensor((shape[1],), element_of(self.logits)):
+                raise VerifyException(f"{self.name}: weights {value.type} for {shape[1]} classes")
+        return [tensor(samples if self.prop("reduction") == "none" else (), element_of(self.logits))]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        # -sum over classes of target * log softmax, target = (1 - s) one-hot + s / C, times weights
+        f, shape, labels = Formula(b, self.logits), shape_of(self.logits), self.labels
+        classes, rank = shape[1], len(shape)
+        smoothing, ignored = self.prop("label_smoothing"), self.prop("ignore_index")
+        column = f.reshape(labels, (shape[0], 1, *shape[2:]))
+        places = np.arange(classes).astype(dtype_of(typed(labels))).reshape(classes, *(1,) * (rank - 2))
+        hot = _number(b(CmpEqOp(column, b.constant(places))), self.logits, b)
+        weights: SSAValue | None = None
+        for value in self.group("weights"):
+            weights = f.reshape(value, (classes, *(1,) * (rank - 2)))
+        kept: SSAValue | None = None
+        if ignored is not None:
+            kept = _number(b(CmpNeOp(column, b.scalar(ignored, column))), self.logits, b)
+        target = hot
+        if smoothing:
+            target = f.add(f.mul(hot, 1 - smoothing), smoothing / classes)
+        for factor in (weights, kept):
+            target = target if factor is None else f.mul(target, factor)
+        terms = f.mul(target, b(LogSoftmaxOp(self.logits, axis=1)))
+        each = f.mul(f.sum(terms, (1,), keepdims=False), -1.0)
+        if weights is None and kept is None:
+            return [_reduced(self, f, each)]
+        counted = hot
+        for factor in (weights, kept):
+            counted = counted if factor is None else f.mul(counted, factor)
+        divisor = f.sum(counted, tuple(range(rank)), keepdims=False)
+        return [_reduced(self, f, each, divisor)]
+
+
+def _number(mask: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
+    """A mask as numbers 0 and 1 of the element type of `like`."""
+    return b(CastOp(mask, results=tensor(shape_of(mask), element_of(like))))
+
+
+@graph_op
+class SigmoidCrossEntropyOp(_ElementLoss):
+    """-target log sigmoid(input) - (1 - target) log(1 - sigmoid(input)), without overflow."""
+
+    name = "glow.sigmoid_cross_entropy"
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f = Formula(b, self.input)
+        return [_reduced(self, f, f.sub(b(SoftplusOp(self.input)), f.mul(self.input, self.target)))]
+
+
+@graph_op
+class BinaryCrossEntropyOp(_ElementLoss):
+    """-target log(input) - (1 - target) log(1 - input) of probabilities; logarithms are at least -100."""
+
+    name = "glow.binary_cross_entropy"
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, p, t = Formula(b, self.input), self.input, self.target
+        tiny = 1e-38 if dtype_of(typed(p)).itemsize >= 4 else 1e-7
+
+        def logarithm(x: SSAValue) -> SSAValue:
+            return f.max(f.log(b(ClipOp(x, min=tiny))), -100.0)
+
+        here, there = f.mul(t, logarithm(p)), f.mul(f.sub(1.0, t), logarithm(f.sub(1.0, p)))
+        return [_reduced(self, f, f.mul(f.add(here, there), -1.0))]
+
+
+@graph_op
+class MeanSquaredErrorOp(_ElementLoss):
+    """(input - target)^2."""
+
+    name = "glow.mean_squared_error"
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f = Formula(b, self.input)
+        difference = f.sub(self.input, self.target)
+        return [_reduced(self, f, f.mul(difference, difference))]
+
+
+@graph_op
+class L1LossOp(_ElementLoss):
+    """|input - target|."""
+
+    name = "glow.l1_loss"
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f = Formula(b, self.input)
+        return [_reduced(self, f, b(AbsOp(f.sub(self.input, self.target))))]
+
+
+@graph_op
+class HuberLossOp(_ElementLoss):
+    """d = |input - target|: d^2 / 2 below `delta`, delta (d - delta / 2) from there on."""
+
+    name = "glow.huber_loss"
+    delta = float_prop(1.0)
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, delta = Formula(b, self.input), self.prop("delta")
+        d = b(AbsOp(f.sub(self.input, self.target)))
+        low, high = f.mul(d, d, 0.5), f.mul(f.sub(d, delta / 2), delta)
+        return [_reduced(self, f, f.where(b(CmpLtOp(d, f.of(delta))), low, high))]
+
+
+@graph_op
+class RegressionOp(PureOp):
+    """The input itself; the gradient that starts here is input - expected (Glow: Regression)."""
+
+    name = "glow.regression"
+    input = operand_def(Tensor)
+    expected = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_float(self.name, self.input)
+        if self.input.type != self.expected.type:
+            raise VerifyException(f"{self.name}: {self.input.type} and {self.expected.type} differ")
+        return [self.input.type]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        return [self.input]
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        # A loss root: what comes after it does not matter.
+        return [Formula(b, self.input).sub(self.input, self.expected), None]
+
+
+_LABELS = np.array([2, 0, 3])
+SAMPLES: tuple[Sample, ...] = (
+    Sample(CrossEntropyOp, (random(3, 4), _LABELS, None)),
+    Sample(CrossEntropyOp, (random(3, 4), _LABELS, random(4, low=0.5, high=2)), {"label_smoothing": 0.1}),
+    Sample(CrossEntropyOp, (random(3, 4), _LABELS, None), {"ignore_index": 0, "reduction": "sum"}),
+    Sample(CrossEntropyOp, (random(3, 4, 2), np.array([[2, 0], [1, 1], [3, 0]]), None)),
+    Sample(SigmoidCrossEntropyOp, (random(3, 4), random(3, 4, low=0, seed=1))),
+    Sample(BinaryCrossEntropyOp, (random(3, 4, low=0.1, high=0.9), random(3, 4, low=0, seed=1))),
+    Sample(MeanSquaredErrorOp, (random(3, 4), random(3, 4, seed=1)), {"reduction": "none"}),
+    Sample(L1LossOp, (random(3, 4), random(3, 4, seed=1)), {"reduction": "sum"}),
+    Sample(HuberLossOp, (random(3, 4), random(3, 4, seed=1)), {"delta": 0.5}),
+    Sample(RegressionOp, (random(3, 4), random(3, 4, seed=1)), smooth=False),
+)
