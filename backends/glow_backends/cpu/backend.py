@@ -15,11 +15,14 @@ from glow_dialects.instr.memory import instr_functions
 
 
 class CpuBackend(Backend):
-    """Code for the host (`cpu="host"`) or a named CPU that this machine can run."""
+    """Code for the host (`cpu="host"`) or a named CPU that this machine can run.
+
+    `winograd=False` forbids Winograd convolutions: every sum is then a direct one.
+    """
 
     name = "cpu"
 
-    def __init__(self, threads: int = 1, cpu: str = "host", **options: object) -> None:
+    def __init__(self, threads: int = 1, cpu: str = "host", winograd: bool = True, **options: object) -> None:
         try:
             self.target = named(cpu, threads)
         except KeyError:
@@ -27,23 +30,43 @@ class CpuBackend(Backend):
                 f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'"
             ) from None
 
+        self.cpu, self.winograd = cpu, winograd
+
+    @property
+    def identity(self) -> str:
+        """Everything that generated code depends on."""
+        return f"{self.target!r} winograd={self.winograd}"
+
     def supports(self, op: GraphOp) -> bool:
         return op.INSTR is not None or op.VIEW
 
     def graph_passes(self) -> Sequence[ModulePass]:
-        return ()
+        from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
+        from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_passes.graph.dce import DcePass
+
+        return (
+            CpuLayoutPass(self.cpu),  # channel blocks through whole regions
+            CpuFusePass(),  # epilogues
+            CpuChoosePass(self.cpu, self.target.threads, self.winograd),
+            DcePass(),
+        )
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
+        from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
+        from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
-        return (ConvertGlowInstrToLLVMPass,)
+        return (CpuLayoutPass, CpuFusePass, CpuChoosePass, ConvertGlowInstrToLLVMPass)
 
     def recall(self, key: str) -> Program | None:
         from glow_backends.cpu import bundle, cache
         from glow_backends.cpu.program import CpuProgram
 
-        folder = cache.program_folder(key, repr(self.target))
+        folder = cache.program_folder(key, self.identity)
         found = bundle.read(folder) if folder is not None else None
         return None if found is None else CpuProgram(found, self.target)
 
@@ -52,7 +75,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.program import CpuProgram
 
         assert isinstance(program, CpuProgram)
-        folder = cache.program_folder(key, repr(self.target))
+        folder = cache.program_folder(key, self.identity)
         if folder is None or program.bundle.host_steps:
             return
         try:

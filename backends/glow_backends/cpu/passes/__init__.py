@@ -1,0 +1,1 @@
+"""Graph passes of the CPU backend: layout, fusion, choice of algorithms."""

@@ -1,0 +1,74 @@
+"""glow-cpu-choose: the algorithm of each blocked convolution, by estimated time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.dialect import ConvOp
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.memory import ceil_div
+from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
+from glow_backends.cpu.rules.blocked import conv_spec
+from glow_backends.cpu.target import CpuTarget, named
+from glow_dialects.ops.module import functions
+
+BYTES_A_CYCLE = 8.0
+"""Weights stream from the last cache or memory once an image of the batch's tiles."""
+TRANSFORM_CYCLES = {4: (280.0, 150.0), 2: (90.0, 50.0)}
+"""Measured cycles to transform one tile of one vector of channels, in and out."""
+
+
+def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
+    """Estimated cycles of the direct kernel on one core."""
+    lanes = target.lanes
+    outputs = ceil_div(spec.out_channels, lanes) * lanes
+    taps = prod(spec.kernel) * spec.in_channels // spec.group
+    sums = prod((spec.batch, *spec.out_size)) * outputs * taps
+    return sums / (2 * lanes) / 0.92 + 4 * outputs * taps / BYTES_A_CYCLE
+
+
+def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
+    """Estimated cycles of the Winograd kernel on one core."""
+    plan, lanes = plan_winograd(spec, target), target.lanes
+    weights = plan.points * plan.in_blocks * plan.out_blocks * lanes**2
+    products = weights * plan.blocks * plan.tiles / (2 * lanes) / 0.88
+    into, out = TRANSFORM_CYCLES[spec.tile]
+    transforms = plan.total * (plan.in_blocks * into + plan.out_blocks * out)
+    return products + transforms + 4 * weights * max(1.0, plan.blocks / 8) / BYTES_A_CYCLE
+
+
+def choose(spec: DirectConvSpec, target: CpuTarget) -> str:
+    """The algorithm with the least estimated time."""
+    costs = {"direct": direct_cycles(spec, target)}
+    if supports_winograd(spec):
+        for tile in (2, 4):
+            costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+    return min(costs, key=lambda name: costs[name])
+
+
+@dataclass(frozen=True)
+class CpuChoosePass(ModulePass):
+    """Direct convolutions become Winograd ones where that is estimated to be faster.
+
+    `winograd=false` keeps every sum a plain one (results as exact as a direct convolution's).
+    `cpu` and `threads` describe the target.
+    """
+
+    name = "glow-cpu-choose"
+    cpu: str = "host"
+    threads: int = 1
+    winograd: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = named(self.cpu, self.threads)
+        if not self.winograd:
+            return
+        for function in functions(op):
+            for conv in function.body.block.ops:
+                if isinstance(conv, ConvOp) and conv.prop("algorithm") == "direct":
+                    conv.properties["algorithm"] = StringAttr(choose(conv_spec(conv), target))

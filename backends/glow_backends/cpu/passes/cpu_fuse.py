@@ -1,0 +1,173 @@
+"""glow-cpu-fuse: what follows a convolution or a matrix product happens while its sums are in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.dialect import ConvOp, GemmOp
+from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.pointwise import supports
+from glow_backends.cpu.steps import parameters, steps_attr, steps_of
+from glow_dialects.core.graph_op import SEGMENTS, GraphOp
+from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+COMMUTATIVE = ("add", "mul", "max", "min")
+
+
+def rebuilt(op: ConvOp | GemmOp, **changes: Any) -> GraphOp:
+    """The same convolution or product with other operand groups or properties."""
+    names = [n for n, _ in op.groups()]
+    operands = [changes.pop(n, op.group(n)) for n in names]
+    known = {n: a for n, a in op.properties.items() if n != SEGMENTS}
+    return type(op)(*operands, **{**known, **changes})
+
+
+def fused(op: ConvOp | GemmOp, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp:
+    """`op` with one more step in its epilogue."""
+    steps = steps_attr([*steps_of(op.properties["steps"]), step])
+    return rebuilt(op, steps=steps, extras=[*op.group("extras"), *extras])
+
+
+def _kernel(value: SSAValue) -> ConvOp | GemmOp | None:
+    """The convolution or product that makes `value`, if this is its one use."""
+    return producer(value, ConvOp, single=True) or producer(value, GemmOp, single=True)
+
+
+def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
+    """relu(conv(x) {steps}) -> conv(x) {steps, relu}; add(conv(x), y) -> conv(x, y) {steps, add}."""
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+        return None
+    name, result = op.name.removeprefix("glow."), op.results[0]
+    if dtype_of(result.type) != np.float32 or not supports(name, "f32"):
+        return None
+    operands = list(op.operands)
+    if any(v.type != result.type for v in operands):
+        return None
+    if len(operands) == 1:
+        kernel = _kernel(operands[0])
+        return None if kernel is None else r(fused(kernel, EpilogueStep(name, parameters(op)), []))
+    if name not in BINARY or len(operands) != 2:
+        return None
+    sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
+    found = [(k, operands[other]) for own, other in sides if (k := _kernel(operands[own]))]
+    if not found:
+        return None
+    if len(found) == 2 and found[0][0].is_before_in_block(found[1][0]):
+        found.reverse()  # the later one: its sums wait for nothing that is not there
+    kernel, other = found[0]
+    return r(fused(kernel, EpilogueStep(name), [other]))
+
+
+def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
+    """matmul(a, b) -> glow_cpu.gemm(a, b), constants as the module's own."""
+    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+        return None
+    a, b = op.operands[0], _constant(op.operands[1], r)
+    bias = op.group("bias") if isinstance(op, FullyConnectedOp) else []
+    return r(GemmOp(a, b, bias, []))
+
+
+def _constant(value: SSAValue, r: Rewriter) -> SSAValue:
+    """Splats and literals as constants of the module, which kernels may pack."""
+    array = None if isinstance(value.owner, GetOp) else r.array(value)
+    if array is None:
+        return value
+    return r.insert(GetOp.of(r.symbols.add(array, value.type, "weights"))).result  # pyright: ignore[reportArgumentType]
+
+
+def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
+    """gemm(a, transpose(b)) -> gemm(a, b) {transpose_b}, where the last two axes are exchanged."""
+    for name, flag in (("a", "transpose_a"), ("b", "transpose_b")):
+        (value,) = op.group(name)
+        source = producer(value, TransposeOp)
+        if source is None:
+            continue
+        rank = len(shape_of(value))
+        if source.prop("permutation") == (*range(rank - 2), rank - 1, rank - 2):
+            changes: dict[str, Any] = {name: source.input, flag: not op.prop(flag)}
+            return r(rebuilt(op, **changes))
+    return None
+
+
+def scaled(op: MulOp | DivOp, r: Rewriter) -> SSAValue | None:
+    """mul(gemm(a, b), 0.5) -> gemm(a, b) {scale = 0.5}, before bias and steps."""
+    pairs = [(op.operands[0], op.operands[1])]
+    if isinstance(op, MulOp):
+        pairs.append((op.operands[1], op.operands[0]))
+    for value, factor in pairs:
+        kernel = producer(value, GemmOp, single=True)
+        if kernel is None or value.type != op.results[0].type:
+            continue
+        number = r.uniform(factor)
+        if number is None or kernel.group("bias") or steps_of(kernel.properties["steps"]):
+            continue
+        number = 1 / number if isinstance(op, DivOp) else number
+        return r(rebuilt(kernel, scale=(kernel.prop("scale") or 1.0) * number))
+    return None
+
+
+def biased(op: AddOp, r: Rewriter) -> SSAValue | None:
+    """add(gemm(a, b), v) -> gemm(a, b, v) for a vector of one value a column."""
+    for value, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
+        kernel = producer(value, GemmOp, single=True)
+        if kernel is None or value.type != op.results[0].type:
+            continue
+        if kernel.group("bias") or steps_of(kernel.properties["steps"]):
+            continue
+        columns = shape_of(value)[-1]
+        vector = _vector(other, columns, r)
+        if vector is not None:
+            return r(rebuilt(kernel, bias=[vector]))
+    return None
+
+
+def _vector(value: SSAValue, columns: int, r: Rewriter) -> SSAValue | None:
+    """`value` as a vector of `columns`, where it has that many elements along its last axis only."""
+    shape = shape_of(value)
+    if not shape or shape[-1] != columns or any(n != 1 for n in shape[:-1]):
+        return None
+    value = _constant(value, r)
+    if len(shape) == 1:
+        return value
+    array = r.array(value)
+    if array is not None:
+        return r.weight(np.ascontiguousarray(array).reshape(-1), "bias")
+    from glow_dialects.ops.reshape import ReshapeOp
+
+    return r(ReshapeOp.to(value, (columns,)))
+
+
+PATTERNS = (
+    Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), to_gemm),
+    Pattern((GemmOp,), transposed_operand),
+    Pattern((MulOp, DivOp), scaled),
+    Pattern((AddOp,), biased),
+    Pattern((GraphOp,), step_after),
+)
+
+
+@dataclass(frozen=True)
+class CpuFusePass(ModulePass):
+    """Matrix products become glow_cpu.gemm; element-wise operators join the kernel before them.
+
+    relu(add(conv(x, w, b), y)) -> conv(x, w, b, y) {steps = ["add", "relu"]}
+    """
+
+    name = "glow-cpu-fuse"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

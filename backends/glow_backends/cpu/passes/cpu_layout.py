@@ -1,0 +1,64 @@
+"""glow-cpu-layout: whole regions of the graph on channel-blocked activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.passes.layout_rules import RULES, elementwise
+from glow_backends.cpu.passes.regions import Region
+from glow_backends.cpu.target import CpuTarget, named
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.graph.symbols import Symbols
+
+
+@dataclass(frozen=True)
+class CpuLayoutPass(ModulePass):
+    """Convolutions and what follows them work on N x C/c x H x W x c; borders convert.
+
+    conv(x, w), relu  ->  unblock(relu(glow_cpu.conv(block(x), w)))
+
+    Values are followed from each convolution on: element-wise operators, pools, joins, slices,
+    pads and transposes of channels keep the blocked form; any other reader gets one conversion.
+    `cpu`: "host" or a name such as "haswell", which sets the lanes c.
+    """
+
+    name = "glow-cpu-layout"
+    cpu: str = "host"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = named(self.cpu)
+        symbols = Symbols(op)
+        for function in functions(op):
+            assign(function, symbols, target)
+        symbols.sweep()
+
+
+def assign(function: FuncOp, symbols: Symbols, target: CpuTarget) -> None:
+    """Rewrite one function."""
+    region = Region(function, symbols, target.lanes)
+    converted: list[Operation] = []
+    for op in list(function.body.block.ops):
+        region.start(op)
+        if isinstance(op, GraphOp) and _convert(op, region, target):
+            converted.append(op)
+            continue
+        for index, operand in enumerate(op.operands):
+            plain = region.plain(operand)
+            if plain is not operand:
+                op.operands[index] = plain
+    for op in reversed(converted):
+        op.detach()
+        op.erase()
+
+
+def _convert(op: GraphOp, region: Region, target: CpuTarget) -> bool:
+    rule = RULES.get(type(op))
+    if rule is None:
+        rule = elementwise if op.DATA_PARALLEL else None
+    return rule is not None and rule(op, region, target)

@@ -1,0 +1,312 @@
+"""How each operator is carried over to blocked values: one rule a class of operators.
+
+A rule returns whether it has remembered a blocked (or another plain) form of the results; where it
+returns False the operator stays as it is, on plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
+from glow_backends.cpu.dialect import PoolOp
+from glow_backends.cpu.kernels.conv_direct import supports_direct
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.transpose import TransposeOp
+
+Rule = Callable[[Any, Region, CpuTarget], bool]
+FEW_CHANNELS = 4
+"""Images of at most this many channels are read as they are."""
+
+
+def flat(values: Sequence[int], fill: int) -> tuple[int, ...]:
+    """Window properties of one or two spatial axes as those of two."""
+    if len(values) == 1:
+        return (fill, values[0])
+    return tuple(values)
+
+
+def flat_pads(pads: Sequence[int]) -> tuple[int, ...]:
+    """Pads (begins, ends) of one or two spatial axes as those of two."""
+    return (0, pads[0], 0, pads[1]) if len(pads) == 2 else tuple(pads)
+
+
+def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
+    """A convolution of one or two spatial axes with a constant filter."""
+    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
+    if rank > 4 or not known or dtype_of(op.input.type) != np.float32:
+        return False
+    batch, channels, spatial = op.sizes(op.input)
+    out, inner, kernel = op.sizes(op.filter)
+    spec = DirectConvSpec(
+        batch,
+        channels,
+        out,
+        tuple(flat(spatial, 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat(kernel, 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat(op.prop("strides"), 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat_pads(op.prop("pads"))),  # pyright: ignore[reportArgumentType]
+        tuple(flat(op.prop("dilations"), 1)),  # pyright: ignore[reportArgumentType]
+        op.prop("group"),
+    )
+    algorithm = "direct"
+    if supports_depthwise(spec):
+        algorithm = "depthwise"
+    dense = algorithm == "direct" and not supports_direct(spec, target)
+    if dense and region.array(op.filter) is None:
+        return False
+    spec = replace(spec, group=1) if dense else spec
+    image = channels <= FEW_CHANNELS and spec.group == 1 and op.input not in region.known
+    if image and not last:
+        source = region.plain(op.input)
+        if rank == 3:
+            shape = (batch, channels, 1, *spatial)
+            source = region.add(ReshapeOp(source, results=tensor(shape, element_of(source))))
+    else:
+        form = region.blocked(op.input, last)
+        if form is None:
+            return False
+        source = form.value
+    filters = _filters(op, region, last, rank, inner, channels if dense else 0)
+    if filters is None:
+        return False
+    bias = [region.constant(v) for v in op.group("bias")]
+    made = BlockedConvOp(
+        source,
+        filters,
+        bias[0] if bias else None,
+        [],
+        algorithm=algorithm,
+        lanes=target.lanes,
+        strides=spec.strides,
+        pads=spec.pads,
+        dilations=spec.dilations,
+        group=spec.group,
+    )
+    region.remember(op.result, Blocked(region.add(made), out, rank, last))
+    return True
+
+
+def _filters(op: ConvOp, region: Region, last: bool, rank: int, inner: int, dense: int) -> SSAValue | None:
+    """The filter as OIHW; with `dense` input channels, groups become zeros off the diagonal."""
+    if not last and rank == 4 and not dense:
+        return region.constant(op.filter)
+    array = region.array(op.filter)
+    if array is None:
+        return None
+    array = np.moveaxis(array, -1, 1) if last else array
+    array = array[:, :, None, :] if rank == 3 else array
+    if dense:
+        array = _ungrouped(array, op.prop("group"), inner, dense)
+    return region.weight(array, f"{region.name_of(op.filter)}.oihw")
+
+
+def _ungrouped(array: Array, group: int, inner: int, channels: int) -> Array:
+    out = array.shape[0] // group
+    made = np.zeros((array.shape[0], channels, *array.shape[2:]), array.dtype)
+    for g in range(group):
+        rows = slice(g * out, (g + 1) * out)
+        made[rows, g * inner : (g + 1) * inner] = array[rows]
+    return made
+
+
+def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
+    """A pool of a blocked value, without dilation."""
+    form = region.known.get(op.input)
+    last = op.prop("layout") == "NHWC"
+    if form is None or form.last != last or set(op.prop("dilations")) != {1}:
+        return False
+    average = isinstance(op, AvgPoolOp)
+    made = PoolOp(
+        form.value,
+        mode="avg" if average else "max",
+        kernel=flat(op.prop("kernel"), 1),
+        strides=flat(op.prop("strides"), 1),
+        pads=flat_pads(op.prop("pads")),
+        count_include_pad=op.prop("count_include_pad") if average else False,
+    )
+    region.remember(op.result, replace(form, value=region.add(made)))
+    return True
+
+
+def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
+    """The mean or the maximum over all spatial axes: a pool as large as the image."""
+    form = region.known.get(op.input)
+    if form is None or tuple(sorted(op.prop("axes"))) != form.spatial:
+        return False
+    kernel = shape_of(form.value)[2:4]
+    mode = "avg" if isinstance(op, ReduceMeanOp) else "max"
+    made = PoolOp(form.value, mode=mode, kernel=kernel, strides=(1, 1), pads=(0, 0, 0, 0))
+    result = replace(form, value=region.add(made))
+    if op.prop("keepdims"):
+        region.remember(op.result, result)
+    else:
+        region.plains[op.result] = region.unblocked(result, op.result.type)
+    return True
+
+
+def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
+    """An element-wise operator with a blocked operand of the result's shape."""
+    shapes = {shape_of(r) for r in op.results}
+    if len(shapes) != 1 or op.group("predicate"):
+        return False
+    shape = shapes.pop()
+    forms = [region.known[v] for v in op.operands if v in region.known and shape_of(v) == shape]
+    if not forms:
+        return False
+    operands = [region.operand(v, forms[0]) for v in op.operands]
+    if any(o is None for o in operands):
+        return False
+    wide = shape_of(forms[0].value)
+    made = type(op).create(
+        operands=[o for o in operands if o is not None],
+        properties=dict(op.properties),
+        result_types=[tensor(wide, element_of(r)) for r in op.results],
+    )
+    region.builder.insert(made)
+    for result, value in zip(op.results, made.results, strict=True):
+        region.remember(result, replace(forms[0], value=value))
+    return True
+
+
+def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
+    """Normalisation with constant statistics: a product and a sum a channel."""
+    form = region.known.get(op.operands[0])
+    arrays = [region.array(v) if region.is_known(v) else None for v in op.operands[1:5]]
+    if form is None or form.axis != op.channel or op.group("predicate"):
+        return False
+    if any(a is None for a in arrays):
+        return False
+    scale, shift, mean, variance = (np.asarray(a, np.float64) for a in arrays)
+    factor = scale / np.sqrt(variance + op.prop("epsilon"))
+    shape = [-1 if a == form.axis else 1 for a in range(form.rank)]
+    value = form.value
+    for kind, vector in ((MulOp, factor), (AddOp, shift - mean * factor)):
+        constant = region.weight(vector.astype(np.float32).reshape(shape), "batch_norm")
+        row = region.operand(constant, form)
+        assert row is not None
+        value = region.add(kind(value, row))
+    region.remember(op.results[0], replace(form, value=value))
+    return True
+
+
+def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
+    """Parts joined along channels in whole blocks, or along another axis."""
+    forms = [region.known.get(v) for v in op.inputs]
+    first = next((f for f in forms if f is not None), None)
+    if first is None or any(f and (f.last, f.rank) != (first.last, first.rank) for f in forms):
+        return False
+    axis = op.prop("axis")
+    counts = [shape_of(v)[first.axis] for v in op.inputs]
+    if axis == first.axis and any(c % region.lanes for c in counts[:-1]):
+        return False
+    parts = [region.blocked(v, first.last) for v in op.inputs]
+    if any(p is None for p in parts):
+        return False
+    order = first.over_blocks(range(first.rank), first.axis, -1, -2)
+    made = ConcatOp([p.value for p in parts if p], axis=order.index(axis))
+    channels = sum(counts) if axis == first.axis else first.channels
+    region.remember(op.result, replace(first, value=region.add(made), channels=channels))
+    return True
+
+
+def cut(op: SliceOp, region: Region, target: CpuTarget) -> bool:
+    """A slice that takes whole blocks of channels."""
+    form = region.known.get(op.input)
+    if form is None:
+        return False
+    (starts, ends, steps), lanes = op.bounds(), region.lanes
+    low, high, step = (v[form.axis] for v in (starts, ends, steps))
+    if step != 1 or low % lanes or (high % lanes and high != form.channels) or high <= low:
+        return False
+    made = SliceOp(
+        form.value,
+        starts=form.over_blocks(starts, low // lanes, 0, 0),
+        ends=form.over_blocks(ends, -(-high // lanes), lanes, 1),
+        steps=form.over_blocks(steps, 1, 1, 1),
+    )
+    region.remember(op.result, replace(form, value=region.add(made), channels=high - low))
+    return True
+
+
+def pad(op: PadOp, region: Region, target: CpuTarget) -> bool:
+    """Padding of anything but channels."""
+    form = region.known.get(op.input)
+    if form is None or op.begins()[form.axis] or op.ends()[form.axis]:
+        return False
+    pads = (*form.over_blocks(op.begins(), 0, 0, 0), *form.over_blocks(op.ends(), 0, 0, 0))
+    made = PadOp(form.value, pads=pads, mode=op.prop("mode"), value=op.prop("value"))
+    region.remember(op.result, replace(form, value=region.add(made)))
+    return True
+
+
+def transpose(op: TransposeOp, region: Region, target: CpuTarget) -> bool:
+    """Channels moved from first to last or back: the blocked value stands for both."""
+    form = region.known.get(op.input)
+    if form is None:
+        return False
+    axes = tuple(range(form.rank))
+    to_last = (0, *axes[2:], 1)
+    to_first = (0, axes[-1], *axes[1:-1])
+    if tuple(op.prop("permutation")) != (to_first if form.last else to_last):
+        return False
+    region.remember(op.result, replace(form, last=not form.last))
+    return True
+
+
+def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
+    """Spatial axes merged, or one of size 1 added or dropped."""
+    form = region.known.get(op.input)
+    shape = shape_of(op.result)
+    if form is None or len(shape) not in (3, 4):
+        return False
+    axis = len(shape) - 1 if form.last else 1
+    if shape[0] != shape_of(form.value)[0] or shape[axis] != form.channels:
+        return False
+    result = replace(form, rank=len(shape))
+    _, blocks, height, width, lanes = shape_of(form.value)
+    wide = result.over_blocks(shape, blocks, lanes, 1)
+    if prod(wide[2:4]) != height * width:
+        return False
+    value = form.value
+    if wide != shape_of(value):
+        value = region.add(ReshapeOp(value, results=tensor(wide, element_of(value))))
+    region.remember(op.result, replace(result, value=value))
+    return True
+
+
+RULES: dict[type[GraphOp], Rule] = {
+    ConvOp: conv,
+    MaxPoolOp: pool,
+    AvgPoolOp: pool,
+    ReduceMeanOp: reduction,
+    ReduceMaxOp: reduction,
+    BatchNormOp: batch_norm,
+    ConcatOp: concat,
+    SliceOp: cut,
+    PadOp: pad,
+    TransposeOp: transpose,
+    ReshapeOp: reshape,
+}

@@ -1,0 +1,180 @@
+"""Which values of a graph are blocked: what layout assignment knows while it walks a function.
+
+A blocked value is N x C/c x H x W x c. It stands for a plain value of rank 4 (N C H W, or N H W C
+where its channel axis is last) or of rank 3 (H is 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from glow_backends.cpu.dialect import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.packing import block_channels
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.symbols import Symbols
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A blocked value and the plain form it stands for: rank 3 or 4, channels at 1 or last."""
+
+    value: SSAValue
+    channels: int
+    rank: int
+    last: bool
+
+    @property
+    def axis(self) -> int:
+        """Position of the channels in the plain form."""
+        return self.rank - 1 if self.last else 1
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """Positions of the spatial axes in the plain form."""
+        return tuple(a for a in range(1, self.rank) if a != self.axis)
+
+    def over_blocks(self, plain: Sequence[int], channel: int, lane: int, height: int) -> tuple[int, ...]:
+        """One entry an axis of the plain form as one an axis of the blocked form.
+
+        `channel` and `lane` are the entries of the axes that replace the channels, `height` that of
+        the axis that a form of rank 3 lacks.
+        """
+        spatial = [plain[a] for a in self.spatial]
+        if self.rank == 3:
+            spatial.insert(0, height)
+        return (plain[0], channel, *spatial, lane)
+
+
+class Region:
+    """The values of one function; conversions are inserted before the current operation, once."""
+
+    def __init__(self, function: FuncOp, symbols: Symbols, lanes: int) -> None:
+        self.symbols, self.lanes = symbols, lanes
+        self.known: dict[SSAValue, Blocked] = {}
+        self.plains: dict[SSAValue, SSAValue] = {}
+        self.builder = Builder.at_end(function.body.block)
+
+    def start(self, op: Operation) -> None:
+        """Insert before `op` from now on."""
+        self.builder = Builder.before(op)
+
+    def add(self, op: GraphOp) -> SSAValue:
+        """Insert an operation of one result."""
+        return self.builder(op)
+
+    # --- contents -------------------------------------------------------------------------------
+    def array(self, value: SSAValue) -> Array | None:
+        """The compile-time contents of a value."""
+        return self.symbols.array(value)
+
+    def is_known(self, value: SSAValue) -> bool:
+        """Whether the value is a compile-time tensor."""
+        owner = value.owner
+        if isinstance(owner, GetOp):
+            return isinstance(self.symbols.constant(owner), ConstantOp)
+        return isinstance(owner, SplatOp | LiteralOp)
+
+    def weight(self, array: Array, hint: str) -> SSAValue:
+        """A new constant of the module."""
+        made = self.symbols.add(array, tensor(array.shape, array.dtype), hint)
+        return self.builder.insert(GetOp.of(made)).result
+
+    def name_of(self, value: SSAValue) -> str:
+        """A name for what is made of `value`."""
+        owner = value.owner
+        return owner.symbol.root_reference.data if isinstance(owner, GetOp) else "constant"
+
+    def constant(self, value: SSAValue) -> SSAValue:
+        """The same compile-time tensor as a constant of the module."""
+        if isinstance(value.owner, GetOp):
+            return value
+        array = self.array(value)
+        assert array is not None
+        return self.weight(array, self.name_of(value))
+
+    # --- forms ----------------------------------------------------------------------------------
+    def plain(self, value: SSAValue) -> SSAValue:
+        """The plain form of a value of the original graph."""
+        if value in self.plains:
+            return self.plains[value]
+        if value not in self.known:
+            return value
+        made = self.unblocked(self.known[value], value.type)
+        self.plains[value] = made
+        return made
+
+    def unblocked(self, form: Blocked, kind: Attribute) -> SSAValue:
+        """The plain tensor of type `kind` that a blocked value stands for (or a reshape of it)."""
+        _, _, height, width, lanes = shape_of(form.value)
+        value = form.value
+        if height * width != 1 or form.channels % lanes:
+            layout = "NHWC" if form.last else "NCHW"
+            value = self.add(UnblockOp(value, channels=form.channels, layout=layout))
+        return value if value.type == kind else self.add(ReshapeOp(value, results=kind))
+
+    def blocked(self, value: SSAValue, last: bool) -> Blocked | None:
+        """The blocked form of a plain value of rank 3 or 4, made where there is none."""
+        found = self.known.get(value)
+        if found is not None:
+            return found if found.last == last else None
+        shape = shape_of(value)
+        rank = len(shape)
+        if rank not in (3, 4):
+            return None
+        array = self.array(value) if self.is_known(value) else None
+        if array is not None:
+            first = np.moveaxis(array, -1, 1) if last else array
+            first = first[:, :, None, :] if rank == 3 else first
+            name = f"{self.name_of(value)}.blocked"
+            form = self.weight(block_channels(first, self.lanes), name)
+        elif dtype_of(value.type) == np.float32:
+            wide = self.plain(value)
+            if rank == 3:
+                shape = (shape[0], 1, *shape[1:]) if last else (*shape[:2], 1, shape[2])
+                wide = self.add(ReshapeOp(wide, results=tensor(shape, element_of(value))))
+            form = self.add(BlockOp(wide, lanes=self.lanes, layout="NHWC" if last else "NCHW"))
+        else:
+            return None
+        made = Blocked(form, shape[-1] if last else shape[1], rank, last)
+        self.known[value] = made
+        self.plains[value] = value
+        return made
+
+    def operand(self, value: SSAValue, like: Blocked) -> SSAValue | None:
+        """A broadcasting operand beside `like` in the form that broadcasts alike with blocks."""
+        found = self.known.get(value)
+        if found is not None:
+            return found.value if (found.last, found.rank) == (like.last, like.rank) else None
+        shape = shape_of(value)
+        if len(shape) > like.rank:
+            return None
+        wide = (1,) * (like.rank - len(shape)) + shape
+        channels = wide[like.axis]
+        if channels == 1:
+            kind = tensor(like.over_blocks(wide, 1, 1, 1), element_of(value))
+            return self.add(ReshapeOp(self.plain(value), results=kind))
+        if wide != shape:
+            array = self.array(value) if self.is_known(value) else None
+            if array is not None:
+                value = self.weight(array.reshape(wide), self.name_of(value))
+            else:
+                kind = tensor(wide, element_of(value))
+                value = self.add(ReshapeOp(self.plain(value), results=kind))
+        form = self.blocked(value, like.last)
+        return None if form is None else form.value
+
+    def remember(self, value: SSAValue, form: Blocked) -> None:
+        """From now on `value` of the original graph is held as `form`."""
+        if value.name_hint and not form.value.name_hint:
+            form.value.name_hint = value.name_hint
+        self.known[value] = form
