@@ -45,9 +45,9 @@ class CpuProgram(Program):
         self.report = bundle.report
         self.selection: Selection | None = None
         start = time.perf_counter()
-        self._linked = Linked(bundle.objects, target)
+        self.linked = Linked(bundle.objects, target)
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-        self._main = kind(self._linked.address(MAIN))
+        self._main = kind(self.linked.address(MAIN))
         self.report.stages["link"] = time.perf_counter() - start
         self._host_step = host
         self._failure: BaseException | None = None

@@ -54,11 +54,13 @@ def convert(
     code = ProgramCode(
         ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))}
     )
-    _Conversion(code, function, selection, target).run()
+    Conversion(code, function, selection, target).run()
     return code
 
 
-class _Conversion:
+class Conversion:
+    """Builds the program function step by step; profilers add their own calls to it."""
+
     def __init__(
         self, code: ProgramCode, function: InstrFuncOp, selection: Selection, target: CpuTarget
     ) -> None:

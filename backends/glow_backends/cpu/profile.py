@@ -1,0 +1,205 @@
+"""Where a program's time goes: the same program with the processor's clock read behind every kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from llvmlite import ir
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from glow_backends.base import check_inputs
+from glow_backends.cpu.builder import PTR
+from glow_backends.cpu.bundle import build, program_text
+from glow_backends.cpu.calls import KernelCall, Packed
+from glow_backends.cpu.jit import Linked, emit_object, new_module
+from glow_backends.cpu.memory import WeightBlock
+from glow_backends.cpu.program import CpuProgram, HostSteps
+from glow_backends.cpu.select import HostStep, Selection
+from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.to_llvm import Conversion, ProgramCode
+from glow_dialects.core.types import Array, bytes_of
+from glow_dialects.instr.memory import InstrFuncOp
+from glow_dialects.ops.module import placeholders
+
+STAMP = "glow_stamp"
+STAMPS = "glow_stamps"
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One step of a program: median seconds a run, and what it did in them.
+
+    `flops` counts the floating-point operations of the plain algorithm (0: not counted; Winograd needs
+    fewer, so that its rate may pass the machine's peak), `bytes` the operands once each. `start` is the median of the seconds from the start of the run.
+    """
+
+    label: str
+    kernel: str
+    start: float
+    seconds: float
+    flops: int
+    bytes: int
+
+    @property
+    def gflops(self) -> float:
+        """10^9 floating-point operations a second."""
+        return self.flops / self.seconds / 1e9 if self.seconds else 0.0
+
+    @property
+    def gbytes(self) -> float:
+        """10^9 bytes a second."""
+        return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+class _Stamped(Conversion):
+    """The conversion, with a call of the clock behind every step, and the bytes of its operands."""
+
+    def run(self) -> None:
+        self.bytes: list[int] = []
+        self.packed: dict[str, int] = {}
+        self.call(STAMP, [self.constant(0)])
+        super().run()
+
+    def kernel_call(self, call: KernelCall) -> None:
+        super().kernel_call(call)
+        self._stamp(sum(self._size(o) for o in call.operands))
+
+    def host_call(self, number: int) -> None:
+        super().host_call(number)
+        op = self.selection.host_steps[number].op
+        self._stamp(sum(bytes_of(v.type) for v in op.operands))
+
+    def _stamp(self, size: int) -> None:
+        self.bytes.append(size)
+        self.call(STAMP, [self.constant(len(self.bytes))])
+
+    def _size(self, operand: SSAValue | Packed) -> int:
+        if isinstance(operand, Packed):
+            if operand.key not in self.packed:
+                self.packed[operand.key] = operand.make().nbytes
+            return self.packed[operand.key]
+        return bytes_of(operand.type)
+
+
+def _stamp_module(count: int, target: CpuTarget) -> ir.Module:
+    """`void glow_stamp(i64 n)` stores the cycle counter at `glow_stamps[n]`."""
+    module = new_module("stamps", target)
+    word = ir.IntType(64)
+    table = ir.GlobalVariable(module, ir.ArrayType(word, count), STAMPS)
+    table.initializer = ir.Constant(ir.ArrayType(word, count), None)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [word]), STAMP)
+    clock = ir.Function(module, ir.FunctionType(word, []), "llvm.readcyclecounter")
+    builder = ir.IRBuilder(function.append_basic_block())
+    place = builder.gep(table, [word(0), function.args[0]], inbounds=True)
+    builder.store(builder.call(clock, []), place)
+    builder.ret_void()
+    return module
+
+
+def stamped_program(
+    module: ModuleOp, function: InstrFuncOp, target: CpuTarget
+) -> tuple[CpuProgram, Selection, list[int]]:
+    """The program with stamps, its steps, and bytes a step."""
+    bundle, selection = build(module, function, target)
+    slots = {name: i for i, name in enumerate(placeholders(module))}
+    code = ProgramCode(ModuleOp([]), WeightBlock(), slots)
+    conversion = _Stamped(code, function, selection, target)
+    conversion.run()
+    stamps = emit_object(_stamp_module(len(selection.steps) + 1, target), target)
+    text = emit_object(program_text(code.module, target), target)
+    # The program function is the last object but one; the support functions follow it.
+    objects = [*bundle.objects[:-2], text, bundle.objects[-1], stamps]
+    host = HostSteps(function, [s.op for s in selection.host_steps])
+    program = CpuProgram(replace(bundle, objects=objects), target, host)
+    return program, selection, conversion.bytes
+
+
+def profile(
+    module: ModuleOp,
+    function: InstrFuncOp,
+    target: CpuTarget,
+    inputs: Mapping[str, Array],
+    runs: int = 20,
+) -> list[KernelTime]:
+    """Medians over `runs` runs of a planned function, step by step; one thread."""
+    assert target.threads == 1, "stamps of several workers would mix"
+    program, selection, sizes = stamped_program(module, function, target)
+    count = len(selection.steps) + 1
+    stamps = (ctypes.c_int64 * count).from_address(program.linked.address(STAMPS))
+    given = check_inputs(program.inputs, inputs)
+    program.run(given)
+    taken = np.empty((runs, count), np.int64)
+    begin_clock, begin = None, 0.0
+    for row in taken:
+        start = time.perf_counter()
+        program.run(given)
+        row[:] = stamps
+        if begin_clock is None:
+            begin_clock, begin = int(row[0]), start
+    ticks = int(taken[-1, 0]) - (begin_clock or 0)
+    rate = ticks / (start - begin) if runs > 1 else 1e9  # ticks of the clock a second
+    steps = np.median(np.diff(taken, axis=1), axis=0) / rate
+    starts = np.median(taken - taken[:, :1], axis=0) / rate
+    return [
+        _time(step, float(starts[i]), float(steps[i]), sizes[i], target)
+        for i, step in enumerate(selection.steps)
+    ]
+
+
+def _time(
+    step: KernelCall | HostStep, start: float, seconds: float, size: int, target: CpuTarget
+) -> KernelTime:
+    if isinstance(step, HostStep):
+        name = step.op.name.removeprefix("glow_instr.")
+        return KernelTime(name, "(host)", start, seconds, 0, size)
+    return KernelTime(step.label, step.kernel_name(target), start, seconds, step.flops, size)
+
+
+def peak_gflops(target: CpuTarget, seconds: float = 0.2) -> float:
+    """The machine's f32 multiply-add rate on one core, measured: 10^9 operations a second."""
+    chains = 12  # enough independent sums to hide the latency of one multiply-add
+    module = new_module("peak", target)
+    vector = ir.VectorType(ir.FloatType(), target.lanes)
+    word = ir.IntType(64)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, word]), "glow_peak")
+    kind = ir.FunctionType(vector, [vector] * 3)
+    fma = ir.Function(module, kind, f"llvm.fma.v{target.lanes}f32")
+    entry, loop, done = (function.append_basic_block(n) for n in ("entry", "loop", "done"))
+    builder = ir.IRBuilder(entry)
+    memory = function.args[0]
+    places = [builder.gep(memory, [word(i)], source_etype=vector) for i in range(chains)]
+    first = [builder.load(p, align=target.vector_bytes, typ=vector) for p in places]
+    factor = first[0]
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    counter = builder.phi(word)
+    counter.add_incoming(word(0), entry)
+    sums = [builder.phi(vector) for _ in range(chains)]
+    following = [builder.call(fma, [factor, factor, s]) for s in sums]
+    for phi, start, value in zip(sums, first, following, strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    more = builder.add(counter, word(1))
+    counter.add_incoming(more, loop)
+    builder.cbranch(builder.icmp_signed("<", more, function.args[1]), loop, done)
+    builder.position_at_end(done)
+    for place, value in zip(places, following, strict=True):
+        builder.store(value, place, align=target.vector_bytes)
+    builder.ret_void()
+    linked = Linked([emit_object(module, target)], target)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(linked.address("glow_peak"))
+    space = np.zeros(chains * target.vector_bytes + 64, np.uint8)
+    where = space.ctypes.data + -space.ctypes.data % 64
+    count, best = 100_000, 0.0
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        run(where, count)
+        elapsed = time.perf_counter() - start
+        best = max(best, count * chains * target.lanes * 2 / elapsed / 1e9)
+    return best

@@ -1,0 +1,136 @@
+"""glow-bench --profile, --trace and --accuracy: what each kernel of a program costs and how exact it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_backends.base import ports
+from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.profile import KernelTime, peak_gflops, profile
+from glow_dialects.instr.memory import InstrFuncOp, instr_functions
+from glow_runtime.compile import phases
+from glow_tools.bench_race import random_values
+from glow_tools.common import read_module, write_text
+
+
+def planned(
+    path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend
+) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
+    """The module of a model, compiled down to planned instructions, and seconds of each phase."""
+    from glow_dialects.dialects import context
+
+    stages: dict[str, float] = {}
+    start = time.perf_counter()
+    module = read_module(path, dict(shapes))
+    stages["load"] = time.perf_counter() - start
+    ctx = context()
+    for name, passes in phases(backend):
+        start = time.perf_counter()
+        for item in passes:
+            item.apply(ctx, module)
+        stages[name] = time.perf_counter() - start
+    return module, instr_functions(module)[0], stages
+
+
+def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> None:
+    """Print or write what the options of glow-bench ask for."""
+    backend = CpuBackend()
+    if a.accuracy:
+        from glow_tools.bench_accuracy import show_accuracy
+
+        show_accuracy(path, shapes, backend, a.seed)
+        return
+    module, function, stages = planned(path, shapes, backend)
+    rng = np.random.default_rng(a.seed)
+    feed = {p.name: random_values(rng, p.shape, p.dtype) for p in ports(module, "input")}
+    times = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
+    if a.trace:
+        write_text(str(a.trace), json.dumps(trace(stages, times)) + "\n")
+    if a.profile:
+        print_profile(Path(path).stem, times, peak_gflops(backend.target))
+
+
+def print_profile(model: str, times: Sequence[KernelTime], peak: float) -> None:
+    """A table of the steps in order, then the sums by kind."""
+    total = sum(t.seconds for t in times) or 1e-12
+    title = f"{model}: {total * 1e3:.3f} ms in {len(times)} steps; measured peak {peak:.0f} GFLOP/s"
+    table = Table(title=title)
+    for name in ("step", "operation", "kernel"):
+        table.add_column(name)
+    for name in ("us", "% of time", "GFLOP/s", "% of peak", "GB/s"):
+        table.add_column(name, justify="right")
+    for number, item in enumerate(times):
+        label = item.label.removeprefix("glow_cpu_instr.")
+        table.add_row(str(number), label, item.kernel, *_cells(item, total, peak))
+    table.add_section()
+    for item in by_operation(times):
+        table.add_row("", item.label.removeprefix("glow_cpu_instr."), item.kernel, *_cells(item, total, peak))
+    Console(width=140, highlight=False).print(table)
+
+
+def by_operation(times: Sequence[KernelTime]) -> list[KernelTime]:
+    """The steps of equal operation added up, the longest first."""
+    groups: dict[str, list[KernelTime]] = {}
+    for item in times:
+        groups.setdefault(item.label, []).append(item)
+    sums = [
+        KernelTime(
+            label,
+            f"({len(items)} steps)",
+            0.0,
+            sum(i.seconds for i in items),
+            sum(i.flops for i in items),
+            sum(i.bytes for i in items),
+        )
+        for label, items in groups.items()
+    ]
+    return sorted(sums, key=lambda s: -s.seconds)
+
+
+def _cells(item: KernelTime, total: float, peak: float) -> list[str]:
+    return [
+        f"{item.seconds * 1e6:.1f}",
+        f"{100 * item.seconds / total:.1f}",
+        f"{item.gflops:.1f}" if item.flops else "",
+        f"{100 * item.gflops / peak:.0f}" if item.flops else "",
+        f"{item.gbytes:.1f}",
+    ]
+
+
+def trace(stages: Mapping[str, float], times: Sequence[KernelTime]) -> dict[str, Any]:
+    """Chrome's trace format: the stages of compilation on one line, one run's kernels on another."""
+    events: list[dict[str, Any]] = []
+    names = {1: "compile", 2: "run"}
+    for thread, name in names.items():
+        meta = {"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
+        events.append(meta)
+    now = 0.0
+    for name, seconds in stages.items():
+        events.append(_event(name, 1, now, seconds, {}))
+        now += seconds
+    for item in times:
+        about = {"kernel": item.kernel, "gflops": item.gflops, "gbytes": item.gbytes}
+        events.append(_event(item.label, 2, now + item.start, item.seconds, about))
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _event(name: str, thread: int, start: float, seconds: float, about: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ph": "X",
+        "pid": 1,
+        "tid": thread,
+        "ts": start * 1e6,
+        "dur": seconds * 1e6,
+        "args": dict(about),
+    }
