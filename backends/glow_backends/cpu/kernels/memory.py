@@ -163,9 +163,19 @@ def transpose(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
             if not i & half:
                 x, y = values[i], values[i + half]
                 for at, lanes in ((i, low), (i + half, high)):
-                    mask = ir.Constant(
-                        ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes]
-                    )
+                    mask = ir.Constant(ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes])
                     values[at] = k.b.shuffle_vector(x, y, mask)
         half //= 2
     return values
+
+
+def float_table(k: KernelBuilder, numbers: np.ndarray, kind: ir.Type) -> ir.Value:
+    """A private constant array of floats of `kind`, with a vector of ones behind it; its address."""
+    padded = [float(v) for v in numbers.reshape(-1)] + [1.0] * 64
+    data_kind = ir.ArrayType(kind, len(padded))
+    number = sum(name.startswith(f"{k.function.name}.floats") for name in k.module.globals)
+    data = ir.GlobalVariable(k.module, data_kind, f"{k.function.name}.floats{number}")
+    data.initializer = ir.Constant(data_kind, padded)
+    data.global_constant = True
+    data.linkage = "private"
+    return data

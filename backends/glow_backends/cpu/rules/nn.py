@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from glow_backends.cpu.calls import CallContext, KernelCall, Rule, shape
+from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels import normalize
+from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
-from glow_backends.cpu.rules.common import float_typed
+from glow_backends.cpu.rules.common import float_typed, known
 
 
 def _softmax(log: bool) -> Rule:
@@ -70,6 +72,53 @@ def _batch_norm(op: Any, context: CallContext) -> KernelCall | None:
     )
 
 
+def _pool(mode: str) -> Rule:
+    def rule(op: Any, context: CallContext) -> KernelCall | None:
+        del context
+        if not known(op) or (mode == "avg" and float_typed(op) is None):
+            return None
+        batch, *rest = shape(op.input)
+        outer, size, inner = batch * rest[0], tuple(rest[1:]), 1
+        if op.prop("layout") == "NHWC":
+            outer, size, inner = batch, tuple(rest[:-1]), rest[-1]
+        return pool_call(op, mode, outer, size, inner, op.prop("dilations"))
+
+    return rule
+
+
+def pool_call(
+    op: Any, mode: str, outer: int, size: tuple[int, ...], inner: int, dilations: tuple[int, ...]
+) -> KernelCall:
+    """A pool over the tensor seen as [outer, *size, inner]; one over all of it is a reduction."""
+    kind = dtype_name(op.input)
+    if op.prop("kernel") == size and not any(op.prop("pads")) and set(dilations) == {1}:
+        reduction = ReduceSpec("mean" if mode == "avg" else "max", (outer, prod(size), inner), (1,), kind)
+        return KernelCall(emit_reduce, reduction, [op.result, op.input])
+    counted = mode == "avg" and op.prop("count_include_pad")
+    spec = PoolSpec(
+        mode,
+        outer,
+        size,
+        inner,
+        op.prop("kernel"),
+        op.prop("strides"),
+        op.prop("pads"),
+        dilations,
+        counted,
+        kind,
+    )
+    return KernelCall(emit_pool, spec, [op.result, op.input])
+
+
+def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
+    """Pooling on channel blocks."""
+    del context
+    if float_typed(op) is None:
+        return None
+    batch, blocks, *size, lanes = shape(op.input)
+    return pool_call(op, op.prop("mode"), batch * blocks, tuple(size), lanes, (1,) * len(size))
+
+
 def _lrn(op: Any, context: CallContext) -> KernelCall | None:
     del context
     kind = float_typed(op)
@@ -98,6 +147,9 @@ RULES: dict[str, Rule] = {
     "group_norm": _group_norm,
     "instance_norm": _group_norm,
     "batch_norm": _batch_norm,
+    "max_pool": _pool("max"),
+    "avg_pool": _pool("avg"),
+    "glow_cpu_instr.pool": _blocked_pool,
     "lrn": _lrn,
     "lp_normalize": _lp_normalize,
 }
