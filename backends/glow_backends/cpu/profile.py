@@ -34,8 +34,9 @@ STAMPS = "glow_stamps"
 class KernelTime:
     """One step of a program: median seconds a run, and what it did in them.
 
-    `flops` counts the floating-point operations of the plain algorithm (0: not counted; Winograd needs
-    fewer, so that its rate may pass the machine's peak), `bytes` the operands once each. `start` is the median of the seconds from the start of the run.
+    `flops` counts the floating-point operations of the plain algorithm (0: not counted; Winograd
+    needs fewer, so that its rate may pass the machine's peak), `bytes` the operands once each.
+    `start` is the median of the seconds from the start of the run.
     """
 
     label: str
