@@ -1,0 +1,45 @@
+"""Rules of RNN, GRU and LSTM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.rnn import RnnOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.rule import Rule, Versions
+from glow_frontends.onnx.values import Value
+
+
+def recurrent(kind: type[GraphOp], defaults: Sequence[str], operands: int, flag: str | None = None) -> Rule:
+    """A recurrent network whose attributes keep their names."""
+
+    def rule(g: Emitter, n: Node) -> list[Value]:
+        direction = n.text("direction", "forward")
+        names = n.texts("activations") or tuple(defaults) * (2 if direction == "bidirectional" else 1)
+        properties: dict[str, Any] = {
+            "direction": direction,
+            "activations": ",".join(name.lower() for name in names),
+            "clip": n.number("clip", 0.0),
+            "layout": n.integer("layout", 0),
+        }
+        for name in ("activation_alpha", "activation_beta"):
+            if n.numbers(name):
+                properties[name] = n.numbers(name)
+        if flag is not None:
+            properties[flag] = n.flag(flag)
+        given = [n.get(i) for i in range(operands)]
+        return g.many(kind, *given, **properties)
+
+    return rule
+
+
+RULES: dict[str, Versions] = {
+    "GRU": recurrent(GruOp, ("sigmoid", "tanh"), 6, "linear_before_reset"),
+    "LSTM": recurrent(LstmOp, ("sigmoid", "tanh", "tanh"), 8, "input_forget"),
+    "RNN": recurrent(RnnOp, ("tanh",), 6),
+}
