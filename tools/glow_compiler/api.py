@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from glow_frontends.builder import GraphBuilder
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend, Program, get_backend, ports
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.types import Array
+from glow_frontends.builder import GraphBuilder
 from glow_runtime.compile import compile_module
 from glow_runtime.executable import Executable, Signature
 

@@ -1,0 +1,104 @@
+"""GraphBuilder: a module and one graph function, written operator by operator.
+
+g = GraphBuilder()
+x = g.placeholder("x", (1, 3, 32, 32))
+w = g.constant(weights, name="w")
+g.save(g.relu(g.conv(x, w, pads=1)), "y")
+net = glow_compiler.compile(g)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from glow_dialects.core.attributes import INLINE_BYTES
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array, element_type, tensor
+from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+from glow_frontends.builder.core import Like, Value
+from glow_frontends.builder.math import Math
+from glow_frontends.builder.nn import Networks
+from glow_frontends.builder.shapes import Shapes
+
+__all__ = ["GraphBuilder", "Value"]
+
+
+class GraphBuilder(Math, Shapes, Networks):
+    """Builds the function `name` of a new module; `module` is valid after every call.
+
+    Operators take values, arrays and numbers, check their operands at once (ShapeError) and return
+    values. There is a method for each operator of the `glow` dialect.
+    """
+
+    def __init__(self, name: str = "main") -> None:
+        self.module = ModuleOp([])
+        self.function = FuncOp.of(name)
+        self.module.body.block.add_op(self.function)
+        self._symbols: set[str] = {name}
+        super().__init__(Builder.at_end(self.function.body.block))
+
+    def placeholder(
+        self, name: str, shape: Sequence[int], dtype: object = np.float32, kind: str = "input"
+    ) -> Value:
+        """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values."""
+        if kind not in KINDS or kind == "output":
+            raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
+        made = PlaceholderOp.of(
+            self._symbol(name),
+            tensor(tuple(shape), element_type(np.dtype(dtype))),
+            kind,  # pyright: ignore
+        )
+        return self._read(made, name)
+
+    def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
+        """A tensor known at compile time; float64 lists become float32, arrays keep their type."""
+        values = np.asarray(array)
+        if not isinstance(array, np.ndarray | np.generic) and values.dtype == np.float64:
+            values = values.astype(np.float32)
+        if name is None and values.nbytes <= INLINE_BYTES:
+            return Value(self, self.builder.constant(values))
+        made = ConstantOp.of(self._symbol(name or "constant", unique=name is None), values)
+        return self._read(made, name or "constant")
+
+    def array(self, array: Array) -> Value:
+        return self.constant(array)
+
+    def trainable(self, array: Array, name: str) -> Value:
+        """A weight that training changes, with its first value."""
+        values = np.asarray(array)
+        kind = tensor(values.shape, element_type(values.dtype))
+        return self._read(PlaceholderOp.of(self._symbol(name), kind, "trainable", values), name)
+
+    def save(self, value: Like, name: str = "output") -> None:
+        """Make a value the output `name`."""
+        given = self.value(value)
+        target = PlaceholderOp.of(self._symbol(name), given.type, "output")
+        self._declare(target, name)
+        self.builder.insert(SaveOp.of(given.ssa, target))
+
+    def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
+        self._declare(symbol, name)
+        made = self.builder.insert(GetOp.of(symbol))
+        if name.isidentifier():
+            made.result.name_hint = name
+        return Value(self, made.result)
+
+    def _declare(self, symbol: ConstantOp | PlaceholderOp, name: str) -> None:
+        if symbol.sym_name.data != name and isinstance(symbol, PlaceholderOp):
+            symbol.attributes["onnx.name"] = StringAttr(name)
+        self.module.body.block.insert_op_before(symbol, self.function)
+
+    def _symbol(self, name: str, unique: bool = False) -> str:
+        """A symbol for `name`, which must be new unless `unique` asks for a number behind it."""
+        symbol, number = name, 0
+        while symbol in self._symbols:
+            if not unique and name != self.function.sym_name.data:
+                raise GlowError(f"the graph already has a constant, placeholder or output '{name}'")
+            number += 1
+            symbol = f"{name}_{number}"
+        self._symbols.add(symbol)
+        return symbol

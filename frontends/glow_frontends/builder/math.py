@@ -1,0 +1,214 @@
+"""Element-wise operators and reductions of the builder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glow_dialects.core.types import element_type, tensor
+from glow_dialects.ops import activation as act
+from glow_dialects.ops import arithmetic as ar
+from glow_dialects.ops import compare as cmp
+from glow_dialects.ops import logic as lo
+from glow_dialects.ops import reduce as red
+from glow_dialects.ops import unary_math as um
+from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
+from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.cumsum import CumsumOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.select import SelectOp
+from glow_frontends.builder.core import Like, Operators, Value, binary, unary
+
+
+class Math(Operators):
+    """Arithmetic with NumPy broadcasting, comparisons, logic, activations, reductions."""
+
+    add = binary(ar.AddOp)
+    sub = binary(ar.SubOp)
+    mul = binary(ar.MulOp)
+    div = binary(ar.DivOp)
+    max = binary(ar.MaxOp)
+    min = binary(ar.MinOp)
+    pow = binary(ar.PowOp)
+    mod = binary(ar.ModOp)
+    fmod = binary(ar.FmodOp)
+    floor_div = binary(ar.FloorDivOp)
+
+    cmp_eq = binary(cmp.CmpEqOp)
+    cmp_ne = binary(cmp.CmpNeOp)
+    cmp_lt = binary(cmp.CmpLtOp)
+    cmp_le = binary(cmp.CmpLeOp)
+    cmp_gt = binary(cmp.CmpGtOp)
+    cmp_ge = binary(cmp.CmpGeOp)
+    logical_and = binary(lo.AndOp)
+    logical_or = binary(lo.OrOp)
+    logical_xor = binary(lo.XorOp)
+    logical_not = unary(lo.NotOp)
+    bitwise_and = binary(lo.BitwiseAndOp)
+    bitwise_or = binary(lo.BitwiseOrOp)
+    bitwise_xor = binary(lo.BitwiseXorOp)
+    bitwise_not = unary(lo.BitwiseNotOp)
+    shift_left = binary(lo.ShiftLeftOp)
+    shift_right = binary(lo.ShiftRightOp)
+    is_nan = unary(lo.IsNanOp)
+    is_inf = unary(lo.IsInfOp)
+
+    neg = unary(um.NegOp)
+    abs = unary(um.AbsOp)
+    floor = unary(um.FloorOp)
+    ceil = unary(um.CeilOp)
+    round = unary(um.RoundOp)
+    sign = unary(um.SignOp)
+    trunc = unary(um.TruncOp)
+    sqrt = unary(um.SqrtOp)
+    rsqrt = unary(um.RsqrtOp)
+    reciprocal = unary(um.ReciprocalOp)
+    sin = unary(um.SinOp)
+    cos = unary(um.CosOp)
+    tan = unary(um.TanOp)
+    asin = unary(um.AsinOp)
+    acos = unary(um.AcosOp)
+    atan = unary(um.AtanOp)
+    sinh = unary(um.SinhOp)
+    cosh = unary(um.CoshOp)
+    asinh = unary(um.AsinhOp)
+    acosh = unary(um.AcoshOp)
+    atanh = unary(um.AtanhOp)
+    exp = unary(um.ExpOp)
+    log = unary(um.LogOp)
+    log1p = unary(um.Log1pOp)
+    expm1 = unary(um.Expm1Op)
+    erf = unary(um.ErfOp)
+
+    relu = unary(ReluOp)
+    prelu = binary(act.PreluOp)
+    sigmoid = unary(act.SigmoidOp)
+    tanh = unary(act.TanhOp)
+    hard_swish = unary(act.HardSwishOp)
+    softplus = unary(act.SoftplusOp)
+    softsign = unary(act.SoftsignOp)
+    mish = unary(act.MishOp)
+
+    def leaky_relu(self, x: Like, alpha: float = 0.01) -> Value:
+        """x where positive, else alpha x."""
+        return self.one(act.LeakyReluOp, x, alpha=float(alpha))
+
+    def elu(self, x: Like, alpha: float = 1.0) -> Value:
+        """x where positive, else alpha (exp(x) - 1)."""
+        return self.one(act.EluOp, x, alpha=float(alpha))
+
+    def selu(self, x: Like) -> Value:
+        """The self-normalising ELU."""
+        return self.one(act.SeluOp, x)
+
+    def celu(self, x: Like, alpha: float = 1.0) -> Value:
+        """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+        return self.one(act.CeluOp, x, alpha=float(alpha))
+
+    def hard_sigmoid(self, x: Like, alpha: float = 0.2, beta: float = 0.5) -> Value:
+        """clip(alpha x + beta, 0, 1)."""
+        return self.one(act.HardSigmoidOp, x, alpha=float(alpha), beta=float(beta))
+
+    def gelu(self, x: Like, approximate: str = "none") -> Value:
+        """x Phi(x); `approximate` is "none" or "tanh"."""
+        return self.one(act.GeluOp, x, approximate=approximate)
+
+    def swish(self, x: Like, alpha: float = 1.0) -> Value:
+        """x sigmoid(alpha x)."""
+        return self.one(act.SwishOp, x, alpha=float(alpha))
+
+    def clip(self, x: Like, min: float = -np.inf, max: float = np.inf) -> Value:
+        """x within [min, max]."""
+        return self.one(act.ClipOp, x, min=float(min), max=float(max))
+
+    def thresholded_relu(self, x: Like, alpha: float = 1.0) -> Value:
+        """x where above alpha, else 0."""
+        return self.one(act.ThresholdedReluOp, x, alpha=float(alpha))
+
+    def logit(self, x: Like, eps: float = -1.0) -> Value:
+        """log(x / (1 - x)); with `eps` >= 0 x is first kept within [eps, 1 - eps]."""
+        return self.one(act.LogitOp, x, eps=float(eps))
+
+    def select(self, condition: Like, x: Like, y: Like) -> Value:
+        """x where the condition holds, else y."""
+        left = self.value(x, y if isinstance(y, Value) else None)
+        return self.one(SelectOp, condition, left, self.value(y, left))
+
+    def cast(self, x: Like, dtype: object) -> Value:
+        """x with another element type."""
+        value = self.value(x)
+        kind = tensor(value.shape, element_type(np.dtype(dtype)))  # pyright: ignore
+        return self.one(CastOp, value, results=kind)
+
+    # --- reductions ---------------------------------------------------------------------------
+    def _reduce(self, kind: type, x: Like, axes: Sequence[int] | int | None, keepdims: bool) -> Value:
+        value = self.value(x)
+        rank = len(value.shape)
+        given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+        wanted = tuple(sorted(a + rank if a < 0 else a for a in given))
+        return self.one(kind, value, axes=wanted, keepdims=keepdims)
+
+    def reduce_sum(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The sum over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceSumOp, x, axes, keepdims)
+
+    def reduce_mean(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The mean over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceMeanOp, x, axes, keepdims)
+
+    def reduce_max(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The largest over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceMaxOp, x, axes, keepdims)
+
+    def reduce_min(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The smallest over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceMinOp, x, axes, keepdims)
+
+    def reduce_prod(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The product over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceProdOp, x, axes, keepdims)
+
+    def reduce_sum_square(
+        self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False
+    ) -> Value:
+        """The sum of squares over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceSumSquareOp, x, axes, keepdims)
+
+    def reduce_l1(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The sum of absolute values over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceL1Op, x, axes, keepdims)
+
+    def reduce_l2(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
+        """The Euclidean norm over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceL2Op, x, axes, keepdims)
+
+    def reduce_log_sum(
+        self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False
+    ) -> Value:
+        """The logarithm of the sum over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceLogSumOp, x, axes, keepdims)
+
+    def reduce_log_sum_exp(
+        self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False
+    ) -> Value:
+        """The logarithm of the sum of exponentials over `axes` (all of them by default)."""
+        return self._reduce(red.ReduceLogSumExpOp, x, axes, keepdims)
+
+    def arg_max(self, x: Like, axis: int, keepdims: bool = False) -> Value:
+        """Where the first largest element of an axis is (i64)."""
+        return self._arg(ArgMaxOp, x, axis, keepdims)
+
+    def arg_min(self, x: Like, axis: int, keepdims: bool = False) -> Value:
+        """Where the first smallest element of an axis is (i64)."""
+        return self._arg(ArgMinOp, x, axis, keepdims)
+
+    def _arg(self, kind: type, x: Like, axis: int, keepdims: bool) -> Value:
+        value = self.value(x)
+        return self.one(kind, value, axis=axis % max(1, len(value.shape)), keepdims=keepdims)
+
+    def cumsum(self, x: Like, axis: int, exclusive: bool = False, reverse: bool = False) -> Value:
+        """Running sums along an axis."""
+        value = self.value(x)
+        where = axis % max(1, len(value.shape))
+        return self.one(CumsumOp, value, axis=where, exclusive=exclusive, reverse=reverse)
