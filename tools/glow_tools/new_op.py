@@ -1,0 +1,188 @@
+"""python -m glow_tools.new_op: a new operator's card, its place in the tuple of cards, and its test.
+
+The NumPy expression is the operator's meaning; the card works as soon as it is written. Gradient,
+decomposition and a CPU kernel are added to it by hand where they pay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from glow_tools.common import command, fail, guarded, whole
+
+EXAMPLES = """\
+  python -m glow_tools.new_op soft_clip "x / (1 + np.abs(x))" --doc "x squashed to (-1, 1)"
+  python -m glow_tools.new_op hypot "np.hypot(x, y)" --doc "sqrt(x^2 + y^2), broadcasting"
+  python -m glow_tools.new_op scale_rows "data * scale[:, None]" --operands data,scale \\
+      --doc "Each row times its scale"
+"""
+
+FAMILY = '''"""{name}: {doc}."""
+
+import numpy as np
+
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.ops.elementwise import {family}
+
+{camel}Op, {camel}Instr = {family}("{name}", "{doc}", lambda {arguments}: {expression})
+
+SAMPLES = (Sample({camel}Op, ({samples},), smooth=False),)
+'''
+
+CLASS = '''"""{name}: {doc}."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, result_def
+
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor
+
+
+@graph_op
+class {camel}Op(PureOp):
+    """{doc}."""
+
+    name = "glow.{name}"
+{operands}
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.{first}.type]
+
+
+@instr_op(of={camel}Op)
+class {camel}Instr(InstrOp):
+    """{expression}"""
+
+    def reference(self, result: Array, {parameters}) -> None:
+        result[...] = {expression}
+
+
+SAMPLES = (Sample({camel}Op, ({samples},), smooth=False),)
+'''
+
+TEST = """// RUN: glow-opt %s | glow-opt | filecheck %s
+// RUN: glow-opt %s --print-op-generic | glow-opt | filecheck %s
+
+{inputs}
+glow.func @main {{
+{reads}
+  // CHECK: glow.{name} {values} : ({types}) -> tensor<4x4xf32>
+  %r = glow.{name} {values} : ({types}) -> tensor<4x4xf32>
+}}
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command("new_op", __doc__ or "", EXAMPLES)
+    add = made.add_argument
+    add("name", help="snake_case name: the operator glow.NAME, the module ops/NAME.py")
+    add("expression", help="its meaning in NumPy, over its operands")
+    add("--operands", help="comma-separated names (default: x, or x,y: element-wise operators)")
+    add("--doc", required=True, help="one line that says what it computes")
+    add("--root", type=Path, default=Path(), help="the checkout (default: the current folder)")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    a = _arguments().parse_args(argv)
+    return guarded(lambda: _write(a))
+
+
+def _write(a: argparse.Namespace) -> None:
+    ops, tests = a.root / "glow_dialects/ops", a.root / "tests/filecheck/ops"
+    card, test = ops / f"{a.name}.py", tests / f"{a.name}.mlir"
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", a.name):
+        fail(f"'{a.name}' is not a snake_case name")
+    if not ops.is_dir():
+        fail(f"{a.root} is not a checkout: it has no glow_dialects/ops")
+    if card.exists():
+        fail(f"{card} exists")
+    names = a.operands.split(",") if a.operands else operands_of(a.expression)
+    if not all(n.isidentifier() for n in names):
+        fail(f"--operands '{a.operands}': these are not names")
+    texts = {
+        card: card_text(a.name, a.doc.rstrip("."), a.expression, names),
+        test: test_text(a.name, names),
+        ops / "__init__.py": listed((ops / "__init__.py").read_text(encoding="utf-8"), a.name),
+    }
+    tests.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        with whole(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+    print(f"next: samples that matter, gradient and decomposition in {card};")
+    print("an ONNX import rule in frontends/glow_frontends/onnx/rules;")
+    print(f"then: pytest tests/numeric -k {a.name}; lit {test}")
+
+
+def operands_of(expression: str) -> list[str]:
+    """`x`, or `x` and `y`, as the expression uses them."""
+    return ["x", "y"] if re.search(r"\by\b", expression) else ["x"]
+
+
+def card_text(name: str, doc: str, expression: str, operands: Sequence[str]) -> str:
+    """The module of an operator."""
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    values = {
+        "name": name,
+        "camel": camel,
+        "doc": doc,
+        "expression": expression,
+        "first": operands[0],
+        "family": "unary" if len(operands) == 1 else "binary",
+        "arguments": ", ".join(operands),
+        "parameters": ", ".join(f"{n}: Array" for n in operands),
+        "operands": "\n".join(f"    {n} = operand_def(Tensor)" for n in operands),
+        "samples": ", ".join(f"random(4, 4, seed={i})" for i in range(len(operands))),
+    }
+    text = (FAMILY if list(operands) in (["x"], ["x", "y"]) else CLASS).format(**values)
+    if not re.search(r"\bnp\.", expression):
+        text = text.replace("import numpy as np\n", "", 1).replace("\n\n\nfrom glow", "\n\nfrom glow")
+    return text
+
+
+def test_text(name: str, operands: Sequence[str]) -> str:
+    """The round-trip test of an operator."""
+    kind = "tensor<4x4xf32>"
+    return TEST.format(
+        name=name,
+        inputs="\n".join(f"glow.placeholder @{n} input : {kind}" for n in operands),
+        reads="\n".join(f"  %{n} = glow.get @{n} : {kind}" for n in operands),
+        values=", ".join(f"%{n}" for n in operands),
+        types=", ".join([kind] * len(operands)),
+    )
+
+
+def listed(text: str, name: str) -> str:
+    """`ops/__init__.py` with the card in its import and in CARDS, both in order."""
+    lines: list[str] = []
+    block: list[str] | None = None
+    for line in text.splitlines():
+        if line.endswith("= (") or line.endswith("import ("):
+            block = []
+            lines.append(line)
+        elif line == ")" and block is not None:
+            lines += [f"    {entry}," for entry in sorted([*block, name])]
+            lines.append(line)
+            block = None
+        elif block is not None:
+            block.append(line.strip().rstrip(","))
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
