@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
-from glow_dialects.core.attributes import ResourceAttr
+from glow_dialects.core.attributes import BitsAttr, ResourceAttr
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import UniformQuantizedType
@@ -28,7 +28,7 @@ def get_glow() -> Dialect:
     from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 
     structure: list[type[Operation]] = [ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp]
-    return Dialect("glow", structure + card_ops(GraphOp), [ResourceAttr])
+    return Dialect("glow", structure + card_ops(GraphOp), [BitsAttr, ResourceAttr])
 
 
 def get_glow_instr() -> Dialect:

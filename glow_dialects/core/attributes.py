@@ -15,14 +15,16 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     StringAttr,
+    TensorType,
     UnitAttr,
     f64,
     i64,
 )
-from xdsl.ir import Attribute, Data
+from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import Array, Tensor, dtype_of
 
@@ -102,10 +104,59 @@ def constant_attribute(name: str, array: Array, kind: Tensor) -> Attribute:
     return ResourceAttr(Resource(name, array))
 
 
-def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr:
-    """A dense attribute with the array's values (not for large arrays: every use is hashed)."""
-    data = np.ascontiguousarray(array, dtype=dtype_of(kind)).tobytes()
-    return DenseIntOrFPElementsAttr(kind, BytesAttr(data))
+@irdl_attr_definition
+class BitsAttr(ParametrizedAttribute):
+    """`#glow.bits<"0x...", tensor<...>>`: a small tensor as its bytes, little endian.
+
+    For floats whose text does not read back: xDSL 0.74 prints infinities, NaN and some large floats
+    inside `dense` as hexadecimal numbers and reads those as integers.
+    """
+
+    name = "glow.bits"
+    type: TensorType[Attribute]
+    data: BytesAttr
+
+    def get_type(self) -> Tensor:
+        """The tensor's type."""
+        return self.type
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f'"0x{self.data.data.hex().upper()}", ')
+            printer.print_attribute(self.type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            text = parser.parse_str_literal()
+            parser.parse_punctuation(",")
+            kind = parser.parse_type()
+        try:
+            data = bytes.fromhex(text.removeprefix("0x"))
+        except ValueError:
+            parser.raise_error(f"'{text}' is not hexadecimal")
+        return kind, BytesAttr(data)
+
+    def verify(self) -> None:
+        count = int(np.prod(self.type.get_shape(), dtype=np.int64))
+        if len(self.data.data) != count * dtype_of(self.type).itemsize:
+            raise VerifyException(f"#glow.bits: {len(self.data.data)} bytes for {self.type}")
+
+
+#: Floats below this magnitude print in decimal.
+_DECIMAL_BELOW = 1e5
+
+
+def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
+    """An attribute with the array's values (not for large arrays: every use is hashed)."""
+    values = np.ascontiguousarray(array, dtype=dtype_of(kind))
+    if values.dtype.kind == "b":
+        values = values.astype(np.uint8) * np.uint8(0xFF)  # as xDSL stores booleans
+    data = BytesAttr(values.tobytes())
+    plain = values.dtype.isbuiltin == 1 and values.dtype.kind != "c"
+    whole = values.dtype.kind in "iub"
+    exact = plain and (whole or bool(np.all(np.abs(values) < _DECIMAL_BELOW)))
+    return DenseIntOrFPElementsAttr(kind, data) if exact else BitsAttr(kind, data)
 
 
 def array_of(attribute: Attribute, kind: Tensor) -> Array | None:
@@ -113,6 +164,8 @@ def array_of(attribute: Attribute, kind: Tensor) -> Array | None:
     shape, dtype = kind.get_shape(), dtype_of(kind)
     if isinstance(attribute, ResourceAttr):
         return attribute.data.array
+    if isinstance(attribute, BitsAttr):
+        return np.frombuffer(attribute.data.data, dtype).reshape(shape)
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         if dtype == bool:
             return np.array(attribute.get_values(), dtype=bool).reshape(shape)

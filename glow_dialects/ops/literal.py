@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
-from xdsl.irdl import prop_def, result_def
+from xdsl.irdl import BaseAttr, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import array_of, dense
+from glow_dialects.core.attributes import BitsAttr, array_of, dense
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample
@@ -19,7 +19,7 @@ class LiteralOp(PureOp):
     """A constant tensor whose values are an attribute; large ones belong in glow.constant."""
 
     name = "glow.literal"
-    value = prop_def(DenseIntOrFPElementsAttr)
+    value = prop_def(BaseAttr(DenseIntOrFPElementsAttr) | BaseAttr(BitsAttr))
     result = result_def(Tensor)
 
     @staticmethod
@@ -47,7 +47,7 @@ class LiteralInstr(InstrOp):
 
     def reference(self, result: Array) -> None:
         value = self.properties["value"]
-        assert isinstance(value, DenseIntOrFPElementsAttr)
+        assert isinstance(value, DenseIntOrFPElementsAttr | BitsAttr)
         array = array_of(value, typed(value.get_type()))
         assert array is not None
         result[...] = array

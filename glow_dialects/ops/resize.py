@@ -192,7 +192,7 @@ def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.n
             begin, end = op.prop("roi")[axis], op.prop("roi")[axis + rank]
             if length == 1:
                 return np.full(made, 0.5 * (begin + end) * (size - 1))
-            return begin * (size - 1) + place * ((end - begin) * (size - 1) / (length - 1))
+            return place * (end - begin) * (size - 1) / (length - 1) + begin * (size - 1)
 
 
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
