@@ -25,6 +25,12 @@ class Signature:
     name: str
     shape: tuple[int | None, ...]
     dtype: np.dtype
+    #: "tensor", "unranked" (a tensor of any rank), or "other" (a sequence or an optional).
+    kind: str = "tensor"
+
+
+#: The contents of larger inputs are never part of a specialisation.
+VALUE_ELEMENTS = 64
 
 
 class Executable:
@@ -48,7 +54,9 @@ class Executable:
         self._value_inputs = tuple(value_inputs)
         self._limit = limit
         self._programs: OrderedDict[Any, Program] = OrderedDict()
-        self._dynamic = bool(value_inputs) or any(None in s.shape for s in self.inputs)
+        self._dynamic = bool(value_inputs) or any(
+            None in s.shape or s.kind != "tensor" or s.dtype == object for s in self.inputs
+        )
         self._static: Program | None = None
         if not self._dynamic:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
@@ -56,7 +64,8 @@ class Executable:
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program for these input shapes, compiled now if there is none yet."""
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
-        chosen = {n: values[n] for n in self._value_inputs if values is not None and n in values}
+        small = {n: a for n, a in (values or {}).items() if a.size <= VALUE_ELEMENTS}
+        chosen = {n: small[n] for n in self._value_inputs if n in small}
         key = (tuple(sorted(fixed.items())), tuple((n, a.tobytes()) for n, a in chosen.items()))
         program = self._programs.get(key)
         if program is None:
@@ -74,10 +83,14 @@ class Executable:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
         if self._static is not None:
             return self._static.run(check_inputs(self._static.inputs, inputs))
-        arrays = self._check(inputs)
+        others = {s.name for s in self.inputs if s.kind == "other"}
+        if others - set(inputs):
+            raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
+        arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
-        return program.run({n: a for n, a in arrays.items() if n in wanted})
+        given = {n: a for n, a in arrays.items() if n in wanted}
+        return program.run({**given, **{n: v for n, v in inputs.items() if n in others}})
 
     def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
         """Positional form: inputs in order; one output alone, several as a tuple."""
@@ -104,14 +117,17 @@ class Executable:
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         given = {n: np.asarray(a) for n, a in inputs.items()}
+        given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
         expected: list[Port] = []
         for signature in self.inputs:
+            if signature.kind == "other":
+                continue
             array = given.get(signature.name)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
                 shape.append(array.shape[index] if free and array is not None else dim or 0)
-            if array is not None and not signature.shape and array.ndim:
-                shape = []
+            if array is not None and signature.kind == "unranked":
+                shape = list(array.shape)
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
         return check_inputs(expected, given)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Backend, Program, get_backend, ports
+from glow_backends.base import Backend, Port, Program, get_backend, ports
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.types import Array
 from glow_frontends.builder import GraphBuilder
 from glow_runtime.compile import compile_module
 from glow_runtime.executable import Executable, Signature
+from glow_runtime.segments import SegmentedProgram
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +97,7 @@ def _compile_onnx(
     build: Callable[[ModuleOp], Program],
     shapes: Shapes | Sequence[Shapes] | None,
 ) -> Executable:
-    from glow_frontends.onnx import import_model, signature
+    from glow_frontends.onnx import HostedModel, NotStatic, import_model, signature
     from glow_frontends.onnx import load as read
     from glow_frontends.onnx.fingerprint import fingerprint
 
@@ -110,15 +111,30 @@ def _compile_onnx(
         if len(shape) != len(declared[name].shape):
             rank = len(declared[name].shape)
             raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
-    inputs = [Signature(a.name, tuple(fixed.get(a.name, a.shape)), a.dtype) for a in declared.values()]
-    outputs = [Signature(a.name, a.shape, a.dtype) for a in signature.outputs_of(proto)]
+    inputs = [
+        Signature(a.name, tuple(fixed.get(a.name, a.shape)), a.dtype, a.kind) for a in declared.values()
+    ]
+    outputs = [Signature(a.name, a.shape, a.dtype, a.kind) for a in signature.outputs_of(proto)]
+    hosted: list[HostedModel] = []
+
+    def segmented(data: dict[str, Array]) -> Program:
+        if not hosted:
+            hosted.append(HostedModel(proto, str(model) if folder else "model", folder, lambda m: build(m).run))
+        ports = [Port(s.name, (), s.dtype) for s in inputs]
+        return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         key = fingerprint(proto, folder, chosen, data)
         known = backend.recall(key)
         if known is not None:
             return known
-        program = build(import_model(model, shapes=chosen, values=data or None))
+        if any(s.kind == "other" or s.dtype == object for s in inputs):
+            return segmented(data)
+        try:
+            module = import_model(model, shapes=chosen, values=data or None)
+        except NotStatic:
+            return segmented(data)
+        program = build(module)
         backend.remember(key, program)
         return program
 

@@ -18,10 +18,11 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "BlackmanWindow": (0,),
     "CenterCropPad": (1,),
     "Col2Im": (1, 2),
-    "Compress": (0, 1),
     "ConstantOfShape": (0,),
+    "CumProd": (1,),
     "CumSum": (1,),
     "DFT": (1, 2),
+    "Dropout": (1, 2),
     "Expand": (1,),
     "HammingWindow": (0,),
     "HannWindow": (0,),
@@ -29,8 +30,6 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "Loop": (0, 1),
     "MaxUnpool": (2,),
     "MelWeightMatrix": (0, 1, 2, 3, 4),
-    "NonMaxSuppression": (0, 1, 2, 3, 4),
-    "NonZero": (0,),
     "OneHot": (1,),
     "Pad": (1, 3),
     "Range": (0, 1, 2),
@@ -39,12 +38,14 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "STFT": (1, 3),
     "Slice": (1, 2, 3, 4),
     "Split": (1,),
+    "SequenceAt": (1,),
+    "SequenceErase": (1,),
+    "SequenceInsert": (2,),
     "SplitToSequence": (1,),
     "Squeeze": (1,),
     "Tile": (1, 2),
     "TopK": (1,),
     "Trilu": (1,),
-    "Unique": (0,),
     "Unsqueeze": (1,),
     "Upsample": (1,),
 }
@@ -53,19 +54,27 @@ _SHAPE_ONLY = frozenset({"Shape", "Size"})
 
 @dataclass(frozen=True)
 class Argument:
-    """An input or output: name, shape (None where symbolic), dtype."""
+    """An input or output: name, shape (None where symbolic), dtype.
+
+    `kind` is "tensor", "unranked" (a tensor whose rank the model does not say), or "other" (a
+    sequence or an optional).
+    """
 
     name: str
     shape: tuple[int | None, ...]
     dtype: np.dtype
+    kind: str = "tensor"
 
 
 def _argument(info: ValueInfoProto) -> Argument:
+    if info.type.WhichOneof("value") != "tensor_type":
+        return Argument(info.name, (), np.dtype(object), "other")
     kind = info.type.tensor_type
     dims = tuple(
         d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim
     )
-    return Argument(info.name, dims, numpy_type(kind.elem_type))
+    ranked = "tensor" if kind.HasField("shape") else "unranked"
+    return Argument(info.name, dims, numpy_type(kind.elem_type), ranked)
 
 
 def inputs_of(model: ModelProto) -> list[Argument]:
