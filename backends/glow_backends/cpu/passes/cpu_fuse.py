@@ -17,8 +17,8 @@ from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import dtype_of, shape_of
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp
+from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
@@ -151,11 +151,62 @@ def _vector(value: SSAValue, columns: int, r: Rewriter) -> SSAValue | None:
     return r(ReshapeOp.to(value, (columns,)))
 
 
+def folded(op: AddOp | SubOp | MulOp | DivOp, r: Rewriter) -> SSAValue | None:
+    """mul(conv(x, w, b), v) -> conv(x, w v, b v); add(conv(x, w, b), v) -> conv(x, w, b + v).
+
+    For a constant `v` of one number, or of one a channel, and a convolution without steps.
+    """
+    pairs = [(op.operands[0], op.operands[1])]
+    if isinstance(op, AddOp | MulOp):
+        pairs.append((op.operands[1], op.operands[0]))
+    for value, other in pairs:
+        kernel = producer(value, ConvOp, single=True)
+        if kernel is None or value.type != op.results[0].type or steps_of(kernel.properties["steps"]):
+            continue
+        count = shape_of(kernel.filter)[0]
+        vector = _channels(r.array(other), shape_of(value), count)
+        filters, old = r.array(kernel.filter), [r.array(v) for v in kernel.group("bias")]
+        if vector is None or filters is None or any(b is None for b in old):
+            continue
+        bias = old[0] if old else None
+        if isinstance(op, MulOp | DivOp):
+            factor = vector if isinstance(op, MulOp) else 1 / vector
+            filters = (filters * factor.reshape(-1, 1, 1, 1)).astype(np.float32)
+            bias = None if bias is None else bias * factor
+        else:
+            shift = vector if isinstance(op, AddOp) else -vector
+            bias = shift if bias is None else bias + shift
+        changes: dict[str, Any] = {}
+        if isinstance(op, MulOp | DivOp):
+            changes["filter"] = _weight(filters, "filter", r)
+        if bias is not None:
+            changes["bias"] = [_weight(bias.astype(np.float32), "bias", r)]
+        return r(rebuilt(kernel, **changes))
+    return None
+
+
+def _channels(array: Array | None, blocked: Sequence[int], count: int) -> Array | None:
+    """A constant beside a blocked value as float64 [count], where it is one number a channel."""
+    if array is None:
+        return None
+    if array.size == 1:
+        return np.full(count, array.reshape(-1)[0], np.float64)
+    if array.shape != (1, blocked[1], 1, 1, blocked[4]):
+        return None
+    return array.reshape(-1)[:count].astype(np.float64)
+
+
+def _weight(array: Array, hint: str, r: Rewriter) -> SSAValue:
+    """A constant of the module, splats included: kernels pack it."""
+    return r.insert(GetOp.of(r.symbols.add(array, tensor_of(array), hint))).result
+
+
 PATTERNS = (
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), to_gemm),
     Pattern((GemmOp,), transposed_operand),
     Pattern((MulOp, DivOp), scaled),
     Pattern((AddOp,), biased),
+    Pattern((AddOp, SubOp, MulOp, DivOp), folded),
     Pattern((GraphOp,), step_after),
 )
 
