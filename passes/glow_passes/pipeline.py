@@ -58,11 +58,11 @@ class PassRunner:
                 observer(item, module, elapsed)
 
 
-def optimize() -> tuple[ModulePass, ...]:
-    """Target-independent graph optimisation, in order."""
-    from glow_passes.graph import OPTIMIZE
+def optimize(lowered: bool = False) -> tuple[ModulePass, ...]:
+    """Target-independent graph optimisation, in order; `lowered`: nothing is recognised again."""
+    from glow_passes.graph import OPTIMIZE, OPTIMIZE_LOWERED
 
-    return OPTIMIZE
+    return OPTIMIZE_LOWERED if lowered else OPTIMIZE
 
 
 def decompose_for(legal: Callable[[GraphOp], bool]) -> tuple[ModulePass, ...]:

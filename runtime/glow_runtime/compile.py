@@ -37,7 +37,7 @@ def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
     return [
         ("optimize", optimize()),
         ("lower", decompose_for(backend.supports)),
-        ("optimize lowered", optimize()),
+        ("optimize lowered", optimize(lowered=True)),
         ("target", backend.graph_passes()),
         ("generate instructions", LOWER),
         ("target instructions", backend.instr_passes()),

@@ -21,7 +21,7 @@ def named() -> dict[str, tuple[ModulePass, ...]]:
     cpu = get_backend("cpu")
     return {
         "optimize": optimize(),
-        "lower": (*decompose_for(cpu.supports), *optimize(), *LOWER),
+        "lower": (*decompose_for(cpu.supports), *optimize(lowered=True), *LOWER),
         "instr": INSTR,
         "cpu": tuple(p for _, passes in phases(cpu) for p in passes),
     }

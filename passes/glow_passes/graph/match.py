@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.types import Array, element_of, is_float, shape_of
+from glow_dialects.ops.arithmetic import MulOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
@@ -50,6 +51,24 @@ def first_then_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tu
         return None
     number = r.uniform(op.operands[1]) if is_known(op.operands[1], r) else None
     return None if number is None else (op.operands[0], number)
+
+
+def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue], float]:
+    """The tensors and the number whose product `value` is, through up to `depth` products."""
+    op = producer(value, MulOp)
+    if op is None or depth == 0:
+        return [value], 1.0
+    tensors: list[SSAValue] = []
+    number = 1.0
+    for operand in op.operands[:2]:
+        found = r.uniform(operand) if is_known(operand, r) else None
+        if found is not None:
+            number *= found
+        else:
+            more, factor = factors(operand, r, depth - 1)
+            tensors += more
+            number *= factor
+    return tensors, number
 
 
 def is_float_tensor(value: SSAValue) -> bool:

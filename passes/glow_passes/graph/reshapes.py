@@ -87,13 +87,7 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
     return value if len(mine) == 1 else r(ReshapeOp.to(value, (row,)))
 
 
-def remove_identity(op: Any, r: Rewriter) -> SSAValue | None:
-    """identity(x) -> x."""
-    return op.input
-
-
 PATTERNS = (
-    Pattern((IdentityOp,), remove_identity),
     Pattern((ReshapeOp,), reshape_of_reshape),
     Pattern((ExpandOp,), expand_to_reshape),
     Pattern((GraphOp,), below_element_wise),

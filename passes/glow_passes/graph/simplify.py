@@ -14,34 +14,56 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_passes.graph import (
+    activations,
     algebra,
     casts,
     clips,
     concats,
     expansions,
+    fold_batch_norm,
     fold_constants,
+    fold_pads,
+    gathers,
+    noops,
+    normalizations,
+    products,
+    reductions,
     reshapes,
     selects,
     slices,
+    softmaxes,
     splats,
     transposes,
 )
 from glow_passes.graph.driver import Pattern, rewrite
 
 PATTERNS: tuple[Pattern, ...] = (
+    *noops.PATTERNS,
     *splats.PATTERNS,
     *fold_constants.PATTERNS,
     *casts.PATTERNS,
+    *fold_batch_norm.PATTERNS,
+    *fold_pads.PATTERNS,
     *expansions.PATTERNS,
     *reshapes.PATTERNS,
     *transposes.PATTERNS,
     *concats.PATTERNS,
     *slices.PATTERNS,
+    *gathers.PATTERNS,
+    *reductions.PATTERNS,
+    *products.PATTERNS,
     *algebra.PATTERNS,
     *clips.PATTERNS,
     *selects.PATTERNS,
 )
-RECOGNIZE: tuple[Pattern, ...] = (*clips.RECOGNIZE,)
+RECOGNIZE: tuple[Pattern, ...] = (
+    *clips.RECOGNIZE,
+    *products.RECOGNIZE,
+    *normalizations.RECOGNIZE,
+    *softmaxes.RECOGNIZE,
+    *activations.RECOGNIZE,
+    *reductions.RECOGNIZE,
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,101 @@
+"""glow-fold-pads: padding before a convolution or pool becomes the window's own padding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.activation import SigmoidOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.relu import ReluOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.linear import plain_properties
+
+
+def _spatial_pads(pad: Any, op: Any) -> tuple[int, ...] | None:
+    """Begins and ends on the spatial axes where `pad` adds nothing on the others."""
+    rank = len(shape_of(pad.input))
+    axes = op.spatial_axes(rank)
+    pads = pad.prop("pads")
+    if any(pads[i] or pads[i + rank] for i in range(rank) if i not in axes):
+        return None
+    return (*(pads[i] for i in axes), *(pads[i + rank] for i in axes))
+
+
+def _found(op: Any, value: float) -> tuple[Any, tuple[int, ...]] | None:
+    pad: Any = producer(op.operands[0], PadOp, single=True)
+    if pad is None or pad.prop("mode") != "constant" or pad.prop("value") != value:
+        return None
+    spatial = _spatial_pads(pad, op)
+    return None if spatial is None else (pad, spatial)
+
+
+def _again(op: Any, pad: Any, extra: tuple[int, ...], r: Rewriter, **more: Any) -> SSAValue:
+    joined = tuple(a + b for a, b in zip(op.prop("pads"), extra, strict=True))
+    properties = {**plain_properties(op), "pads": joined, **more}
+    return r(type(op)(pad.input, *op.operands[1:], **properties))
+
+
+def pad_before_conv(op: Any, r: Rewriter) -> SSAValue | None:
+    """conv(pad(x, 0)) -> conv(x) with more pads."""
+    found = None if op.group("predicate") else _found(op, 0.0)
+    return None if found is None else _again(op, *found, r)
+
+
+def pad_before_max_pool(op: Any, r: Rewriter) -> SSAValue | None:
+    """max_pool(pad(x, -inf)) -> max_pool(x) with more pads, smaller than the window.
+
+    Zeros do as well as -inf where no element is negative.
+    """
+    if op.group("predicate"):
+        return None
+    found = _found(op, -math.inf)
+    if found is None:
+        found = _found(op, 0.0)
+        if found is not None and not isinstance(found[0].input.owner, ReluOp | SigmoidOp):
+            return None
+    return _again(op, *found, r) if found is not None and _inside(op, found[1]) else None
+
+
+def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
+    """avg_pool(pad(x, 0)) -> avg_pool(x) that counts its pads, smaller than the window."""
+    found = None if op.group("predicate") else _found(op, 0.0)
+    if found is None or (any(op.prop("pads")) and not op.prop("count_include_pad")):
+        return None
+    if not _inside(op, found[1]) or any(d != 1 for d in op.prop("dilations")):
+        return None
+    return _again(op, *found, r, count_include_pad=True)
+
+
+def _inside(op: Any, extra: tuple[int, ...]) -> bool:
+    """Whether every window still meets the input."""
+    kernel = op.prop("kernel")
+    pads = [a + b for a, b in zip(op.prop("pads"), extra, strict=True)]
+    return all(p < k for p, k in zip(pads, (*kernel, *kernel), strict=True))
+
+
+PATTERNS = (
+    Pattern((ConvOp,), pad_before_conv),
+    Pattern((MaxPoolOp,), pad_before_max_pool),
+    Pattern((AvgPoolOp,), pad_before_avg_pool),
+)
+
+
+@dataclass(frozen=True)
+class FoldPadsPass(ModulePass):
+    """Fold constant padding into the window that reads it."""
+
+    name = "glow-fold-pads"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

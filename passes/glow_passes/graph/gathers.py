@@ -1,0 +1,54 @@
+"""glow-gathers: gathers of known, evenly spaced indices are slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_passes.graph.match import is_known
+
+
+def gather_to_slice(op: Any, r: Rewriter) -> SSAValue | None:
+    """gather(x, 2) -> reshape(x[2:3]); gather(x, [1, 3, 5]) -> x[1:6:2]."""
+    if not is_known(op.indices, r) or op.group("predicate"):
+        return None
+    indices = r.array(op.indices)
+    if indices is None or indices.size == 0 or indices.ndim > 1:
+        return None
+    shape, axis = shape_of(op.data), op.prop("axis")
+    places = np.where(indices < 0, indices + shape[axis], indices).astype(np.int64).reshape(-1)
+    steps = np.diff(places)
+    step = int(steps[0]) if steps.size else 1
+    if step < 1 or bool(np.any(steps != step)) or not 0 <= places[0] <= places[-1] < shape[axis]:
+        return None
+    bounds = {
+        "starts": [int(places[0]) if i == axis else 0 for i in range(len(shape))],
+        "ends": [int(places[-1]) + 1 if i == axis else n for i, n in enumerate(shape)],
+        "steps": [step if i == axis else 1 for i in range(len(shape))],
+    }
+    cut = r(SliceOp(op.data, **bounds))
+    return cut if cut.type == op.result.type else r(ReshapeOp(cut, results=op.result.type))
+
+
+PATTERNS = (Pattern((GatherOp,), gather_to_slice),)
+
+
+@dataclass(frozen=True)
+class GathersPass(ModulePass):
+    """Turn gathers into slices."""
+
+    name = "glow-gathers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

@@ -1,0 +1,38 @@
+"""glow-noops: operators that hand on their input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.ops.dropout import DropoutOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+
+
+def remove_identity(op: Any, r: Rewriter) -> SSAValue | None:
+    """identity(x) -> x."""
+    return op.input
+
+
+def remove_dropout(op: Any, r: Rewriter) -> Values | None:
+    """dropout(x) -> x and a mask that keeps everything: nothing is dropped in inference."""
+    return [op.input, r.splat(True, op.mask)]
+
+
+PATTERNS = (Pattern((IdentityOp,), remove_identity), Pattern((DropoutOp,), remove_dropout))
+
+
+@dataclass(frozen=True)
+class NoopsPass(ModulePass):
+    """Remove identity and dropout."""
+
+    name = "glow-noops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

@@ -1,0 +1,147 @@
+"""glow-normalizations: mean, variance and division that are layer_norm, rms_norm or instance_norm.
+
+d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import shape_of, tensor, typed
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.group_norm import InstanceNormOp
+from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
+from glow_dialects.ops.reduce import ReduceMeanOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.match import beside_scalar, rank
+
+
+def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, float] | None:
+    """(v, epsilon) where `value` is sqrt(v + epsilon), or 1 over it."""
+    if inverse:
+        rsqrt: Any = producer(value, RsqrtOp)
+        reciprocal: Any = producer(value, ReciprocalOp)
+        if rsqrt is not None:
+            return beside_scalar(rsqrt.input, AddOp, r)
+        if reciprocal is None:
+            return None
+        value = reciprocal.input
+    root: Any = producer(value, SqrtOp)
+    return None if root is None else beside_scalar(root.input, AddOp, r)
+
+
+def _mean_of_square(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]] | None:
+    """(d, axes) where `value` is the mean of d * d over axes, kept as 1."""
+    mean: Any = producer(value, ReduceMeanOp)
+    if mean is None or not mean.prop("keepdims"):
+        return None
+    square: Any = producer(mean.input, MulOp)
+    if square is None or square.lhs is not square.rhs:
+        return None
+    return square.lhs, tuple(sorted(mean.prop("axes")))
+
+
+def normalized(op: Any, r: Rewriter) -> SSAValue | None:
+    """The division by the deviation -> layer_norm or rms_norm over trailing axes, instance_norm."""
+    pairs = [(op.lhs, op.rhs)] if isinstance(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
+    for d, spread in pairs:
+        found = _deviation(spread, isinstance(op, MulOp), r)
+        square = None if found is None else _mean_of_square(found[0])
+        if found is None or square is None or square[0] is not d or d.type != op.result.type:
+            continue
+        return _made(d, square[1], found[1], r)
+    return None
+
+
+def _made(d: SSAValue, axes: tuple[int, ...], epsilon: float, r: Rewriter) -> SSAValue | None:
+    trailing = axes == tuple(range(axes[0], rank(d))) if axes else False
+    x = _centred(d, axes)
+    if x is None:
+        return r(RmsNormOp(d, axis=axes[0], epsilon=epsilon)) if trailing else None
+    if not trailing:
+        return None
+    if axes[0] == 2 and rank(x) >= 4:
+        vector = tensor(shape_of(x)[1:2], typed(x).element_type)
+        return r(InstanceNormOp(x, r.splat(1, vector), r.splat(0, vector), epsilon=epsilon))
+    return r(LayerNormOp(x, axis=axes[0], epsilon=epsilon))
+
+
+def _centred(d: SSAValue, axes: tuple[int, ...]) -> SSAValue | None:
+    """x where d is x - mean(x) over the same axes."""
+    difference: Any = producer(d, SubOp)
+    mean: Any = producer(difference.rhs, ReduceMeanOp) if difference is not None else None
+    if mean is None or mean.input is not difference.lhs or not mean.prop("keepdims"):
+        return None
+    return difference.lhs if tuple(sorted(mean.prop("axes"))) == axes else None
+
+
+def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue | None:
+    """`value` as a tensor of exactly the normalised shape, where leading ones are all it lacks."""
+    mine = shape_of(value)
+    if mine == shape:
+        return value
+    extra = len(mine) - len(shape)
+    if extra <= 0 or mine[extra:] != shape or any(n != 1 for n in mine[:extra]):
+        return None
+    return r(ReshapeOp.to(value, shape))
+
+
+def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
+    """(the normalisation, the operand beside it) of a product or sum with what it alone reads."""
+    for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        inner: Any = producer(value, kind)
+        if inner is not None and is_used_once(value) and value.type == op.result.type:
+            return (inner, other) if not inner.group("predicate") else None
+    return None
+
+
+def scale_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
+    """layer_norm(x) * s -> layer_norm(x, s), s of the shape of the normalised axes."""
+    found = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
+    if found is None or found[0].group("scale") or found[0].operands[1:]:
+        return None
+    norm, other = found
+    axis = norm.prop("axis")
+    scale = _parameter(other, shape_of(norm.input)[axis:], r)
+    if scale is None:
+        return None
+    return r(type(norm)(norm.input, scale, axis=axis, epsilon=norm.prop("epsilon")))
+
+
+def bias_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
+    """layer_norm(x, s) + b -> layer_norm(x, s, b), b of the shape of the normalised axes."""
+    found = _norm(op, LayerNormOp)
+    if found is None or found[0].group("bias"):
+        return None
+    norm, other = found
+    axis = norm.prop("axis")
+    bias = _parameter(other, shape_of(norm.input)[axis:], r)
+    if bias is None:
+        return None
+    return r(LayerNormOp(norm.input, norm.scale, bias, axis=axis, epsilon=norm.prop("epsilon")))
+
+
+#: Makes operators that backends may lack; only before lowering.
+RECOGNIZE = (
+    Pattern((DivOp, MulOp), normalized),
+    Pattern((MulOp,), scale_of_norm),
+    Pattern((AddOp,), bias_of_norm),
+)
+
+
+@dataclass(frozen=True)
+class NormalizationsPass(ModulePass):
+    """Recognise normalisations that are written out."""
+
+    name = "glow-normalizations"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, RECOGNIZE)

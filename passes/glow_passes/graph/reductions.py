@@ -1,0 +1,76 @@
+"""glow-reductions: reductions of nothing, of reductions, and means over an image as pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import is_float, shape_of, typed
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.reduce import (
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+)
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+#: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
+FOLDS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
+
+
+def reduce_one_element(op: Any, r: Rewriter) -> SSAValue | None:
+    """reduce(x) over axes of size 1 -> reshape(x)."""
+    shape = shape_of(op.input)
+    if any(shape[axis] != 1 for axis in op.prop("axes")):
+        return None
+    if op.input.type == op.result.type:
+        return op.input
+    return r(ReshapeOp(op.input, results=op.result.type))
+
+
+def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
+    """reduce_sum(reduce_sum(x)) -> reduce_sum(x) over both sets of axes."""
+    inner: Any = producer(op.input, type(op), single=True)
+    if inner is None:
+        return None
+    first, rank = set(inner.prop("axes")), len(shape_of(inner.input))
+    left = range(rank) if inner.prop("keepdims") else [i for i in range(rank) if i not in first]
+    axes = sorted(first | {left[axis] for axis in op.prop("axes")})
+    made = r(type(op)(inner.input, axes=axes, keepdims=True))
+    return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
+
+
+def image_to_pool(op: Any, r: Rewriter) -> SSAValue | None:
+    """reduce_mean(x : NxCxHxW) over H and W -> avg_pool of the whole image; max likewise."""
+    shape = shape_of(op.input)
+    if len(shape) != 4 or tuple(sorted(op.prop("axes"))) != (2, 3):
+        return None
+    if not is_float(typed(op.input).element_type) or op.group("predicate"):
+        return None
+    pool = AvgPoolOp if isinstance(op, ReduceMeanOp) else MaxPoolOp
+    made = r(pool(op.input, kernel=shape[2:]))
+    return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
+
+
+PATTERNS = (Pattern(FOLDS, reduce_one_element), Pattern(FOLDS, reduce_of_reduce))
+#: Makes operators that backends may lack; only before lowering.
+RECOGNIZE = (Pattern((ReduceMeanOp, ReduceMaxOp), image_to_pool),)
+
+
+@dataclass(frozen=True)
+class ReductionsPass(ModulePass):
+    """Simplify reductions; global means and maxima of images become pools."""
+
+    name = "glow-reductions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, (*PATTERNS, *RECOGNIZE))

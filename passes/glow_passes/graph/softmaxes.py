@@ -1,0 +1,55 @@
+"""glow-softmaxes: exp, sum and div that are a softmax; its logarithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.ops.arithmetic import DivOp, SubOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
+from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
+from glow_dialects.ops.unary_math import ExpOp, LogOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+
+def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
+    """exp(x) / reduce_sum(exp(x)) -> softmax(x), the maximum subtracted before or not."""
+    raised: Any = producer(op.lhs, ExpOp)
+    total: Any = producer(op.rhs, ReduceSumOp)
+    if raised is None or total is None or total.input is not op.lhs:
+        return None
+    axes = total.prop("axes")
+    if len(axes) != 1 or not total.prop("keepdims"):
+        return None
+    x = raised.input
+    shifted: Any = producer(x, SubOp)
+    if shifted is not None:
+        top: Any = producer(shifted.rhs, ReduceMaxOp)
+        if top is not None and top.input is shifted.lhs and top.prop("axes") == axes:
+            x = shifted.lhs
+    return r(SoftmaxOp(x, axis=axes[0])) if x.type == op.result.type else None
+
+
+def log_of_softmax(op: Any, r: Rewriter) -> SSAValue | None:
+    """log(softmax(x)) -> log_softmax(x)."""
+    inner: Any = producer(op.input, SoftmaxOp, single=True)
+    return None if inner is None else r(LogSoftmaxOp(inner.input, axis=inner.prop("axis")))
+
+
+#: Makes operators that backends may lack; only before lowering.
+RECOGNIZE = (Pattern((DivOp,), exp_sum_div), Pattern((LogOp,), log_of_softmax))
+
+
+@dataclass(frozen=True)
+class SoftmaxesPass(ModulePass):
+    """Recognise softmax and its logarithm."""
+
+    name = "glow-softmaxes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, RECOGNIZE)
