@@ -11,6 +11,9 @@ from xdsl.passes import ModulePass
 @cache
 def all_passes() -> dict[str, type[ModulePass]]:
     """Every pass by name."""
+    from glow_passes.autodiff.differentiate import DifferentiatePass
+    from glow_passes.autodiff.freeze_placeholders import FreezePlaceholdersPass
+    from glow_passes.autodiff.make_trainable import MakeTrainablePass
     from glow_passes.graph import GRAPH_PASSES
     from glow_passes.instr.dead_stores import DeadStoresPass
     from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -22,6 +25,9 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.lower.schedule import SchedulePass
 
     own: tuple[type[ModulePass], ...] = (
+        MakeTrainablePass,
+        DifferentiatePass,
+        FreezePlaceholdersPass,
         DecomposePass,
         SchedulePass,
         IrgenPass,

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import bytes_of
-from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
 
 
 def _parents(op: Operation) -> list[Operation]:
@@ -20,6 +20,21 @@ def _parents(op: Operation) -> list[Operation]:
         owner = value.owner
         if isinstance(owner, Operation) and owner not in found:
             found.append(owner)
+    return found
+
+
+def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
+    """For each save of a placeholder that is also read: what must come before it, in `ops`' order."""
+    gets = [op for op in ops if isinstance(op, GetOp)]
+    before: dict[str, list[Operation]] = {}
+    for get in gets:
+        before.setdefault(get.symbol.root_reference.data, []).extend(u.operation for u in get.result.uses)
+    found: dict[Operation, list[Operation]] = {}
+    for op in ops:
+        if isinstance(op, SaveOp):
+            earlier = before.setdefault(op.symbol.root_reference.data, [])
+            found[op] = [o for o in earlier if o is not op]
+            earlier.append(op)
     return found
 
 
@@ -32,8 +47,12 @@ def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
     peak: dict[Operation, int] = {}
     left: dict[Operation, int] = {}
     sorted_parents: dict[Operation, list[Operation]] = {}
-    for op in ops:  # definitions come before uses
+    readers = _readers(ops)
+    # Definitions come before uses, and every reader of a placeholder before its saves.
+    ops = [op for op in ops if not readers.get(op)] + [op for op in ops if readers.get(op)]
+    for op in ops:
         parents = _parents(op)
+        parents += [r for r in readers.get(op, ()) if r not in parents]
         if by_memory:
             parents.sort(key=lambda p: peak[p] - left[p], reverse=True)
         size = 0 if isinstance(op, GetOp) else sum(bytes_of(r.type) for r in op.results)

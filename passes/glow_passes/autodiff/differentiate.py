@@ -1,0 +1,180 @@
+"""glow-differentiate: a training function beside the inference function of the same module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import shape_of, typed
+from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.batch_norm import BatchNormOp, BatchNormTrainOp
+from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
+from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
+from glow_passes.autodiff.reverse import cotangents, expand, on_path
+from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
+
+
+def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float) -> None:
+    """Batch statistics for batch_norm (running ones are saved where they are state), random dropout."""
+    for op in list(function.body.block.ops):
+        if isinstance(op, BatchNormOp):
+            _train_batch_norm(op, Builder.before(op), momentum)
+        elif isinstance(op, DropoutOp) and op.prop("ratio"):
+            b = Builder.before(op)
+            same = {"ratio": op.prop("ratio"), "seed": op.prop("seed")}
+            _replace(op, b.insert(DropoutTrainOp(op.input, step_value(module, b), **same)).results)
+
+
+def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
+
+
+def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float) -> None:
+    sources = [v.owner for v in (op.mean, op.variance)]
+    states: list[PlaceholderOp] = []
+    for source in sources:
+        target = source.target() if isinstance(source, GetOp) else None
+        if not isinstance(target, PlaceholderOp) or target.kind.data != "state":
+            return  # fixed statistics: the layer is frozen
+        states.append(target)
+    same = {"epsilon": op.prop("epsilon"), "layout": op.prop("layout")}
+    made = b.insert(BatchNormTrainOp(op.input, op.scale, op.bias, **same))
+    count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
+    f = Formula(b, op.input)
+    unbiased = f.mul(made.variance, count / max(1, count - 1))
+    for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased), strict=True):
+        b.insert(SaveOp.of(f.add(f.mul(old, momentum), f.mul(new, 1 - momentum)), state))
+    _replace(op, [made.results[0]])
+
+
+def loss_of(function: FuncOp, name: str = "") -> SSAValue:
+    """The value saved to output `name`, or the last one saved; GlowError where there is none."""
+    saves = [op for op in function.body.block.ops if isinstance(op, SaveOp)]
+    chosen = [s for s in saves if not name or s.symbol.root_reference.data == name]
+    if not chosen:
+        there = ", ".join(f"@{s.symbol.root_reference.data}" for s in saves) or "none"
+        raise GlowError(f"no output @{name} to differentiate; the outputs are {there}")
+    return chosen[-1].input
+
+
+def differentiate(
+    module: ModuleOp, function: FuncOp, loss: str = "", wrt: Sequence[str] = (), momentum: float = 0.9
+) -> Training:
+    """Append to the module a training form of `function` with the gradients of its parameters.
+
+    `loss` names the output to differentiate (the last by default), `wrt` the placeholders (all
+    trainable ones by default); `momentum` is that of running averages. Raises
+    NotDifferentiableError with every operator that is in the way.
+    """
+    made = FuncOp.of(f"{function.sym_name.data}_training", training=True)
+    block, mapping = made.body.block, dict[SSAValue, SSAValue]()
+    for op in function.body.block.ops:
+        block.add_op(op.clone(mapping))
+    module.body.block.add_op(made)
+    use_training_forms(module, made, momentum)
+    loss_value = loss_of(made, loss)
+    known = placeholders(module)
+    names = list(wrt) or [n for n, p in known.items() if p.kind.data == "trainable"]
+    unknown = [n for n in names if n not in known]
+    if unknown or not names:
+        text = ", ".join(f"@{n}" for n in unknown) or "no trainable placeholder"
+        raise GlowError(f"cannot differentiate with respect to {text}")
+    parameters = _parameters(list(block.ops), names)
+    wanted = list(parameters.values())
+    expand(list(block.ops), on_path(list(block.ops), [loss_value], wanted))
+    loss_value = loss_of(made, loss)
+    b = Builder.at_end(block)
+    ops = list(block.ops)
+    seed = b.splat(1, loss_value)
+    found = cotangents(ops, {loss_value: seed}, wanted, b)
+    training = Training(made, b, parameters)
+    for name, value in parameters.items():
+        gradient = found[value]
+        training.gradients[name] = b.splat(0, value) if gradient is None else gradient
+    return training
+
+
+def _parameters(ops: Sequence[Operation], names: Sequence[str]) -> dict[str, SSAValue]:
+    """One read of each parameter; further reads of the same are merged into it."""
+    found: dict[str, SSAValue] = {}
+    for op in ops:
+        if isinstance(op, GetOp) and op.symbol.root_reference.data in names:
+            name = op.symbol.root_reference.data
+            if name in found:
+                op.result.replace_all_uses_with(found[name])
+            else:
+                found[name] = op.result
+    return found
+
+
+def save_gradients(module: ModuleOp, training: Training) -> None:
+    """Write each gradient to an output placeholder `<parameter>_grad`."""
+    for name, value in training.gradients.items():
+        target = add_placeholder(module, f"{name}_grad", typed(value), "output")
+        training.builder.insert(SaveOp.of(value, target))
+
+
+def count_step(module: ModuleOp, training: Training) -> None:
+    """Add one to the step counter where the function reads it."""
+    b = training.builder
+    target = placeholders(module).get(STEP)
+    if target is None:
+        return
+    reads = [op for op in training.function.body.block.ops if isinstance(op, GetOp) and op.target() is target]
+    if reads:
+        one = b.scalar(1, reads[0].result)
+        b.insert(SaveOp.of(b(AddOp(reads[0].result, one)), target))
+
+
+@dataclass(frozen=True)
+class DifferentiatePass(ModulePass):
+    """Add @<function>_training: gradients of `wrt` saved as outputs, or applied by an `optimizer`.
+
+    `optimizer` is sgd, adam, adamw, rmsprop or adagrad with its options; without `lr` the learning
+    rate is an input of the module.
+    """
+
+    name = "glow-differentiate"
+    function: str = "main"
+    loss: str = ""
+    wrt: tuple[str, ...] = ()
+    optimizer: str = ""
+    lr: float | None = None
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
+    clip_value: float = 0.0
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        source = next((f for f in functions(op) if f.sym_name.data == self.function), None)
+        if source is None:
+            raise GlowError(f"the module has no function @{self.function}")
+        training = differentiate(op, source, self.loss, self.wrt)
+        if not self.optimizer:
+            save_gradients(op, training)
+        else:
+            options = {"momentum": self.momentum, "nesterov": self.nesterov}
+            chosen = Optimizer(
+                self.optimizer,
+                self.lr,
+                self.weight_decay,
+                self.clip_norm,
+                self.clip_value,
+                options if self.optimizer == "sgd" else {},
+            )
+            apply_optimizer(op, training, chosen)
+        count_step(op, training)

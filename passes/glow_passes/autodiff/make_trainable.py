@@ -1,0 +1,75 @@
+"""glow-make-trainable: constants become placeholders that training may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Tensor, element_of, is_float, typed
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, constants, functions
+
+
+def running_statistics(module: ModuleOp) -> set[str]:
+    """Names of the constants that batch_norm reads as mean or variance."""
+    found: set[str] = set()
+    for function in functions(module):
+        for op in function.body.block.ops:
+            if isinstance(op, BatchNormOp):
+                sources = [v.owner for v in (op.mean, op.variance)]
+                found |= {s.symbol.root_reference.data for s in sources if isinstance(s, GetOp)}
+    return found
+
+
+def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[str]:
+    """Turn floating-point constants whose names match a pattern into trainable placeholders.
+
+    Running statistics of batch_norm become state. Returns the trainable names; GlowError where a
+    pattern matches nothing or a constant has no values.
+    """
+    known = constants(module)
+    statistics = running_statistics(module)
+    for pattern in patterns:
+        if known and not any(fnmatchcase(n, pattern) for n in known):
+            raise GlowError(f"no constant matches '{pattern}'; there are: {', '.join(known)}")
+    made: list[str] = []
+    for name, constant in known.items():
+        kind = typed(constant.type)
+        if not is_float(element_of(kind)) or not any(fnmatchcase(name, p) for p in patterns):
+            continue
+        role = "state" if name in statistics else "trainable"
+        _convert(module, constant, kind, role)
+        if role == "trainable":
+            made.append(name)
+    return made
+
+
+def _convert(module: ModuleOp, constant: ConstantOp, kind: Tensor, role: str) -> None:
+    array = constant.array()
+    name = constant.sym_name.data
+    if array is None:
+        raise GlowError(f"@{name} has no values: its weights file was not found")
+    placeholder = PlaceholderOp.of(name, kind, role, np.array(array))
+    placeholder.attributes.update(constant.attributes)
+    block = module.body.block
+    block.insert_op_before(placeholder, constant)
+    constant.detach()
+    constant.erase()
+
+
+@dataclass(frozen=True)
+class MakeTrainablePass(ModulePass):
+    """Constants whose names match one of `names` (with `*` and `?`) become trainable placeholders."""
+
+    name = "glow-make-trainable"
+    names: tuple[str, ...] = ("*",)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        make_trainable(op, self.names)

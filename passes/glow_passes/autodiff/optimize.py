@@ -1,0 +1,106 @@
+"""Optimisers at the end of a training function: gradients clipped, weights and states updated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor, typed
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.module import SaveOp, placeholders
+from glow_dialects.ops.optimizer import AdagradOp, AdamOp, MomentumOp, RmspropOp, SgdOp
+from glow_passes.autodiff.training import Training, add_placeholder, read, step_value
+
+#: The input that holds the learning rate where it is not fixed.
+LEARNING_RATE = "learning_rate"
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Which optimiser, with which numbers. `lr` None: the learning rate is an input of every step.
+
+    `clip_value` bounds each gradient element, `clip_norm` the norm of all gradients together; 0 is
+    no bound. `options` are further properties of the optimiser's operator.
+    """
+
+    name: str
+    lr: float | None = None
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
+    clip_value: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def operator(self) -> tuple[type[GraphOp], tuple[str, ...], dict[str, Any]]:
+        """The operator, the names of its states, and its properties."""
+        options = {"weight_decay": self.weight_decay, **self.options}
+        match self.name:
+            case "sgd" if not options.get("momentum"):
+                return SgdOp, (), {"weight_decay": self.weight_decay}
+            case "sgd":
+                return MomentumOp, ("velocity",), options
+            case "adam" | "adamw":
+                return AdamOp, ("first", "second"), {**options, "decoupled": self.name == "adamw"}
+            case "rmsprop":
+                return RmspropOp, ("square",), options
+            case "adagrad":
+                return AdagradOp, ("square",), options
+            case _:
+                raise GlowError(f"no optimizer '{self.name}'; there are: sgd, adam, adamw, rmsprop, adagrad")
+
+
+def clipped(training: Training, chosen: Optimizer) -> dict[str, SSAValue]:
+    """The gradients after clipping by value, then by global norm."""
+    b, grads = training.builder, dict(training.gradients)
+    if chosen.clip_value:
+        bound = chosen.clip_value
+        grads = {n: b(ClipOp(g, min=-bound, max=bound)) for n, g in grads.items()}
+    if chosen.clip_norm and grads:
+        f = Formula(b, next(iter(grads.values())))
+        squares = [f.sum(f.mul(g, g), tuple(range(len(shape_of(g)))), keepdims=False) for g in grads.values()]
+        total = squares[0]
+        for square in squares[1:]:
+            total = f.add(total, square)
+        factor = f.min(f.div(chosen.clip_norm, f.add(f.sqrt(total), 1e-6)), 1.0)
+        grads = {n: f.mul(g, factor) for n, g in grads.items()}
+    return grads
+
+
+def learning_rate(module: ModuleOp, b: Builder, chosen: Optimizer, like: SSAValue) -> SSAValue:
+    """The learning rate as a scalar of the element type of `like`."""
+    kind = tensor((), element_of(like))
+    if chosen.lr is not None:
+        return b.splat(chosen.lr, kind)
+    return read(add_placeholder(module, LEARNING_RATE, kind, "input"), b)
+
+
+def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> None:
+    """Update every parameter in place, with its states beside it as `<parameter>_<state>`."""
+    kind, states, properties = chosen.operator()
+    b, known = training.builder, placeholders(module)
+    grads = clipped(training, chosen)
+    rates: dict[Any, SSAValue] = {}
+    step = step_value(module, b) if kind is AdamOp else None
+    for name, grad in grads.items():
+        weight = training.parameters[name]
+        element = element_of(weight)
+        if element not in rates:
+            rates[element] = learning_rate(module, b, chosen, weight)
+        zeros = np.zeros(shape_of(weight), dtype_of(typed(weight)))
+        symbols = [
+            add_placeholder(module, f"{name}_{s}", typed(weight), "state", zeros.copy()) for s in states
+        ]
+        extra = [step] if step is not None else []
+        made = b.insert(
+            kind(weight, grad, *(read(s, b) for s in symbols), rates[element], *extra, **properties)
+        )
+        for value, symbol in zip(made.results, (known[name], *symbols), strict=True):
+            b.insert(SaveOp.of(value, symbol))

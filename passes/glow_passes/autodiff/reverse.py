@@ -1,0 +1,112 @@
+"""Reverse-mode differentiation of straight-line graphs by the cards' gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of, is_float
+from glow_dialects.ops.arithmetic import AddOp
+
+
+class NotDifferentiableError(UnsupportedError):
+    """Operators on the path from parameters to the loss have no gradient; `ops` names them all."""
+
+    def __init__(self, ops: Sequence[str]) -> None:
+        self.ops = tuple(ops)
+        lines = "\n".join(f"  - {o}" for o in self.ops)
+        super().__init__(f"no gradient for {len(self.ops)} operator{'s' * (len(self.ops) != 1)}\n{lines}")
+
+
+def differentiable(kind: Attribute) -> bool:
+    """Whether values of this type can have a gradient: floating-point ones can."""
+    return is_float(element_of(kind))
+
+
+def on_path(
+    ops: Sequence[Operation], seeds: Collection[SSAValue], wanted: Collection[SSAValue]
+) -> set[Operation]:
+    """The operations between `wanted` and `seeds` along values that can have a gradient."""
+    varied: set[SSAValue] = set(wanted)
+    for op in ops:
+        if any(v in varied for v in op.operands):
+            varied.update(r for r in op.results if differentiable(r.type))
+    useful: set[SSAValue] = set(seeds)
+    found: set[Operation] = set()
+    for op in reversed(ops):
+        inside = any(v in varied for v in op.operands)
+        if inside and any(r in useful and r in varied for r in op.results):
+            found.add(op)
+            useful.update(v for v in op.operands if v in varied)
+    return found
+
+
+def expand(ops: Sequence[Operation], path: Collection[Operation]) -> int:
+    """Replace what has no gradient on the path by its decomposition, again and again; returns how many."""
+    count = 0
+    stack = [op for op in ops if op in path]
+    while stack:
+        op = stack.pop()
+        if not isinstance(op, GraphOp) or op.has_gradient() or not op.can_decompose():
+            continue
+        b = Builder.before(op)
+        values = op.decompose(b)
+        if values is None:
+            continue
+        for old, new in zip(op.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        op.detach()
+        op.erase()
+        stack += b.inserted
+        count += 1
+    return count
+
+
+def check(path: Collection[Operation], ops: Sequence[Operation]) -> None:
+    """Raise NotDifferentiableError that lists every operator on the path without a gradient."""
+    missing: list[str] = []
+    for op in ops:
+        if op in path and not (isinstance(op, GraphOp) and op.has_gradient()):
+            hint = next((f" (%{r.name_hint})" for r in op.results if r.name_hint), "")
+            text = f"{op.name}{hint}"
+            if text not in missing:
+                missing.append(text)
+    if missing:
+        raise NotDifferentiableError(missing)
+
+
+def cotangents(
+    ops: Sequence[Operation], seeds: Mapping[SSAValue, SSAValue], wanted: Collection[SSAValue], b: Builder
+) -> dict[SSAValue, SSAValue | None]:
+    """Gradients of `wanted` where the values of `seeds` have the given gradients.
+
+    `ops` are in order, already expanded; `b` inserts after all of them. None where a value does not
+    matter. Gradients of a value that is used several times are added.
+    """
+    path = on_path(ops, seeds, wanted)
+    check(path, ops)
+    known: dict[SSAValue, SSAValue] = dict(seeds)
+    for op in reversed(ops):
+        if op not in path:
+            continue
+        assert isinstance(op, GraphOp)
+        grads = [known.get(r) for r in op.results]
+        if all(g is None for g in grads):
+            continue
+        try:
+            found = op.gradient(grads, b)
+        except NotImplementedError as error:
+            raise NotDifferentiableError([str(error)]) from None
+        operands = [v for name, _ in op.groups() for v in op.group(name)]
+        assert len(found) == len(operands), f"{op.name}: {len(found)} gradients, {len(operands)} operands"
+        for value, grad in zip(operands, found, strict=True):
+            if grad is None or not differentiable(value.type):
+                continue
+            assert grad.type == value.type, f"{op.name}: gradient {grad.type} of a {value.type}"
+            old = known.get(value)
+            known[value] = grad if old is None else b(AddOp(old, grad))
+    return {v: known.get(v) for v in wanted}
