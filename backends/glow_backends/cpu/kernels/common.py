@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -59,8 +59,7 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim
             continue
         dim = Dim(extent, tuple(s[axis] for s in strides))
         if dims and all(
-            outer == inner * extent
-            for outer, inner in zip(dims[-1].strides, dim.strides, strict=True)
+            outer == inner * extent for outer, inner in zip(dims[-1].strides, dim.strides, strict=True)
         ):
             dims[-1] = Dim(dims[-1].extent * extent, dim.strides)
         else:
@@ -144,6 +143,31 @@ def _nest(
         _nest(k, extents, axis, bytes_touched, [*done, i]) as indices,
     ):
         yield indices
+
+
+def repeat(
+    k: KernelBuilder,
+    initial: Sequence[ir.Value],
+    condition: Callable[[list[ir.Value]], ir.Value],
+    body: Callable[[list[ir.Value]], Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """while condition(values): values = body(values); the values when it ends."""
+    head = k.b.block
+    check = k.function.append_basic_block("while")
+    inner = k.function.append_basic_block("while.body")
+    done = k.function.append_basic_block("while.done")
+    k.b.branch(check)
+    k.b.position_at_end(check)
+    carried = [k.b.phi(v.type) for v in initial]
+    for phi, value in zip(carried, initial, strict=True):
+        phi.add_incoming(value, head)
+    k.b.cbranch(condition(list(carried)), inner, done)
+    k.b.position_at_end(inner)
+    for phi, value in zip(carried, body(list(carried)), strict=True):
+        phi.add_incoming(value, k.b.block)
+    k.b.branch(check)
+    k.b.position_at_end(done)
+    return list(carried)
 
 
 def offset(k: KernelBuilder, indices: Sequence[Index], strides: Sequence[int]) -> Index:

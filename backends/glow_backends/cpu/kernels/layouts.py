@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from glow_backends.cpu.kernels.common import broadcast_strides, product, row_major
 from glow_backends.cpu.kernels.copy import Box, CopySpec
 
 Shape = Sequence[int]
+_MOST_BOXES = 48
 
 
 def transpose_spec(shape: Shape, permutation: Shape, width: int) -> CopySpec:
@@ -82,6 +84,66 @@ def flip_spec(shape: Shape, axes: Shape, width: int) -> CopySpec:
     starts = [n - 1 if i in chosen else 0 for i, n in enumerate(shape)]
     steps = [-1 if i in chosen else 1 for i in range(len(shape))]
     return slice_spec(shape, starts, steps, shape, width)
+
+
+def pad_constant_spec(shape: Shape, pads: Shape, width: int, fill: int) -> CopySpec:
+    """The source with `pads` (begins, then ends) elements of the bit pattern `fill` around it."""
+    rank = len(shape)
+    total = [n + pads[i] + pads[i + rank] for i, n in enumerate(shape)]
+    strides = row_major(total)
+    # An axis is filled where the axes before it are inside, and along all of those after it.
+    extents, to = list(total), 0
+    boxes: list[Box] = []
+    for axis, n in enumerate(shape):
+        for count, at in ((pads[axis], 0), (pads[axis + rank], pads[axis] + n)):
+            border = [*extents[:axis], count, *extents[axis + 1 :]]
+            boxes.append(Box(tuple(border), to + at * strides[axis], strides))
+        extents[axis] = n
+        to += pads[axis] * strides[axis]
+    boxes.append(Box(tuple(shape), to, strides, 0, 0, row_major(shape)))
+    return CopySpec(width, 1, tuple(b for b in boxes if product(b.extents)), fill)
+
+
+def lookup_spec(shape: Shape, places: Sequence[Sequence[int]], width: int) -> CopySpec | None:
+    """result[i, j, ...] = source[places[0][i], places[1][j], ...], by runs of equally spaced places.
+
+    None where that takes too many copies.
+    """
+    runs = [_runs(axis) for axis in places]
+    if product([len(r) for r in runs]) > _MOST_BOXES:
+        return None
+    have, strides = row_major(shape), row_major([len(p) for p in places])
+    boxes: list[Box] = []
+    for choice in itertools.product(*runs):
+        boxes.append(
+            Box(
+                tuple(count for _, count, _, _ in choice),
+                sum(at * s for (at, *_), s in zip(choice, strides, strict=True)),
+                strides,
+                0,
+                sum(first * s for (*_, first, _), s in zip(choice, have, strict=True)),
+                tuple(step * s for (*_, step), s in zip(choice, have, strict=True)),
+            )
+        )
+    return CopySpec(width, 1, tuple(boxes))
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """(position, count, first place, step) of maximal runs; runs of step 1 are preferred."""
+    found: list[tuple[int, int, int, int]] = []
+    at = 0
+    while at < len(places):
+        best = (at, 1, places[at], 0)
+        if at + 1 < len(places):
+            step, end = places[at + 1] - places[at], at + 2
+            while end < len(places) and places[end] - places[end - 1] == step:
+                end += 1
+            # The last element of a border often starts the run of the interior.
+            if end - at > 2 or abs(step) == 1 or end == len(places):
+                best = (at, end - at, places[at], step)
+        found.append(best)
+        at += best[1]
+    return found
 
 
 def _squares(channels: int, block: int, mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels import layouts
 from glow_backends.cpu.kernels.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.indexing import (
+    ElementsSpec,
+    OneHotSpec,
+    RowsSpec,
+    emit_gather,
+    emit_gather_elements,
+    emit_one_hot,
+    emit_scatter,
+    emit_scatter_elements,
+)
+from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
+from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
 from glow_backends.cpu.rules.common import known
+from glow_dialects.core.types import dtype_of
+from glow_dialects.ops.pad import sources
 
 Movement = Callable[[Any, int], CopySpec]
 
@@ -71,6 +89,141 @@ def insert(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_copy, spec, [op.result, op.big, op.small] if whole else [op.result, op.small])
 
 
+def pad(op: Any, context: CallContext) -> KernelCall | None:
+    """Borders of one number, or copies of what is inside."""
+    del context
+    if not known(op):
+        return None
+    size, pads, kind = shape(op.input), op.prop("pads"), dtype_name(op.input)
+    width, mode = values.size(kind), op.prop("mode")
+    if mode == "constant":
+        value = np.array(op.prop("value")).astype(dtype_of(op.input.type))
+        fill = int.from_bytes(value.tobytes(), sys.byteorder)
+        spec = layouts.pad_constant_spec(size, pads, width, fill)
+    else:
+        begins, ends = pads[: len(size)], pads[len(size) :]
+        rows = zip(size, begins, ends, strict=True)
+        places = [[int(i) for i in sources(n, a, z, mode)] for n, a, z in rows]
+        found = layouts.lookup_spec(size, places, width)
+        if found is None:
+            return None
+        spec = found
+    return KernelCall(emit_copy, spec, [op.result, op.input])
+
+
+def gather(op: Any, context: CallContext) -> KernelCall | None:
+    """Rows of the axis."""
+    del context
+    data, axis = shape(op.data), op.prop("axis")
+    if not known(op) or data[axis] == 0:
+        return None
+    outer, run = prod(data[:axis]), prod(data[axis + 1 :])
+    count = prod(shape(op.indices))
+    kinds = dtype_name(op.data), dtype_name(op.indices)
+    spec = RowsSpec(outer, (data[axis],), count, run, *kinds)
+    return KernelCall(emit_gather, spec, [op.result, op.data, op.indices])
+
+
+def gather_nd(op: Any, context: CallContext) -> KernelCall | None:
+    """Rows by index tuples."""
+    del context
+    spec = _tuples(op, op.prop("batch_dims"))
+    return None if spec is None else KernelCall(emit_gather, spec, [op.result, op.data, op.indices])
+
+
+def _tuples(op: Any, batch: int, **more: Any) -> RowsSpec | None:
+    data, indices = shape(op.data), shape(op.indices)
+    limits = data[batch : batch + indices[-1]]
+    if not known(op) or 0 in limits:
+        return None
+    kinds = dtype_name(op.data), dtype_name(op.indices)
+    count, run = prod(indices[batch:-1]), prod(data[batch + indices[-1] :])
+    return RowsSpec(prod(data[:batch]), limits, count, run, *kinds, batched=batch > 0, **more)
+
+
+def _scattered(op: Any, emit: Any, spec: Any) -> KernelCall | None:
+    # Sums in 16-bit floats would be rounded at every step, and booleans have no sums.
+    if spec is None or (op.prop("reduction") != "none" and spec.dtype in ("f16", "bf16", "i1")):
+        return None
+    data = [] if spec.in_place else [op.data]
+    return KernelCall(emit, spec, [op.result, *data, op.indices, op.updates])
+
+
+def scatter_nd(op: Any, context: CallContext) -> KernelCall | None:
+    """Updates of rows by index tuples."""
+    del context
+    in_place = op.result is op.data
+    spec = _tuples(op, 0, reduction=op.prop("reduction"), in_place=in_place)
+    return _scattered(op, emit_scatter, spec)
+
+
+def _elements(op: Any, **more: Any) -> ElementsSpec | None:
+    data, axis = shape(op.data), op.prop("axis")
+    if not known(op) or not data or data[axis] == 0:
+        return None
+    kinds = dtype_name(op.data), dtype_name(op.indices)
+    return ElementsSpec(data, shape(op.indices), axis, *kinds, **more)
+
+
+def gather_elements(op: Any, context: CallContext) -> KernelCall | None:
+    """Single elements of the axis."""
+    del context
+    spec = _elements(op)
+    return None if spec is None else KernelCall(emit_gather_elements, spec, [op.result, op.data, op.indices])
+
+
+def scatter_elements(op: Any, context: CallContext) -> KernelCall | None:
+    """Updates of single elements of the axis."""
+    del context
+    spec = _elements(op, reduction=op.prop("reduction"), in_place=op.result is op.data)
+    return _scattered(op, emit_scatter_elements, spec)
+
+
+def one_hot(op: Any, context: CallContext) -> KernelCall | None:
+    """A fill, and the on values."""
+    del context
+    if not known(op):
+        return None
+    size, axis = shape(op.indices), op.prop("axis")
+    kinds = dtype_name(op.values), dtype_name(op.indices)
+    spec = OneHotSpec(prod(size[:axis]), op.prop("depth"), prod(size[axis:]), *kinds)
+    return KernelCall(emit_one_hot, spec, [op.result, op.indices, op.values])
+
+
+def cumsum(op: Any, context: CallContext) -> KernelCall | None:
+    """Running sums."""
+    del context
+    size, axis, kind = shape(op.input), op.prop("axis"), dtype_name(op.input)
+    if not known(op) or kind == "i1":
+        return None
+    flags = op.prop("exclusive"), op.prop("reverse")
+    spec = CumsumSpec(prod(size[:axis]), size[axis], prod(size[axis + 1 :]), *flags, kind)
+    return KernelCall(emit_cumsum, spec, [op.result, op.input])
+
+
+def trilu(op: Any, context: CallContext) -> KernelCall | None:
+    """Triangles."""
+    del context
+    if not known(op):
+        return None
+    *outer, rows, columns = shape(op.input)
+    diagonal = max(-rows - 1, min(columns + 1, op.prop("k")))
+    width = values.size(dtype_name(op.input))
+    spec = TriluSpec(prod(outer), rows, columns, op.prop("upper"), diagonal, width)
+    return KernelCall(emit_trilu, spec, [op.result, op.input])
+
+
+def top_k(op: Any, context: CallContext) -> KernelCall | None:
+    """The best of every line."""
+    size, axis, kind = shape(op.input), op.prop("axis"), dtype_name(op.input)
+    if not known(op):
+        return None
+    inner = prod(size[axis + 1 :])
+    spec = TopKSpec(prod(size[:axis]), size[axis], inner, op.prop("k"), op.prop("largest"), kind)
+    scratch = spec.scratch * context.target.threads
+    return KernelCall(emit_top_k, spec, [op.group("values")[0], op.indices, op.input], scratch)
+
+
 RULES: dict[str, Rule] = {
     "transpose": _movement(_transpose),
     "concat": _movement(_concat),
@@ -81,4 +234,14 @@ RULES: dict[str, Rule] = {
     "depth_to_space": _movement(_depth_to_space),
     "space_to_depth": _movement(_space_to_depth),
     "insert": insert,
+    "pad": pad,
+    "gather": gather,
+    "gather_nd": gather_nd,
+    "gather_elements": gather_elements,
+    "scatter_nd": scatter_nd,
+    "scatter_elements": scatter_elements,
+    "one_hot": one_hot,
+    "cumsum": cumsum,
+    "trilu": trilu,
+    "top_k": top_k,
 }
