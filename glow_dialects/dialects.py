@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import ModuleType
+
 from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
@@ -11,32 +14,48 @@ from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import UniformQuantizedType
 
 
+def operations(cards: Sequence[ModuleType], base: type[Operation]) -> dict[str, type[Operation]]:
+    """The operations below `base` that some cards define or import, by name."""
+    found: dict[str, type[Operation]] = {}
+    for card in cards:
+        for value in vars(card).values():
+            if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
+                found.setdefault(value.name, value)
+    return found
+
+
 def card_ops(base: type[Operation]) -> list[type[Operation]]:
     """The operations below `base` that the cards define, each once."""
     from glow_dialects.ops import CARDS
 
-    found: dict[str, type[Operation]] = {}
-    for card in CARDS:
-        for value in vars(card).values():
-            if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
-                found.setdefault(value.name, value)
-    return list(found.values())
+    return list(operations(CARDS, base).values())
+
+
+def _glow_structure() -> Dialect:
+    """What every graph is made of, without the operators."""
+    from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+
+    structure: list[type[Operation]] = [ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp]
+    return Dialect("glow", structure, [BitsAttr, ResourceAttr])
+
+
+def _instr_structure() -> Dialect:
+    """What every instruction function is made of, without the cards' instructions."""
+    from glow_dialects.instr.memory import AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp
+
+    structure: list[type[Operation]] = [AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp]
+    return Dialect("glow_instr", structure)
 
 
 def get_glow() -> Dialect:
     """The graph dialect."""
-    from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
-
-    structure: list[type[Operation]] = [ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp]
-    return Dialect("glow", structure + card_ops(GraphOp), [BitsAttr, ResourceAttr])
+    structure = _glow_structure()
+    return Dialect("glow", [*structure.operations, *card_ops(GraphOp)], list(structure.attributes))
 
 
 def get_glow_instr() -> Dialect:
     """The instruction dialect."""
-    from glow_dialects.instr.memory import AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp
-
-    structure: list[type[Operation]] = [AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp]
-    return Dialect("glow_instr", structure + card_ops(InstrOp))
+    return Dialect("glow_instr", [*_instr_structure().operations, *card_ops(InstrOp)])
 
 
 def get_quant() -> Dialect:
@@ -44,13 +63,36 @@ def get_quant() -> Dialect:
     return Dialect("quant", [], [UniformQuantizedType])
 
 
+class GlowContext(Context):
+    """A context that imports an operator's card when a program first names the operator."""
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        from glow_dialects.ops import card_of
+
+        for candidate in (name, *(f"{d}.{name}" for d in dialect_stack)):
+            dialect, _, operator = candidate.partition(".")
+            base = {"glow": GraphOp, "glow_instr": InstrOp}.get(dialect)
+            card = card_of(operator) if base is not None else None
+            if base is not None and card is not None:
+                self._get_known_op(candidate)  # loads the dialect's structure
+                for op in operations([card], base).values():
+                    self._loaded_ops.setdefault(op.name, op)
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def clone(self) -> GlowContext:
+        """A copy that may be changed on its own."""
+        made = GlowContext()
+        vars(made).update(vars(super().clone()))
+        return made
+
+
 def context() -> Context:
     """A context with builtin and all of our dialects, loaded on first use."""
     from xdsl.dialects.builtin import Builtin
 
-    made = Context()
+    made = GlowContext()
     made.load_dialect(Builtin)
-    made.register_dialect("glow", get_glow)
-    made.register_dialect("glow_instr", get_glow_instr)
+    made.register_dialect("glow", _glow_structure)
+    made.register_dialect("glow_instr", _instr_structure)
     made.register_dialect("quant", get_quant)
     return made

@@ -1,122 +1,111 @@
-"""The operator cards: everything that is true of an operator stands in its one module."""
+"""The operator cards: everything that is true of an operator stands in its one module.
+
+A card is imported when one of its operators is met, so that small programs start fast; `CARDS`
+imports them all.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from glow_dialects.ops import (
-    activation,
-    arg_reduce,
-    arithmetic,
-    avg_pool,
-    batch_norm,
-    cast,
-    compare,
-    concat,
-    conv,
-    conv_backward_weights,
-    conv_transpose,
-    cumsum,
-    depth_to_space,
-    dropout,
-    expand,
-    flip,
-    fully_connected,
-    gather,
-    gather_elements,
-    gather_nd,
-    group_norm,
-    gru,
-    identity,
-    insert,
-    layer_norm,
-    literal,
-    logic,
-    loss,
-    lp_normalize,
-    lp_pool,
-    lrn,
-    lstm,
-    matmul,
-    max_pool,
-    mean_var_normalize,
-    one_hot,
-    optimizer,
-    pad,
-    quantize,
-    reduce,
-    relu,
-    reshape,
-    resize,
-    rnn,
-    scatter_elements,
-    scatter_nd,
-    select,
-    slice,
-    softmax,
-    splat,
-    tile,
-    top_k,
-    transpose,
-    trilu,
-    unary_math,
-)
+if TYPE_CHECKING:
+    #: Every card.
+    CARDS: tuple[ModuleType, ...]
 
-#: Every card. A test compares this tuple with the folder.
-CARDS: tuple[ModuleType, ...] = (
-    activation,
-    arg_reduce,
-    arithmetic,
-    avg_pool,
-    batch_norm,
-    cast,
-    compare,
-    concat,
-    conv,
-    conv_backward_weights,
-    conv_transpose,
-    cumsum,
-    depth_to_space,
-    dropout,
-    expand,
-    flip,
-    fully_connected,
-    gather,
-    gather_elements,
-    gather_nd,
-    group_norm,
-    gru,
-    identity,
-    insert,
-    layer_norm,
-    literal,
-    logic,
-    loss,
-    lp_normalize,
-    lp_pool,
-    lrn,
-    lstm,
-    matmul,
-    max_pool,
-    mean_var_normalize,
-    one_hot,
-    optimizer,
-    pad,
-    quantize,
-    reduce,
-    relu,
-    reshape,
-    resize,
-    rnn,
-    scatter_elements,
-    scatter_nd,
-    select,
-    slice,
-    softmax,
-    splat,
-    tile,
-    top_k,
-    transpose,
-    trilu,
-    unary_math,
-)
+#: Every card with its operators, nodes and instructions. A test compares this table with the folder.
+OPERATORS = {
+    "activation": (
+        "celu clip elu gelu hard_sigmoid hard_swish leaky_relu logit mish prelu selu sigmoid "
+        "softplus softsign swish tanh thresholded_relu"
+    ),
+    "arg_reduce": "arg_max arg_min",
+    "arithmetic": "add div floor_div fmod max min mod mul pow sub",
+    "avg_pool": "avg_pool avg_pool_backward",
+    "batch_norm": "batch_norm batch_norm_backward batch_norm_train",
+    "cast": "cast",
+    "compare": "cmp_eq cmp_ge cmp_gt cmp_le cmp_lt cmp_ne",
+    "concat": "concat",
+    "conv": "conv",
+    "conv_backward_weights": "conv_backward_weights",
+    "conv_transpose": "conv_transpose",
+    "cumsum": "cumsum",
+    "depth_to_space": "depth_to_space space_to_depth",
+    "dropout": "dropout dropout_train",
+    "expand": "expand",
+    "flip": "flip",
+    "fully_connected": "fully_connected",
+    "gather": "gather",
+    "gather_elements": "gather_elements",
+    "gather_nd": "gather_nd",
+    "group_norm": "group_norm instance_norm",
+    "gru": "gru",
+    "identity": "identity",
+    "insert": "insert",
+    "layer_norm": "layer_norm rms_norm",
+    "literal": "literal",
+    "logic": (
+        "and bitwise_and bitwise_not bitwise_or bitwise_xor is_inf is_nan not or shift_left shift_right xor"
+    ),
+    "loss": (
+        "binary_cross_entropy cross_entropy huber_loss l1_loss mean_squared_error regression "
+        "sigmoid_cross_entropy"
+    ),
+    "lp_normalize": "lp_normalize",
+    "lp_pool": "lp_pool",
+    "lrn": "lrn",
+    "lstm": "lstm",
+    "matmul": "batch_matmul matmul",
+    "max_pool": "max_pool max_pool_backward max_pool_with_argmax",
+    "mean_var_normalize": "mean_var_normalize",
+    "one_hot": "one_hot",
+    "optimizer": "adagrad adam momentum rmsprop sgd",
+    "pad": "pad",
+    "quantize": "dequantize quantize rescale",
+    "reduce": (
+        "reduce_l1 reduce_l2 reduce_log_sum reduce_log_sum_exp reduce_max reduce_mean "
+        "reduce_min reduce_prod reduce_sum reduce_sum_square"
+    ),
+    "relu": "relu",
+    "reshape": "reshape",
+    "resize": "resize resize_grad",
+    "rnn": "rnn",
+    "scatter_elements": "scatter_elements",
+    "scatter_nd": "scatter_nd",
+    "select": "select",
+    "slice": "slice",
+    "softmax": "log_softmax softmax",
+    "splat": "splat",
+    "tile": "tile",
+    "top_k": "top_k",
+    "transpose": "transpose",
+    "trilu": "trilu",
+    "unary_math": (
+        "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log1p neg "
+        "reciprocal round rsqrt sign sin sinh sqrt tan trunc"
+    ),
+}
+
+
+@cache
+def _owners() -> dict[str, str]:
+    return {operator: card for card, names in OPERATORS.items() for operator in names.split()}
+
+
+def card_of(operator: str) -> ModuleType | None:
+    """The card of an operator (`add`, without the dialect's name), None where there is none."""
+    card = _owners().get(operator)
+    return None if card is None else import_module(f"{__name__}.{card}")
+
+
+@cache
+def _cards() -> tuple[ModuleType, ...]:
+    return tuple(import_module(f"{__name__}.{card}") for card in OPERATORS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CARDS":
+        return _cards()
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -25,9 +25,7 @@ MAX_LINES = 500
 def python_files() -> list[str]:
     """Every Python file of ours, relative to the root."""
     return sorted(
-        str(path.relative_to(ROOT))
-        for folder in SOURCE_FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
+        str(path.relative_to(ROOT)) for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*.py")
     )
 
 

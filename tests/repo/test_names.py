@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 import glow_dialects.ops
 import glow_passes
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.instr_op import InstrOp
 
 FILECHECK = Path(__file__).parents[1] / "filecheck"
 
@@ -59,17 +60,20 @@ CARDS = {
     if (ops := defined_classes(module, GraphOp))
 }
 PASSES = [
-    (module, made)
-    for module in modules_below(glow_passes)
-    for made in defined_classes(module, ModulePass)
+    (module, made) for module in modules_below(glow_passes) for made in defined_classes(module, ModulePass)
 ]
 PASS_NAMES = {made.name for _, made in PASSES}
 
 
 def test_every_card_is_in_the_tuple() -> None:
-    """The explicit tuple of cards equals the folder, in order and each once."""
-    listed = [stem(card) for card in glow_dialects.ops.CARDS]
-    assert sorted(listed) == sorted(CARDS)
+    """The explicit table of cards equals the folder, in order, and names every operator of each."""
+    table = glow_dialects.ops.OPERATORS
+    assert list(table) == sorted(CARDS)
+    for card in glow_dialects.ops.CARDS:
+        made = {
+            op.name.partition(".")[2] for base in (GraphOp, InstrOp) for op in defined_classes(card, base)
+        }
+        assert sorted(table[stem(card)].split()) == sorted(made), f"OPERATORS['{stem(card)}']"
 
 
 def test_every_pass_is_registered() -> None:

@@ -166,22 +166,15 @@ def test_text(name: str, operands: Sequence[str]) -> str:
 
 
 def listed(text: str, name: str) -> str:
-    """`ops/__init__.py` with the card in its import and in CARDS, both in order."""
-    lines: list[str] = []
-    block: list[str] | None = None
-    for line in text.splitlines():
-        if line.endswith("= (") or line.endswith("import ("):
-            block = []
-            lines.append(line)
-        elif line == ")" and block is not None:
-            lines += [f"    {entry}," for entry in sorted([*block, name])]
-            lines.append(line)
-            block = None
-        elif block is not None:
-            block.append(line.strip().rstrip(","))
-        else:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+    """`ops/__init__.py` with the card in its table of operators, in order."""
+    lines = text.splitlines()
+    first = lines.index("OPERATORS = {") + 1
+    place = last = lines.index("}", first)
+    for number in range(first, last):
+        if lines[number].startswith('    "') and lines[number].split('"')[1] > name:
+            place = number
+            break
+    return "\n".join([*lines[:place], f'    "{name}": "{name}",', *lines[place:]]) + "\n"
 
 
 if __name__ == "__main__":
