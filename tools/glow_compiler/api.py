@@ -117,10 +117,11 @@ def _compile_onnx(
     outputs = [Signature(a.name, a.shape, a.dtype, a.kind) for a in signature.outputs_of(proto)]
     hosted: list[HostedModel] = []
 
-    def segmented(data: dict[str, Array]) -> Program:
+    def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         if not hosted:
-            hosted.append(HostedModel(proto, str(model) if folder else "model", folder, lambda m: build(m).run))
-        ports = [Port(s.name, (), s.dtype) for s in inputs]
+            source = str(model) if folder else "model"
+            hosted.append(HostedModel(proto, source, folder, lambda m: build(m).run))
+        ports = [Port(s.name, chosen.get(s.name, ()), s.dtype) for s in inputs]
         return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
@@ -129,11 +130,11 @@ def _compile_onnx(
         if known is not None:
             return known
         if any(s.kind == "other" or s.dtype == object for s in inputs):
-            return segmented(data)
+            return segmented(chosen, data)
         try:
             module = import_model(model, shapes=chosen, values=data or None)
         except NotStatic:
-            return segmented(data)
+            return segmented(chosen, data)
         program = build(module)
         backend.remember(key, program)
         return program

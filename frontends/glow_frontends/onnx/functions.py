@@ -40,6 +40,15 @@ def function_body(node: Node) -> FunctionProto | None:
     return None
 
 
+def schema_defaults(node: Node) -> dict[str, AttributeProto]:
+    """Values of a standard operator's attributes where a node does not give them."""
+    try:
+        schema = onnx.defs.get_schema(node.op, node.opset, node.proto.domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+
+
 def has_body(domain: str, op: str, version: int) -> bool:
     """Whether the standard publishes a body of the operator."""
     try:
@@ -73,9 +82,9 @@ def _type(value: AnyValue | None) -> TypeProto:
 
 
 def reference_attributes(
-    function: FunctionProto, given: Mapping[str, AttributeProto]
+    function: FunctionProto, given: Mapping[str, AttributeProto], defaults: Mapping[str, AttributeProto]
 ) -> dict[str, AttributeProto]:
-    """Attributes that the body may refer to: the node's, and the function's defaults."""
-    bound = {a.name: a for a in function.attribute_proto}
+    """Attributes that the body may refer to: the node's, the function's and the schema's defaults."""
+    bound = {**defaults, **{a.name: a for a in function.attribute_proto}}
     bound.update(given)
     return bound

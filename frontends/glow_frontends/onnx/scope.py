@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.errors import GlowError, Problem
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsValue, RuleError
-from glow_frontends.onnx.functions import function_body, has_body, reference_attributes
+from glow_frontends.onnx.functions import function_body, has_body, reference_attributes, schema_defaults
 from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
@@ -127,10 +127,12 @@ class Scope:
             raise RuleError("functions or subgraphs are nested too deeply")
         return Scope(self.session, versions, parent, attributes, depth=self.depth + 1)
 
-    def call(self, function: FunctionProto, node: Node) -> list[AnyValue | None]:
+    def call(
+        self, function: FunctionProto, node: Node, defaults: Mapping[str, AttributeProto] | None = None
+    ) -> list[AnyValue | None]:
         """Expand a function's body in place."""
         versions = {**self.opsets, **opsets(function.opset_import)}
-        inner = self._nested(versions, None, reference_attributes(function, node.attributes))
+        inner = self._nested(versions, None, reference_attributes(function, node.attributes, defaults or {}))
         for index, name in enumerate(function.input):
             value = node.inputs[index] if index < len(node.inputs) else None
             if value is not None:
@@ -221,7 +223,7 @@ class Scope:
         body = function_body(node)
         if body is None:
             raise RuleError(f"no rule for this operator{_hint(domain, proto.op_type)}")
-        return self.call(body, node)
+        return self.call(body, node, schema_defaults(node))
 
     def _input(self, name: str) -> AnyValue | None:
         if not name or name in self.absent:

@@ -105,10 +105,10 @@ class GraphRunner:
         promoted = -1
         while position < len(self.nodes):
             segment = self._segment(position, values, fixed)
+            results: dict[str, Array] = {}
             if segment.program is not None:
-                given = {s: _part(values[n], i) for s, (n, i) in segment.inputs.items()}
-                results = segment.program(given)
-                values.update({n: _assemble(form, results) for n, form in segment.made.items()})
+                results = segment.program({s: _part(values[n], i) for s, (n, i) in segment.inputs.items()})
+            values.update({n: _assemble(form, results) for n, form in segment.made.items()})
             values.update(segment.fixed)
             fixed.update(segment.fixed)
             if segment.stop > position:

@@ -27,7 +27,7 @@ from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
+from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
 
 
@@ -86,7 +86,7 @@ def hardmax(g: Emitter, n: Node) -> Value:
     x = n[0]
     dims = shape(x)
     if n.opset < 13:
-        axis = axis_of(n.integer("axis", 1), rank(x) + 1)
+        axis = flat_axis(n.integer("axis", 1), rank(x))
         flat = (int(np.prod(dims[:axis])), int(np.prod(dims[axis:])))
         return g.reshape(_hardmax(g, g.reshape(x, flat), 1), dims)
     return _hardmax(g, x, axis_of(n.integer("axis", -1), rank(x)))

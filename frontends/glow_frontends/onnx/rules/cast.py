@@ -7,8 +7,10 @@ import numpy as np
 from onnx import TensorProto
 
 from glow_dialects.core.types import Array, element_type, tensor
-from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import MaxOp, MulOp
 from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
+from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
@@ -16,18 +18,17 @@ from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
-#: Float types whose conversion saturates at the largest finite value unless told otherwise.
-SATURATING = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 
 
-def cast_to(g: Emitter, value: Value, dtype: np.dtype) -> Value:
-    """`value` converted; itself where it has the dtype."""
+def cast_to(g: Emitter, value: Value, dtype: np.dtype, saturate: bool = True) -> Value:
+    """`value` converted; itself where it has the dtype. float8 results saturate where asked for."""
     source = dtype_of_value(value)
     if source == dtype:
         return value
     if object in (source, dtype):
         return _text_cast(g.known(value, "a conversion of strings"), dtype)
-    return g(CastOp, value, results=tensor(shape(value), element_type(dtype)))
+    return g(CastOp, value, results=tensor(shape(value), element_type(dtype)), saturate=saturate)
 
 
 def _text_cast(array: Array, dtype: np.dtype) -> Array:
@@ -47,14 +48,16 @@ def _number(value: float) -> str:
     return {"nan": "NaN", "inf": "INF", "-inf": "-INF"}.get(text, text)
 
 
-def convert(g: Emitter, value: Value, dtype: np.dtype, saturate: bool = True) -> Value:
-    """Cast's meaning: conversion to an eight-bit float saturates where `saturate`."""
-    source = dtype_of_value(value)
-    if saturate and dtype.name in SATURATING and source != dtype and source != object:
-        largest = float(ml_dtypes.finfo(dtype).max)
-        wide = value if source in (np.float32, np.float64) else cast_to(g, value, np.dtype(np.float32))
-        value = g(ClipOp, wide, min=-largest, max=largest)
-    return cast_to(g, value, dtype)
+def _power_of_two(g: Emitter, value: Value, mode: str) -> Value:
+    """`value` as a power of two, of the given rounding, before it becomes a float8_e8m0."""
+    wide = cast_to(g, value, np.dtype(np.float32))
+    wide = g(MaxOp, wide, g.like(2.0**-127, wide))
+    near = cast_to(g, cast_to(g, wide, E8M0), np.dtype(np.float32))
+    if mode == "nearest":
+        return near
+    up = mode == "up"
+    wrong = g(CmpLtOp if up else CmpGtOp, near, wide)
+    return g(SelectOp, wrong, g(MulOp, near, g.like(2.0 if up else 0.5, near)), near)
 
 
 def cast(g: Emitter, n: Node) -> Value:
@@ -65,7 +68,10 @@ def cast(g: Emitter, n: Node) -> Value:
         to = numpy_type(TensorProto.DataType.Value(n.text("to").upper()))
     else:
         to = numpy_type(n.integer("to"))
-    return convert(g, n[0], to, n.flag("saturate", True))
+    value = n[0]
+    if to == E8M0 and dtype_of_value(value) != E8M0:
+        value = _power_of_two(g, value, n.text("round_mode", "up"))
+    return cast_to(g, value, to, n.flag("saturate", True))
 
 
 def bitcast(g: Emitter, n: Node) -> Value:

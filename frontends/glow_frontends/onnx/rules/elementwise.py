@@ -58,10 +58,10 @@ from glow_dialects.ops.unary_math import (
     TanOp,
 )
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape
 
 
 def unary(kind: type[GraphOp]) -> Rule:
@@ -126,8 +126,24 @@ def modulo(g: Emitter, n: Node) -> Value:
 
 
 def shift(g: Emitter, n: Node) -> Value:
-    """BitShift."""
-    return g(ShiftLeftOp if n.text("direction") == "LEFT" else ShiftRightOp, n[0], n[1])
+    """BitShift; signed numbers keep their sign where all their bits are shifted out to the right."""
+    x, by = n[0], n[1]
+    if n.text("direction") == "LEFT":
+        return g(ShiftLeftOp, x, by)
+    dtype = dtype_of_value(x)
+    if dtype.kind == "i":
+        last = g.like(8 * dtype.itemsize - 1, by)
+        beyond = g(OrOp, g(CmpLtOp, by, g.like(0, by)), g(CmpGtOp, by, last))
+        by = g(SelectOp, beyond, last, by)
+    return g(ShiftRightOp, x, by)
+
+
+def equal(g: Emitter, n: Node) -> Value:
+    """Equal; of strings on the host."""
+    if any(isinstance(v, HostValue) or (isinstance(v, np.ndarray) and v.dtype == object) for v in n.inputs):
+        left, right = known_inputs(n)
+        return np.asarray(np.equal(left, right)).astype(bool)
+    return binary(CmpEqOp)(g, n)  # pyright: ignore[reportReturnType]
 
 
 def is_inf(g: Emitter, n: Node) -> Value:
@@ -177,7 +193,7 @@ UNARY: dict[str, type[GraphOp]] = {
 }  # fmt: skip
 BINARY: dict[str, type[GraphOp]] = {
     "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "Div": DivOp, "And": AndOp, "Or": OrOp, "Xor": XorOp,
-    "Equal": CmpEqOp, "Greater": CmpGtOp, "GreaterOrEqual": CmpGeOp, "Less": CmpLtOp,
+ "Greater": CmpGtOp, "GreaterOrEqual": CmpGeOp, "Less": CmpLtOp,
     "LessOrEqual": CmpLeOp, "BitwiseAnd": BitwiseAndOp, "BitwiseOr": BitwiseOrOp,
     "BitwiseXor": BitwiseXorOp,
 }  # fmt: skip
@@ -192,6 +208,7 @@ RULES: dict[str, Versions] = {
     "Pow": power,
     "Mod": modulo,
     "BitShift": shift,
+    "Equal": equal,
     "IsInf": is_inf,
     "Where": where,
     "Clip": clip,

@@ -44,7 +44,7 @@ def gather(g: Emitter, n: Node) -> Value:
 def take(g: Emitter, x: Value, indices: Value, axis: int) -> Value:
     """numpy.take with non-negative indices."""
     if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
-        return np.take(x, indices, axis)
+        return np.asarray(np.take(x, indices, axis))
     if isinstance(indices, np.ndarray) and indices.size == 1:
         begin, end = [0] * rank(x), list(shape(x))
         begin[axis] = int(indices.reshape(()))

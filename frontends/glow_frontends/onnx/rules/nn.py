@@ -21,7 +21,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
+from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
@@ -194,7 +194,7 @@ def flat_softmax(kind: type[GraphOp]) -> Rule:
 
     def rule(g: Emitter, n: Node) -> Value:
         x = n[0]
-        axis = axis_of(n.integer("axis", 1), rank(x) + 1)
+        axis = flat_axis(n.integer("axis", 1), rank(x))
         dims = shape(x)
         rows, columns = int(np.prod(dims[:axis])), int(np.prod(dims[axis:]))
         if axis < len(dims) and dims[axis] == columns:

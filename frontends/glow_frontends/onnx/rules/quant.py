@@ -14,7 +14,7 @@ from glow_dialects.ops.unary_math import RoundOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to, convert
+from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
@@ -68,7 +68,7 @@ def quantize_linear(g: Emitter, n: Node) -> Value:
     if not is_integer(target):
         if zero is not None:
             ratio = g(AddOp, ratio, cast_to(g, spread(g, n, zero, x), precision))
-        return convert(g, ratio, target, n.flag("saturate", True))
+        return cast_to(g, ratio, target, n.flag("saturate", True))
     return saturate(g, ratio, None if zero is None else spread(g, n, zero, x), target)
 
 

@@ -22,6 +22,11 @@ def axis_of(axis: int, rank: int, what: str = "axis") -> int:
     return axis % rank
 
 
+def flat_axis(axis: int, rank: int) -> int:
+    """An axis in front of which a shape is cut in two: `rank` itself is allowed."""
+    return rank if axis == rank else axis_of(axis, rank)
+
+
 def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Non-negative axes, each once."""
     out = tuple(axis_of(a, rank) for a in axes)

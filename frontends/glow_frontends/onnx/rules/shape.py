@@ -6,6 +6,7 @@ import numpy as np
 
 from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
@@ -178,7 +179,7 @@ def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] 
         return x
     if isinstance(x, np.ndarray):
         index = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
-        return x[tuple(index)]
+        return np.asarray(x[tuple(index)])
     return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
 
 
@@ -288,23 +289,13 @@ def pad(g: Emitter, n: Node) -> Value:
 
 
 def depth_to_space(g: Emitter, n: Node) -> Value:
-    """DepthToSpace in either order of channels: reshape, transpose, reshape."""
-    count, channels, height, width = shape(n[0])
-    b = n.integer("blocksize")
-    small = channels // (b * b)
-    if n.text("mode", "DCR") == "DCR":
-        split_, order = (count, b, b, small, height, width), (0, 3, 4, 1, 5, 2)
-    else:
-        split_, order = (count, small, b, b, height, width), (0, 1, 4, 2, 5, 3)
-    return g.reshape(g.transpose(g.reshape(n[0], split_), order), (count, small, height * b, width * b))
+    """DepthToSpace in either order of channels."""
+    return g(DepthToSpaceOp, n[0], block=n.integer("blocksize"), mode=n.text("mode", "DCR"))
 
 
 def space_to_depth(g: Emitter, n: Node) -> Value:
-    """SpaceToDepth: reshape, transpose, reshape."""
-    count, channels, height, width = shape(n[0])
-    b = n.integer("blocksize")
-    x = g.reshape(n[0], (count, channels, height // b, b, width // b, b))
-    return g.reshape(g.transpose(x, (0, 3, 5, 1, 2, 4)), (count, channels * b * b, height // b, width // b))
+    """SpaceToDepth in either order of channels."""
+    return g(SpaceToDepthOp, n[0], block=n.integer("blocksize"), mode=n.text("mode", "DCR"))
 
 
 RULES: dict[str, Versions] = {

@@ -70,7 +70,7 @@ def _matrices(
 ) -> tuple[Array, Array]:
     """cos and sin of the transform [used, columns]; mirrored halves count twice."""
     columns = out // 2 + 1 if onesided and not inverse else out
-    angle = 2 * np.pi * np.outer(np.arange(used), np.arange(columns)) / out
+    angle = 2 * np.pi * (np.outer(np.arange(used), np.arange(columns)) % out) / out
     angle = angle if inverse else -angle
     weight = np.full((used, 1), 1.0 / out if inverse else 1.0)
     if half_in:
@@ -104,7 +104,8 @@ def mel_weight_matrix(g: Emitter, n: Node) -> Array:
     """MelWeightMatrix: triangles over the bins of a spectrum, even on the mel scale."""
     bins, length, rate, low, high = (float(g.known(n[i], "the mel weights").reshape(-1)[0]) for i in range(5))
     count = int(bins)
-    edges = np.linspace(_mel(low), _mel(high), count + 2)
+    step = (_mel(high) - _mel(low)) / (count + 2)
+    edges = _mel(low) + step * np.arange(count + 2)
     hertz = 700.0 * (10.0 ** (edges / 2595.0) - 1.0)
     places = ((int(length) + 1) * hertz // rate).astype(int)
     out = np.zeros((int(length) // 2 + 1, count))
