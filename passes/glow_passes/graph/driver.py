@@ -153,6 +153,7 @@ class _Run:
             if is_dead(op):
                 self.erase(op)
                 continue
+            self.rewriter.start(op)
             for rule in self.table.of(type(op)):
                 if self.apply(op, rule):
                     break
@@ -161,15 +162,17 @@ class _Run:
     def apply(self, op: Operation, rule: Rule) -> bool:
         """Try one pattern on one operation."""
         rewriter = self.rewriter
-        rewriter.start(op)
         found = rule(op, rewriter)
         made = rewriter.made
-        rewriter.made = []
         if found is None:
+            if not made:
+                return False
+            rewriter.made = []
             for new in reversed(made):  # a pattern may find out late that it does not apply
                 new.detach()
                 new.erase()
             return False
+        rewriter.made = []
         values = (found,) if isinstance(found, SSAValue) else found
         assert len(values) == len(op.results), f"{rule} on {op.name}"
         users: list[Operation] = []
@@ -206,7 +209,7 @@ def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...]) -> int:
     changes = 0
     for function in functions(module):
         changes += _Run(function, patterns, symbols).run()
-    if changes:
+    if changes or symbols.inserted:
         symbols.sweep()
     return changes
 

@@ -1,0 +1,27 @@
+// RUN: glow-opt %s -p glow-fold-pads | filecheck %s
+
+glow.placeholder @x input : tensor<1x1x4x4xf32>
+glow.placeholder @w input : tensor<1x1x3x3xf32>
+glow.placeholder @y output : tensor<1x1x4x4xf32>
+
+// CHECK-LABEL: glow.func @zeros
+glow.func @zeros {
+  %x = glow.get @x : tensor<1x1x4x4xf32>
+  %w = glow.get @w : tensor<1x1x3x3xf32>
+  // CHECK-NOT: glow.pad
+  // CHECK: glow.conv %x, %w {{.*}}pads = array<i64: 1, 1, 1, 1>
+  %p = glow.pad %x {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>} : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
+  %c = glow.conv %p, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x1x6x6xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  glow.save %c to @y : tensor<1x1x4x4xf32>
+}
+
+// The window pads with zeros only.
+// CHECK-LABEL: glow.func @keeps_ones
+glow.func @keeps_ones {
+  %x = glow.get @x : tensor<1x1x4x4xf32>
+  %w = glow.get @w : tensor<1x1x3x3xf32>
+  // CHECK: glow.pad
+  %p = glow.pad %x {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>, value = 1.0 : f64} : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
+  %c = glow.conv %p, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x1x6x6xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  glow.save %c to @y : tensor<1x1x4x4xf32>
+}

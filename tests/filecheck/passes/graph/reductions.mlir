@@ -1,0 +1,24 @@
+// RUN: glow-opt %s -p glow-reductions | filecheck %s
+
+glow.placeholder @x input : tensor<1x2x3x4xf32>
+glow.placeholder @y output : tensor<1x2xf32>
+glow.placeholder @z output : tensor<1x3xf32>
+
+// CHECK-LABEL: glow.func @image
+glow.func @image {
+  %x = glow.get @x : tensor<1x2x3x4xf32>
+  // CHECK: [[p:%.*]] = glow.avg_pool %x {kernel = array<i64: 3, 4>
+  // CHECK-NEXT: glow.reshape [[p]]
+  %a = glow.reduce_mean %x {axes = array<i64: 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x2x3xf32>
+  %b = glow.reduce_mean %a {axes = array<i64: 2>} : (tensor<1x2x3xf32>) -> tensor<1x2xf32>
+  glow.save %b to @y : tensor<1x2xf32>
+}
+
+// Channels and one side are no image.
+// CHECK-LABEL: glow.func @keeps_other_axes
+glow.func @keeps_other_axes {
+  %x = glow.get @x : tensor<1x2x3x4xf32>
+  // CHECK: glow.reduce_mean %x {axes = array<i64: 1, 3>}
+  %a = glow.reduce_mean %x {axes = array<i64: 1, 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x3xf32>
+  glow.save %a to @z : tensor<1x3xf32>
+}

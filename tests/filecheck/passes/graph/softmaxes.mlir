@@ -1,0 +1,25 @@
+// RUN: glow-opt %s -p glow-softmaxes | filecheck %s
+
+glow.placeholder @x input : tensor<2x4xf32>
+glow.placeholder @y output : tensor<2x4xf32>
+
+// CHECK-LABEL: glow.func @softmax
+glow.func @softmax {
+  %x = glow.get @x : tensor<2x4xf32>
+  // CHECK: glow.softmax %x {axis = 1 : i64}
+  %e = glow.exp %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %s = glow.reduce_sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+  %a = glow.div %e, %s : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  glow.save %a to @y : tensor<2x4xf32>
+}
+
+// The sum is over both axes.
+// CHECK-LABEL: glow.func @keeps_two_axes
+glow.func @keeps_two_axes {
+  %x = glow.get @x : tensor<2x4xf32>
+  // CHECK: glow.div
+  %e = glow.exp %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %s = glow.reduce_sum %e {axes = array<i64: 0, 1>, keepdims = true} : (tensor<2x4xf32>) -> tensor<1x1xf32>
+  %a = glow.div %e, %s : (tensor<2x4xf32>, tensor<1x1xf32>) -> tensor<2x4xf32>
+  glow.save %a to @y : tensor<2x4xf32>
+}
