@@ -104,7 +104,7 @@ class Emitter:
         properties: dict[str, object],
     ) -> Array:
         """The one value of a data-parallel operator on uniform operands."""
-        scalars = iter([a[(0,) * a.ndim].reshape(()) for a in arrays])
+        scalars = iter([np.asarray(a[(0,) * a.ndim]) for a in arrays])
         small = [_map(group, lambda _: next(scalars)) for group in operands]
         kind_of_result = tensor((), op.results[0].type.element_type)  # pyright: ignore
         flat = [v for group in small for v in _flatten(group)]
