@@ -98,6 +98,14 @@ class KernelBuilder:
         """Store an element or vector at pointer + offset elements of `kind`."""
         self.b.store(value, self.gep(pointer, offset, kind), align=align or _size(kind))
 
+    def prefetch(self, pointer: ir.Value) -> None:
+        """Ask for the cache line at `pointer` to come to the L2 cache; the address need not exist."""
+        kind = ir.FunctionType(ir.VoidType(), [PTR, I32, I32, I32])
+        name = "llvm.prefetch.p0"
+        callee = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        read, near, data = (ir.Constant(I32, v) for v in (0, 2, 1))
+        self.b.call(callee, [pointer, read, near, data])
+
     # Vectors.
     def splat(self, value: ir.Value | float, lanes: int, kind: ir.Type = F32) -> ir.Value:
         """The scalar in every lane (lanes == 1: the scalar itself)."""

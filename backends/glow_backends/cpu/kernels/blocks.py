@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -77,6 +77,42 @@ class Loop:
     b_step: int
 
 
+@dataclass(frozen=True)
+class Stream:
+    """Weights of the next block, fetched into the L2 cache a part at a time by each tile of this one.
+
+    While a tile passes over elements [at, at + chunk) of its block, it fetches elements
+    [at / parts, (at + chunk) / parts) of `start`.
+    """
+
+    start: ir.Value
+    parts: int
+    chunk: int
+
+    def moved(self, k: KernelBuilder, at: Index) -> Stream:
+        """The same for a tile whose position 0 is `at` of its block."""
+        if isinstance(at, int):
+            at //= self.parts
+        elif self.parts > 1:
+            at = k.b.lshr(at, k.i(self.parts.bit_length() - 1))
+        return replace(self, start=k.gep(self.start, at))
+
+    def fetch(self, k: KernelBuilder, at: Index) -> None:
+        """Emit the fetches that go with one chunk."""
+        start = self.moved(k, at).start
+        for line in range(0, self.chunk // self.parts, LINE):
+            k.prefetch(k.gep(start, line))
+
+
+LINE = 16
+"""f32 elements of a cache line."""
+
+
+def stream_parts(tiles: int, chunk: int) -> int:
+    """Into how many parts (a power of two) `tiles` tiles divide the fetching of a block."""
+    return 1 << (max(1, min(tiles, chunk // LINE)).bit_length() - 1)
+
+
 NestBody = Callable[[Index, Index, Sequence[ir.Value]], list[ir.Value]]
 
 
@@ -110,11 +146,12 @@ def multiply(
     nest: Sequence[Loop],
     sums: Sequence[ir.Value],
     live: int | None = None,
+    stream: Stream | None = None,
 ) -> list[ir.Value]:
     """sums[r * vectors + v] += a[row r, i] * b[i, vector v] over a nest of reduction loops.
 
     `nest` goes from the outermost loop in; offsets are in elements. `live`: valid lanes of the
-    last vector of b (None: all).
+    last vector of b (None: all). `stream`: what to fetch ahead before each innermost loop.
     """
     lanes = k.target.lanes
 
@@ -135,7 +172,18 @@ def multiply(
             row_sums += [k.fma(scalar, w, sums[r * vectors + v]) for v, w in enumerate(weights)]
         return row_sums
 
-    return reduce_nest(k, nest, body, sums)
+    if stream is None:
+        return reduce_nest(k, nest, body, sums)
+
+    def inner(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        stream.fetch(k, b_at)
+
+        def shifted(a_in: Index, b_in: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            return body(k.add(a_at, a_in), k.add(b_at, b_in), sums)
+
+        return reduce_nest(k, nest[-1:], shifted, sums)
+
+    return reduce_nest(k, nest[:-1], inner, sums)
 
 
 def multiply_in_chains(

@@ -22,9 +22,11 @@ from glow_backends.cpu.kernels.blocks import (
     Block,
     Loop,
     Output,
+    Stream,
     choose_block,
     multiply,
     reduce_nest,
+    stream_parts,
     zeros,
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, tile_runs
@@ -169,6 +171,7 @@ class _Emission:
             last = minimum(k, k.add(first, plan.rows_an_item), spec.out_size[0])
             begin = k.mul(tile_item, plan.tiles_an_item)
             end = k.add(begin, plan.tiles_an_item)
+            self.first_row, self.first_tile = first, begin
             with k.loop(first, last) as row:
                 self._row(row, begin, end)
 
@@ -184,60 +187,82 @@ class _Emission:
         single = self.plan.tiles_an_item == self.plan.tiles
         for run in self.plan.runs:
             if single and run.stop == run.start + 1:
-                self._tile(run, run.start, x, w, y, count)
+                self._tile(run, row, run.start, x, w, y, count)
                 continue
             first = run.start if single else maximum(k, begin, run.start)
             last = run.stop if single else minimum(k, end, run.stop)
             with k.loop(first, last) as tile:
-                self._tile(run, tile, x, w, y, count)
+                self._tile(run, row, tile, x, w, y, count)
 
-    def _tile(self, run: TileRun, tile: Index, x: Index, w: Index, y: Index, count: Index) -> None:
+    def _stream(self, row: Index, tile: Index) -> Stream | None:
+        """Fetching the next block of output channels' weights, this tile's part of it."""
+        k, plan = self.k, self.plan
+        if self.depth == 1:
+            return None
+        tiles = plan.rows_an_item * plan.tiles_an_item
+        parts = stream_parts(tiles, self.depth * self.width)
+        size = (plan.in_blocks + (plan.in_rest > 0)) * prod(self.spec.kernel) * self.depth * self.width
+        number = k.b.sub(k.i(tile), k.i(self.first_tile))
+        if plan.rows_an_item > 1:
+            passed = k.b.sub(k.i(row), k.i(self.first_row))
+            number = k.add(k.mul(passed, plan.tiles_an_item), number)
+        part = k.b.udiv(k.b.mul(k.i(number), k.i(parts)), k.i(tiles))
+        next_block = k.gep(self.w_item, size)
+        return Stream(k.gep(next_block, k.mul(part, size // parts)), parts, self.depth * self.width)
+
+    def _tile(
+        self, run: TileRun, row: Index, tile: Index, x: Index, w: Index, y: Index, count: Index
+    ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
         vectors, columns = plan.block.vectors, spec.kernel[1]
         pixel = k.mul(tile, plan.block.rows)
         step = spec.strides[1] * self.depth
         left = -spec.pads[1] * self.depth
         x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(pixel, step)))
-        w_at = k.gep(self.w_item, w)
+        w_start = k.gep(self.w_item, w)
         taps = prod(spec.kernel) * self.depth * self.width
         column_step = spec.dilations[1] * self.depth
         rows = Loop(count, spec.dilations[0] * spec.size[1] * self.depth, columns * self.depth * self.width)
 
         def reduce(
-            x_at: ir.Value, w_at: ir.Value, blocks: int, depth: int, sums: Sequence[ir.Value]
+            x_at: ir.Value, skip: int, blocks: int, depth: int, sums: Sequence[ir.Value]
         ) -> list[ir.Value]:
+            w_at, ahead = k.gep(w_start, skip), stream and stream.moved(k, k.add(w, skip))
             outer = [Loop(blocks, self.plane, taps), rows]
             inner = Loop(depth, 1, self.width)
             if run.columns is None:
                 across = Loop(columns, column_step, self.depth * self.width)
                 offsets = [r * step for r in range(run.rows)]
-                return multiply(k, x_at, offsets, w_at, vectors, [*outer, across, inner], sums)
+                nest = [*outer, across, inner]
+                return multiply(k, x_at, offsets, w_at, vectors, nest, sums, stream=ahead)
 
             def line(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
                 after = list(sums)
                 for (low, high), begin, end in _equal_columns(run.columns or ()):
                     part = slice(low * vectors, high * vectors)
                     across = Loop(end - begin, column_step, self.depth * self.width)
+                    taken = k.add(b, begin * self.depth * self.width)
                     after[part] = multiply(
                         k,
                         k.gep(x_at, k.add(a, begin * column_step)),
                         [r * step for r in range(low, high)],
-                        k.gep(w_at, k.add(b, begin * self.depth * self.width)),
+                        k.gep(w_at, taken),
                         vectors,
                         [across, inner],
                         after[part],
+                        stream=ahead and ahead.moved(k, taken),
                     )
                 return after
 
             return reduce_nest(k, outer, line, sums)
 
+        stream = self._stream(row, tile)
         sums = zeros(k, run.rows * vectors)
         if plan.in_blocks:
-            sums = reduce(x_at, w_at, plan.in_blocks, self.depth, sums)
+            sums = reduce(x_at, 0, plan.in_blocks, self.depth, sums)
         if plan.in_rest:
             x_rest = k.gep(x_at, plan.in_blocks * self.plane)
-            w_rest = k.gep(w_at, plan.in_blocks * taps)
-            sums = reduce(x_rest, w_rest, 1, plan.in_rest, sums)
+            sums = reduce(x_rest, plan.in_blocks * taps, 1, plan.in_rest, sums)
         Output(
             self.y,
             k.add(y, k.mul(pixel, self.lanes)),

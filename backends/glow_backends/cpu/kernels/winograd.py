@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import F32, PTR, KernelBuilder
-from glow_backends.cpu.kernels.blocks import Block, Loop, fits, multiply, zeros
+from glow_backends.cpu.kernels.blocks import Block, Loop, Stream, fits, multiply, stream_parts, zeros
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
 from glow_backends.cpu.kernels.packing import pad_to
@@ -203,17 +203,23 @@ class _Emission:
         plane = plan.tiles * self.lanes
         m = k.gep(self.m, k.index((point, plan.m_stride), (output, vectors * plane)))
         full, rest = divmod(self.conv.in_channels, self.lanes)
+        chunk, size = self.lanes * width, depth * width
+        count = plan.tiles // rows
+        parts = stream_parts(count, chunk)
         with k.loop(0, plan.tiles, rows) as tile:
             start = k.mul(tile, self.lanes)
             offsets = [r * self.lanes for r in range(rows)]
             sums = zeros(k, rows * vectors)
             a = k.gep(v, start)
+            part = k.b.udiv(k.b.mul(tile, k.i(parts)), k.i(plan.tiles))
+            stream = Stream(k.gep(w, k.add(k.mul(part, size // parts), size)), parts, chunk)
             for begin, blocks, channels in ((0, full, self.lanes), (full, 1, rest)):
                 if blocks and channels:
                     a_at = k.gep(a, begin * plane)
                     w_at = k.gep(w, begin * self.lanes * width)
                     nest = [Loop(blocks, plane, self.lanes * width), Loop(channels, 1, width)]
-                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums)
+                    ahead = stream.moved(k, begin * chunk)
+                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=ahead)
             for r, offset in enumerate(offsets):
                 for i in range(vectors):
                     k.store(sums[r * vectors + i], m, k.add(start, offset + i * plane))
