@@ -51,9 +51,7 @@ def compare(k: KernelBuilder, operator: str, x: ir.Value, y: ir.Value, dtype: st
     return k.b.icmp_unsigned(operator, x, y)
 
 
-def classify(
-    k: KernelBuilder, op: str, x: ir.Value, dtype: str, params: tuple[Param, ...]
-) -> ir.Value:
+def classify(k: KernelBuilder, op: str, x: ir.Value, dtype: str, params: tuple[Param, ...]) -> ir.Value:
     """The is_nan and is_inf steps; params of is_inf: (negative, positive), both by default."""
     if not is_float(dtype):
         return zero(with_element(x.type, ir.IntType(1)))
@@ -161,6 +159,16 @@ def _gelu(x: list[Vec], params: tuple[Param, ...]) -> Vec:
     return vecmath.gelu_tanh(x[0]) if approximate else vecmath.gelu(x[0])
 
 
+def _logit(x: list[Vec], params: tuple[Param, ...]) -> Vec:
+    value, eps = x[0], _number(params, 0, -1.0)
+    if eps >= 0:
+        # The bounds in the arithmetic of the elements.
+        high = value.of(1.0) - value.of(eps)
+        value = value.at_least(eps)
+        value = high.where(value.compare(">", high), value)
+    return vecmath.log(value / (1.0 - value))
+
+
 def _swish(x: list[Vec], params: tuple[Param, ...]) -> Vec:
     alpha = _number(params, 0, 1.0)
     return x[0] * vecmath.sigmoid(x[0] if alpha == 1.0 else x[0] * alpha)
@@ -201,6 +209,7 @@ FLOAT: dict[str, FloatRule] = {
     "clip": _clip,
     "gelu": _gelu,
     "swish": _swish,
+    "logit": _logit,
     **{
         name: _unary(getattr(vecmath, name))
         for name in (
@@ -234,9 +243,7 @@ def _divide(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> tuple[i
     return quotient, b.select(none, zero(x.type), b.sub(x, b.mul(quotient, y)))
 
 
-def _integer_floor(
-    k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool, rest: bool
-) -> ir.Value:
+def _integer_floor(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool, rest: bool) -> ir.Value:
     """Floor division, or its remainder (which has the sign of the divisor)."""
     quotient, remainder = _divide(k, x, y, signed)
     if signed:
@@ -287,9 +294,7 @@ def _smaller(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Val
     return k.b.select(_less(k, signed, y, x), y, x)
 
 
-def _integer_clip(
-    k: KernelBuilder, x: list[ir.Value], signed: bool, params: tuple[Param, ...]
-) -> ir.Value:
+def _integer_clip(k: KernelBuilder, x: list[ir.Value], signed: bool, params: tuple[Param, ...]) -> ir.Value:
     bits = bits_of(x[0].type)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     value = x[0]

@@ -13,10 +13,10 @@ from glow_dialects.core.instr_op import InstrOp
 @cache
 def rules() -> dict[str, Rule]:
     """Every rule, by the name of its instruction (`glow_instr.` left out)."""
-    from glow_backends.cpu.rules import blocked, conv, data, gemm, nn, pointwise, reduce
+    from glow_backends.cpu.rules import blocked, conv, data, gemm, nn, pointwise, reduce, resize
 
     table: dict[str, Rule] = {}
-    for part in (pointwise, conv, gemm, blocked, data, nn, reduce):
+    for part in (pointwise, conv, gemm, blocked, data, nn, reduce, resize):
         assert not table.keys() & part.RULES.keys(), "an instruction has one rule"
         table |= part.RULES
     return table

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from glow_backends.cpu import values
-from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.calls import Packed, dtype_name
+from glow_dialects.core.types import Array
 
 
 def known(op: Any) -> bool:
@@ -18,3 +20,9 @@ def float_typed(op: Any) -> str | None:
     kinds = {dtype_name(v) for v in (*op.written(), *op.read()) if v not in op.group("predicate")}
     kind = kinds.pop()
     return kind if not kinds and values.is_float(kind) else None
+
+
+def table(name: str, array: Array) -> Packed:
+    """A constant that the compiler made; equal ones are kept once."""
+    digest = hashlib.sha256(array.tobytes()).hexdigest()[:24]
+    return Packed(f"{name}|{array.dtype}|{array.shape}|{digest}", lambda: array)

@@ -25,8 +25,9 @@ from glow_backends.cpu.kernels.indexing import (
 )
 from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
-from glow_backends.cpu.rules.common import known
-from glow_dialects.core.types import dtype_of
+from glow_backends.cpu.rules.common import known, table
+from glow_dialects.core.attributes import array_of
+from glow_dialects.core.types import dtype_of, typed
 from glow_dialects.ops.pad import sources
 
 Movement = Callable[[Any, int], CopySpec]
@@ -109,6 +110,17 @@ def pad(op: Any, context: CallContext) -> KernelCall | None:
             return None
         spec = found
     return KernelCall(emit_copy, spec, [op.result, op.input])
+
+
+def literal(op: Any, context: CallContext) -> KernelCall | None:
+    """A copy of the values."""
+    del context
+    if not known(op):
+        return None
+    array = array_of(op.properties["value"], typed(op.result))
+    assert array is not None
+    spec = layouts.transpose_spec((array.size,), (0,), array.itemsize)
+    return KernelCall(emit_copy, spec, [op.result, table("literal", np.ascontiguousarray(array))])
 
 
 def gather(op: Any, context: CallContext) -> KernelCall | None:
@@ -235,6 +247,7 @@ RULES: dict[str, Rule] = {
     "space_to_depth": _movement(_space_to_depth),
     "insert": insert,
     "pad": pad,
+    "literal": literal,
     "gather": gather,
     "gather_nd": gather_nd,
     "gather_elements": gather_elements,

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
+from glow_backends.cpu.rules.common import known
 from glow_dialects.core.instr_op import InstrOp
 
 
@@ -22,8 +23,7 @@ def elementwise(op: InstrOp, context: CallContext) -> KernelCall | None:
     if name == "splat":
         program = Pointwise(0, (Step("constant", (), (op.prop("value"),), kind),), (0,))
         return _loop(program, outs, [])
-    operand_kind = dtype_name(ins[0]) if ins else kind
-    if not supports(name, operand_kind):
+    if not known(op) or not supports(name, kind):
         return None
     params = tuple(
         op.prop(n)
