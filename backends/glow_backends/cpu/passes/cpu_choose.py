@@ -17,8 +17,10 @@ from glow_backends.cpu.rules.blocked import conv_spec
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.ops.module import functions
 
-BYTES_A_CYCLE = 8.0
-"""Weights stream from the last cache or memory once an image of the batch's tiles."""
+BYTES_A_CYCLE = 5.5
+"""Rate at which one core streams weights from the last cache or from memory."""
+OVERLAP = 0.35
+"""The part of the shorter of computing and streaming that the longer one does not hide."""
 TRANSFORM_CYCLES = {4: (280.0, 150.0), 2: (90.0, 50.0)}
 """Measured cycles to transform one tile of one vector of channels, in and out."""
 
@@ -29,7 +31,13 @@ def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
     outputs = ceil_div(spec.out_channels, lanes) * lanes
     taps = prod(spec.kernel) * spec.in_channels // spec.group
     sums = prod((spec.batch, *spec.out_size)) * outputs * taps
-    return sums / (2 * lanes) / 0.92 + 4 * outputs * taps / BYTES_A_CYCLE
+    return _together(sums / (2 * lanes) / 0.95, 4 * outputs * taps)
+
+
+def _together(cycles: float, weight_bytes: float) -> float:
+    """Cycles of sums whose weights are fetched meanwhile."""
+    stream = weight_bytes / BYTES_A_CYCLE
+    return max(cycles, stream) + OVERLAP * min(cycles, stream)
 
 
 def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
@@ -39,7 +47,7 @@ def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     products = weights * plan.blocks * plan.tiles / (2 * lanes) / 0.88
     into, out = TRANSFORM_CYCLES[spec.tile]
     transforms = plan.total * (plan.in_blocks * into + plan.out_blocks * out)
-    return products + transforms + 4 * weights * max(1.0, plan.blocks / 8) / BYTES_A_CYCLE
+    return transforms + _together(products, 4 * weights)
 
 
 def choose(spec: DirectConvSpec, target: CpuTarget) -> str:
