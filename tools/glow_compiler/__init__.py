@@ -22,12 +22,15 @@ from glow_frontends.builder import GraphBuilder
 from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from glow_compiler import optim
     from glow_compiler.functions import grad, jit, value_and_grad
+    from glow_compiler.trainer import Trainer
 
 _LAZY = {
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
+    "Trainer": "glow_compiler.trainer",
 }
 
 
@@ -37,6 +40,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_LAZY[name]), name)
+    if name == "optim":
+        from importlib import import_module
+
+        return import_module("glow_compiler.optim")
     raise AttributeError(f"module 'glow_compiler' has no attribute '{name}'")
 
 
@@ -49,10 +56,12 @@ __all__ = [
     "ImportProblems",
     "Problem",
     "ShapeError",
+    "Trainer",
     "UnsupportedError",
     "compile",
     "grad",
     "jit",
     "load",
+    "optim",
     "value_and_grad",
 ]

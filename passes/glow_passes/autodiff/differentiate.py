@@ -121,9 +121,9 @@ def _parameters(ops: Sequence[Operation], names: Sequence[str]) -> dict[str, SSA
 
 
 def save_gradients(module: ModuleOp, training: Training) -> None:
-    """Write each gradient to an output placeholder `<parameter>_grad`."""
+    """Write each gradient to an output placeholder `<parameter>.grad`."""
     for name, value in training.gradients.items():
-        target = add_placeholder(module, f"{name}_grad", typed(value), "output")
+        target = add_placeholder(module, f"{name}.grad", typed(value), "output")
         training.builder.insert(SaveOp.of(value, target))
 
 

@@ -21,7 +21,7 @@ from glow_dialects.ops.optimizer import AdagradOp, AdamOp, MomentumOp, RmspropOp
 from glow_passes.autodiff.training import Training, add_placeholder, read, step_value
 
 #: The input that holds the learning rate where it is not fixed.
-LEARNING_RATE = "learning_rate"
+LEARNING_RATE = "train.learning_rate"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def learning_rate(module: ModuleOp, b: Builder, chosen: Optimizer, like: SSAValu
 
 
 def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> None:
-    """Update every parameter in place, with its states beside it as `<parameter>_<state>`."""
+    """Update every parameter in place, with its states beside it as `<parameter>.<state>`."""
     kind, states, properties = chosen.operator()
     b, known = training.builder, placeholders(module)
     grads = clipped(training, chosen)
@@ -96,7 +96,7 @@ def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> 
             rates[element] = learning_rate(module, b, chosen, weight)
         zeros = np.zeros(shape_of(weight), dtype_of(typed(weight)))
         symbols = [
-            add_placeholder(module, f"{name}_{s}", typed(weight), "state", zeros.copy()) for s in states
+            add_placeholder(module, f"{name}.{s}", typed(weight), "state", zeros.copy()) for s in states
         ]
         extra = [step] if step is not None else []
         made = b.insert(

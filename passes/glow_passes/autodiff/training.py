@@ -13,7 +13,7 @@ from glow_dialects.core.types import Array, Tensor, tensor
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, placeholders
 
 #: The state that counts finished steps.
-STEP = "step"
+STEP = "train.step"
 
 
 @dataclass

@@ -30,5 +30,5 @@ glow.func @main {
 // CHECK-NOT:     sgd
 
 // GRAD-LABEL: glow.func @main_training training
-// GRAD:         glow.save {{%.*}} to @A_grad
-// GRAD:         glow.save {{%.*}} to @B_grad
+// GRAD:         glow.save {{%.*}} to @A.grad
+// GRAD:         glow.save {{%.*}} to @B.grad

@@ -1,0 +1,126 @@
+"""ONNX models for training: weights are imported as trainable placeholders under their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from glow_dialects.core.attributes import Resource, ResourceAttr
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array
+from glow_dialects.ops.module import placeholders
+from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_inputs
+from glow_frontends.onnx.model import load, subgraphs
+
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
+#: Operator -> operands that may be weights. Others (sizes, limits, scales) stay constants.
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_ARITHMETIC, tuple(range(8))),
+    **dict.fromkeys(("Conv", "ConvTranspose"), (1, 2)),
+    **dict.fromkeys(("Gemm",), (0, 1, 2)),
+    **dict.fromkeys(("BatchNormalization",), (1, 2, 3, 4)),
+    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "LayerNormalization"), (1, 2)),
+    **dict.fromkeys(("RMSNormalization", "SkipLayerNormalization"), (1, 2, 3)),
+    "LSTM": (1, 2, 3, 5, 6, 7),
+    **dict.fromkeys(("GRU", "RNN"), (1, 2, 3, 5)),
+    **dict.fromkeys(("Gather", "Transpose", "Reshape", "Identity", "Unsqueeze", "Squeeze"), (0,)),
+    **dict.fromkeys(("Flatten", "Cast", "Expand", "Tile", "Slice", "Concat"), (0,)),
+    "Einsum": (0, 1, 2),
+}
+#: Running statistics: state that training updates without gradients.
+STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
+
+
+def import_trainable(
+    model: ModelProto | str | Path,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    names: Sequence[str] = ("*",),
+    batch: int | None = None,
+) -> ModuleOp:
+    """The module of a model whose floating-point weights that match one of `names` are trainable.
+
+    `batch` binds the first dimension of inputs where it is symbolic and `shapes` does not. Running
+    statistics of normalisations become state. Raises GlowError where a pattern matches no weight,
+    and what `import_model` raises.
+    """
+    folder = Path(".")
+    if not isinstance(model, ModelProto):
+        folder = Path(model).parent
+        model = load(model)
+    arrays = _weights(model.graph, folder)
+    for pattern in names:
+        if not any(fnmatchcase(n, pattern) for n in arrays):
+            raise GlowError(f"no weight matches '{pattern}'; the weights are: {', '.join(arrays) or 'none'}")
+    chosen = {n: a for n, a in arrays.items() if any(fnmatchcase(n, p) for p in names)}
+    open_model = _opened(model, chosen)
+    bound = {**_batch_shapes(runtime_inputs(model), batch), **dict(shapes or {})}
+    module = import_model(open_model, shapes=bound)
+    statistics = _used_as(model.graph, STATISTICS)
+    for symbol, op in placeholders(module).items():
+        given = op.attributes.get(NAME_ATTRIBUTE)
+        name = given.data if isinstance(given, StringAttr) else symbol
+        if name in chosen:
+            op.properties["kind"] = StringAttr("state" if name in statistics else "trainable")
+            op.properties["init"] = ResourceAttr(Resource(symbol, chosen[name]))
+    return module
+
+
+def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
+    """Floating-point initializers that are used as weights only."""
+    nodes = list(_nodes(graph))
+    good, bad = _used_as(graph, WEIGHTS), set[str]()
+    for node in nodes:
+        places = WEIGHTS.get(node.op_type, ())
+        bad |= {name for i, name in enumerate(node.input) if i not in places}
+    bad |= {o.name for o in graph.output}
+    found: dict[str, Array] = {}
+    for proto in graph.initializer:
+        if proto.name in good - bad:
+            array = numpy_helper.to_array(proto, base_dir=str(folder))
+            if array.dtype in (np.float32, np.float64):
+                found[proto.name] = array
+    return found
+
+
+def _nodes(graph: GraphProto) -> list[NodeProto]:
+    found = list(graph.node)
+    for node in graph.node:
+        for inner in subgraphs(node):
+            found += _nodes(inner)
+    return found
+
+
+def _used_as(graph: GraphProto, places: Mapping[str, tuple[int, ...]]) -> set[str]:
+    return {
+        node.input[i] for node in _nodes(graph) for i in places.get(node.op_type, ()) if i < len(node.input)
+    }
+
+
+def _opened(model: ModelProto, chosen: Mapping[str, Array]) -> ModelProto:
+    """The model with the chosen initializers as inputs."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    kept = [i for i in made.graph.initializer if i.name not in chosen]
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(kept)
+    listed = {i.name for i in made.graph.input}
+    for name, array in chosen.items():
+        if name not in listed:
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            made.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    return made
+
+
+def _batch_shapes(inputs: Sequence[ValueInfoProto], batch: int | None) -> dict[str, tuple[int, ...]]:
+    """Shapes of the inputs whose first dimension alone is symbolic."""
+    found: dict[str, tuple[int, ...]] = {}
+    for info in inputs if batch is not None else ():
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
+        if dims and dims[0] in (None, 0) and None not in dims[1:]:
+            found[info.name] = (batch or 0, *(d or 0 for d in dims[1:]))
+    return found

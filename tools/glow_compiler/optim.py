@@ -1,0 +1,149 @@
+"""Optimisers and learning-rate schedules of `glow.Trainer`; numbers mean what they mean in PyTorch.
+
+glow.optim.SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+glow.optim.AdamW(lr=glow.optim.cosine(1e-3, steps=1000, warmup=100), clip_norm=1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glow_dialects.core.errors import GlowError
+from glow_passes.autodiff.optimize import Optimizer
+
+Schedule = Callable[[int], float]
+"""Step (from 0) -> learning rate."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An optimiser for the Trainer. `lr` is a number, or a schedule called with each step's number."""
+
+    name: str
+    lr: float | Schedule
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
+    clip_value: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        for what in ("weight_decay", "clip_norm", "clip_value"):
+            if not getattr(self, what) >= 0:
+                raise GlowError(f"{self.name}: {what} is {getattr(self, what)}, expected at least 0")
+        if isinstance(self.lr, int | float) and not self.lr >= 0:
+            raise GlowError(f"{self.name}: lr is {self.lr}, expected at least 0")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return float(self.lr(step)) if callable(self.lr) else float(self.lr)
+
+    def compiled(self) -> Optimizer:
+        """What the training function is built from; the rate is an input of each step."""
+        return Optimizer(
+            self.name, None, self.weight_decay, self.clip_norm, self.clip_value, dict(self.options)
+        )
+
+
+def SGD(
+    lr: float | Schedule,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+    clip_value: float = 0.0,
+) -> Recipe:
+    """Stochastic gradient descent, with momentum and Nesterov's look-ahead."""
+    if nesterov and not momentum:
+        raise GlowError("sgd: nesterov needs a momentum")
+    options = {"momentum": float(momentum), "nesterov": nesterov} if momentum else {}
+    return Recipe("sgd", lr, weight_decay, clip_norm, clip_value, options)
+
+
+def Adam(
+    lr: float | Schedule = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+    clip_value: float = 0.0,
+) -> Recipe:
+    """Adam; the decay joins the gradient."""
+    return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps))
+
+
+def AdamW(
+    lr: float | Schedule = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+    clip_norm: float = 0.0,
+    clip_value: float = 0.0,
+) -> Recipe:
+    """Adam whose decay shrinks the weights."""
+    return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps))
+
+
+def _adam(betas: tuple[float, float], eps: float) -> dict[str, Any]:
+    for beta in betas:
+        if not 0 <= beta < 1:
+            raise GlowError(f"adam: beta {beta} is not in [0, 1)")
+    return {"beta1": float(betas[0]), "beta2": float(betas[1]), "epsilon": float(eps)}
+
+
+def RMSprop(
+    lr: float | Schedule = 1e-2,
+    alpha: float = 0.99,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+    clip_value: float = 0.0,
+) -> Recipe:
+    """Gradients over the root of their running mean square."""
+    options = {"alpha": float(alpha), "epsilon": float(eps)}
+    return Recipe("rmsprop", lr, weight_decay, clip_norm, clip_value, options)
+
+
+def Adagrad(
+    lr: float | Schedule = 1e-2,
+    eps: float = 1e-10,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+    clip_value: float = 0.0,
+) -> Recipe:
+    """Gradients over the root of the sum of their squares."""
+    return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, {"epsilon": float(eps)})
+
+
+# --- schedules ---------------------------------------------------------------------------------
+def _warmed(rate: float, step: int, warmup: int) -> float:
+    return rate * (step + 1) / warmup if step < warmup else rate
+
+
+def constant(lr: float, warmup: int = 0) -> Schedule:
+    """The same rate, reached in a straight line over `warmup` steps."""
+    return lambda step: _warmed(lr, step, warmup)
+
+
+def multi_step(lr: float, milestones: Sequence[int], gamma: float = 0.1, warmup: int = 0) -> Schedule:
+    """The rate times `gamma` for each milestone (a step's number) that has been reached."""
+    return lambda step: _warmed(lr, step, warmup) * gamma ** sum(step >= m for m in milestones)
+
+
+def exponential(lr: float, gamma: float, every: int = 1, warmup: int = 0) -> Schedule:
+    """The rate times `gamma` once `every` steps."""
+    return lambda step: _warmed(lr, step, warmup) * gamma ** (step // every)
+
+
+def cosine(lr: float, steps: int, warmup: int = 0, minimum: float = 0.0) -> Schedule:
+    """Half a cosine from `lr` after `warmup` steps down to `minimum` at `steps`."""
+
+    def rate(step: int) -> float:
+        if step < warmup:
+            return _warmed(lr, step, warmup)
+        share = min(1.0, (step - warmup) / max(1, steps - warmup))
+        return minimum + (lr - minimum) * (1 + math.cos(math.pi * share)) / 2
+
+    return rate
