@@ -71,8 +71,11 @@ class ResizeBaseOp(PureOp):
         if self.prop("scales"):
             check_length(self.name, "scales", self.prop("scales"), len(shape))
         cropped = self.prop("coordinate_transformation_mode") == "tf_crop_and_resize"
-        if cropped or self.prop("roi"):
-            check_length(self.name, "roi", self.prop("roi"), 2 * len(shape))
+        corners = len(self.prop("roi"))
+        if (cropped or corners) and corners != 2 * len(shape):
+            raise VerifyException(
+                f"{self.name}: roi has {corners} entries, needs a begin and an end for each of {len(shape)} axes"
+            )
         if min((*sizes, 0)) < 0 or min((*self.prop("scales"), 1.0)) <= 0:
             raise VerifyException(
                 f"{self.name}: sizes {list(sizes)} or scales {list(self.prop('scales'))} are not positive"
