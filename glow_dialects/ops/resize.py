@@ -74,7 +74,8 @@ class ResizeBaseOp(PureOp):
         corners = len(self.prop("roi"))
         if (cropped or corners) and corners != 2 * len(shape):
             raise VerifyException(
-                f"{self.name}: roi has {corners} entries, needs a begin and an end for each of {len(shape)} axes"
+                f"{self.name}: roi has {corners} entries, needs a begin and an end for each of "
+                f"{len(shape)} axes"
             )
         if min((*sizes, 0)) < 0 or min((*self.prop("scales"), 1.0)) <= 0:
             raise VerifyException(
