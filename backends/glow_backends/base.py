@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
@@ -70,6 +71,11 @@ class Backend(ABC):
     def passes(cls) -> Sequence[type[ModulePass]]:
         """The backend's own passes, for `glow-opt -p`."""
         return ()
+
+    @classmethod
+    def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:
+        """The backend's own dialects by name, each loaded when a program first uses it."""
+        return {}
 
     def recall(self, key: str) -> Program | None:
         """The program that `remember` kept under `key` in this or another process, if any."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend, Program
@@ -44,11 +45,13 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_passes.graph.dce import DcePass
 
         return (
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuFusePass(),  # epilogues
+            CpuStackPass(),  # what is left of element-wise operators
             CpuChoosePass(self.cpu, self.target.threads, self.winograd),
             DcePass(),
         )
@@ -58,9 +61,16 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
-        return (CpuLayoutPass, CpuFusePass, CpuChoosePass, ConvertGlowInstrToLLVMPass)
+        return (CpuLayoutPass, CpuFusePass, CpuStackPass, CpuChoosePass, ConvertGlowInstrToLLVMPass)
+
+    @classmethod
+    def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:
+        from glow_backends.cpu.dialect import get_glow_cpu, get_glow_cpu_instr
+
+        return {"glow_cpu": get_glow_cpu, "glow_cpu_instr": get_glow_cpu_instr}
 
     def recall(self, key: str) -> Program | None:
         from glow_backends.cpu import bundle, cache

@@ -1,0 +1,60 @@
+// RUN: glow-opt %s -p glow-cpu-fuse --split-input-file | filecheck %s
+
+// A residual sum and an activation join the convolution; the order of the steps is kept.
+// CHECK:       %[[C:.*]] = glow_cpu.conv %x, %w, %r {
+// CHECK-SAME:    steps = ["hard_swish", "add", "clip(0.0, 6.0)"]
+// CHECK-NEXT:  glow.save %[[C]] to @y
+glow.constant @w = #glow.resource<"w"> : tensor<8x8x1x1xf32>
+glow.placeholder @x : tensor<1x1x4x4x8xf32>
+glow.placeholder @r : tensor<1x1x4x4x8xf32>
+glow.placeholder @y output : tensor<1x1x4x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x4x4x8xf32>
+  %r = glow.get @r : tensor<1x1x4x4x8xf32>
+  %w = glow.get @w : tensor<8x8x1x1xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %h = glow.hard_swish %c : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  %a = glow.add %r, %h : (tensor<1x1x4x4x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  %l = glow.clip %a {min = 0.0 : f64, max = 6.0 : f64} : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  glow.save %l to @y : tensor<1x1x4x4x8xf32>
+}
+
+// -----
+
+// A convolution with a second reader stays apart.
+// CHECK:       %[[C:.*]] = glow_cpu.conv
+// CHECK-NEXT:  %[[R:.*]] = glow.relu %[[C]]
+// CHECK-NEXT:  glow.mul %[[C]], %[[R]]
+glow.constant @w = #glow.resource<"w"> : tensor<8x8x1x1xf32>
+glow.placeholder @x : tensor<1x1x4x4x8xf32>
+glow.placeholder @y output : tensor<1x1x4x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x4x4x8xf32>
+  %w = glow.get @w : tensor<8x8x1x1xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %r = glow.relu %c : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  %m = glow.mul %c, %r : (tensor<1x1x4x4x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  glow.save %m to @y : tensor<1x1x4x4x8xf32>
+}
+
+// -----
+
+// Products take transposed operands, a scale, a bias and steps.
+// CHECK:       %[[G:.*]] = glow_cpu.gemm %a, %b, %v {transpose_b = true, steps = ["relu"], scale = 5.000000e-01 : f64
+// CHECK-NEXT:  glow.save %[[G]] to @y
+glow.placeholder @a : tensor<4x3xf32>
+glow.placeholder @b : tensor<5x3xf32>
+glow.placeholder @v : tensor<5xf32>
+glow.placeholder @y output : tensor<4x5xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<4x3xf32>
+  %b = glow.get @b : tensor<5x3xf32>
+  %v = glow.get @v : tensor<5xf32>
+  %h = glow.splat {value = 0.5 : f64} : () -> tensor<f32>
+  %t = glow.transpose %b {permutation = array<i64: 1, 0>} : (tensor<5x3xf32>) -> tensor<3x5xf32>
+  %m = glow.matmul %a, %t : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+  %s = glow.mul %m, %h : (tensor<4x5xf32>, tensor<f32>) -> tensor<4x5xf32>
+  %c = glow.add %s, %v : (tensor<4x5xf32>, tensor<5xf32>) -> tensor<4x5xf32>
+  %r = glow.relu %c : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  glow.save %r to @y : tensor<4x5xf32>
+}

@@ -1,0 +1,75 @@
+// RUN: glow-opt %s -p 'glow-cpu-layout{cpu=haswell}' --split-input-file | filecheck %s
+
+// A region of a convolution, a pool and an element-wise operator converts at its borders only.
+// CHECK:       %[[X:.*]] = glow.get @x
+// CHECK:       %[[IN:.*]] = glow_cpu.block %[[X]] {lanes = 8 : i64} : (tensor<1x16x8x8xf32>) -> tensor<1x2x8x8x8xf32>
+// CHECK-NEXT:  %[[CONV:.*]] = glow_cpu.conv %[[IN]], %w {
+// CHECK-SAME:    -> tensor<1x4x8x8x8xf32>
+// CHECK-NEXT:  %[[RELU:.*]] = glow.relu %[[CONV]]
+// CHECK-NEXT:  %[[POOL:.*]] = glow_cpu.pool %[[RELU]] {mode = "max",
+// CHECK-SAME:    -> tensor<1x4x4x4x8xf32>
+// CHECK-NEXT:  %[[OUT:.*]] = glow_cpu.unblock %[[POOL]] {channels = 30 : i64} : (tensor<1x4x4x4x8xf32>) -> tensor<1x30x4x4xf32>
+// CHECK-NEXT:  glow.save %[[OUT]] to @y
+glow.constant @w = #glow.resource<"w"> : tensor<30x16x3x3xf32>
+glow.placeholder @x : tensor<1x16x8x8xf32>
+glow.placeholder @y output : tensor<1x30x4x4xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x16x8x8xf32>
+  %w = glow.get @w : tensor<30x16x3x3xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x16x8x8xf32>, tensor<30x16x3x3xf32>) -> tensor<1x30x8x8xf32>
+  %r = glow.relu %c : (tensor<1x30x8x8xf32>) -> tensor<1x30x8x8xf32>
+  %p = glow.max_pool %r {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x30x8x8xf32>) -> tensor<1x30x4x4xf32>
+  glow.save %p to @y : tensor<1x30x4x4xf32>
+}
+
+// -----
+
+// An image of few channels is read as it is; channels moved last and first again cost nothing.
+// CHECK:       glow_cpu.conv %{{.*}}, %w {
+// CHECK-SAME:    : (tensor<1x3x8x8xf32>, tensor<8x3x1x1xf32>) -> tensor<1x1x8x8x8xf32>
+// CHECK-NEXT:  glow.tanh %{{.*}} : (tensor<1x1x8x8x8xf32>)
+// CHECK-NEXT:  glow_cpu.unblock %{{.*}} {layout = "NHWC", channels = 8 : i64}
+// CHECK-NEXT:  glow.save %{{.*}} to @y
+// CHECK-NOT:   glow.transpose
+glow.constant @w = #glow.resource<"w"> : tensor<8x3x1x1xf32>
+glow.placeholder @x : tensor<1x3x8x8xf32>
+glow.placeholder @y output : tensor<1x8x8x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x3x8x8xf32>
+  %w = glow.get @w : tensor<8x3x1x1xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x3x8x8xf32>, tensor<8x3x1x1xf32>) -> tensor<1x8x8x8xf32>
+  %l = glow.transpose %c {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x8x8x8xf32>) -> tensor<1x8x8x8xf32>
+  %t = glow.tanh %l : (tensor<1x8x8x8xf32>) -> tensor<1x8x8x8xf32>
+  glow.save %t to @y : tensor<1x8x8x8xf32>
+}
+
+// -----
+
+// Channels that do not fill blocks are joined in the plain form.
+// CHECK:       glow_cpu.unblock %{{.*}} {channels = 12 : i64}
+// CHECK:       glow.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<1x12x4x4xf32>, tensor<1x8x4x4xf32>)
+glow.constant @w = #glow.resource<"w"> : tensor<12x8x1x1xf32>
+glow.placeholder @x : tensor<1x8x4x4xf32>
+glow.placeholder @y output : tensor<1x20x4x4xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x8x4x4xf32>
+  %w = glow.get @w : tensor<12x8x1x1xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4xf32>, tensor<12x8x1x1xf32>) -> tensor<1x12x4x4xf32>
+  %j = glow.concat %c, %x {axis = 1 : i64} : (tensor<1x12x4x4xf32>, tensor<1x8x4x4xf32>) -> tensor<1x20x4x4xf32>
+  glow.save %j to @y : tensor<1x20x4x4xf32>
+}
+
+// -----
+
+// A filter that is only known at run time leaves the convolution plain.
+// CHECK:       glow.conv
+// CHECK-NOT:   glow_cpu
+glow.placeholder @w : tensor<8x8x1x1xf32>
+glow.placeholder @x : tensor<1x8x4x4xf32>
+glow.placeholder @y output : tensor<1x8x4x4xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x8x4x4xf32>
+  %w = glow.get @w : tensor<8x8x1x1xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x4x4xf32>
+  glow.save %c to @y : tensor<1x8x4x4xf32>
+}
