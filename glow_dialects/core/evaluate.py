@@ -8,10 +8,18 @@ from typing import cast
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, SSAValue
+from xdsl.irdl import VariadicDef
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.core.types import (
+    Array,
+    UniformQuantizedType,
+    buffer_type,
+    dtype_of,
+    shape_of,
+    typed,
+)
 
 
 def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
@@ -22,7 +30,8 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
     instruction = op.INSTR
     definition = instruction.get_irdl_definition()
     properties = dict(op.properties)
-    grouped: list[object] = list(outs)
+    variadic = any(isinstance(d, VariadicDef) for _, d in op.get_irdl_definition().results)
+    grouped: list[object] = [outs] if variadic else list(outs)
     position = 0
     for name, many in op.groups():
         count = len(op.group(name))
@@ -31,8 +40,13 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
         optional = many and type(dict(op.get_irdl_definition().operands)[name]).__name__.startswith("Opt")
         grouped.append((part[0] if part else None) if optional or not many else part)
     assert definition is not None
-    probe = instruction.create(properties=properties)
+    kinds = [typed(v) for v in (*op.results, *op.operands)]
+    quantized = any(isinstance(k.element_type, UniformQuantizedType) for k in kinds)
+    # Quantised references read scales off the buffers' types; the others need no buffers.
+    block = Block(arg_types=[buffer_type(k) for k in kinds] if quantized else ())
+    probe = instruction.create(operands=block.args, properties=properties)
     probe.reference(*grouped)
+    probe.drop_all_references()
     return outs
 
 

@@ -190,9 +190,23 @@ def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f3
     return TensorType(element, [int(s) for s in shape])
 
 
+class QuantizedArray(np.ndarray):
+    """Stored integers that know their quantised element type (samples and tests)."""
+
+    kind: UniformQuantizedType | None = None
+
+    @staticmethod
+    def of(array: Array, kind: UniformQuantizedType) -> QuantizedArray:
+        """`array` as elements of `kind`; its dtype is that of the storage."""
+        made = np.asarray(array).astype(dtype_of(kind)).view(QuantizedArray)
+        made.kind = kind
+        return made
+
+
 def tensor_of(array: Array) -> Tensor:
     """The type of a NumPy array."""
-    return tensor(array.shape, array.dtype)
+    kind = array.kind if isinstance(array, QuantizedArray) else None
+    return tensor(array.shape, kind or array.dtype)
 
 
 def typed(value: SSAValue | Attribute) -> Tensor:

@@ -25,12 +25,14 @@ OPERATORS = {
     "arithmetic": "add div floor_div fmod max min mod mul pow sub",
     "avg_pool": "avg_pool avg_pool_backward",
     "batch_norm": "batch_norm batch_norm_backward batch_norm_train",
+    "bit_cast": "bit_cast",
     "cast": "cast",
     "compare": "cmp_eq cmp_ge cmp_gt cmp_le cmp_lt cmp_ne",
     "concat": "concat",
     "conv": "conv",
     "conv_backward_weights": "conv_backward_weights",
     "conv_transpose": "conv_transpose",
+    "cumprod": "cumprod",
     "cumsum": "cumsum",
     "depth_to_space": "depth_to_space space_to_depth",
     "dropout": "dropout dropout_train",
@@ -49,6 +51,7 @@ OPERATORS = {
     "logic": (
         "and bitwise_and bitwise_not bitwise_or bitwise_xor is_inf is_nan not or shift_left shift_right xor"
     ),
+    "lookup": "lookup",
     "loss": (
         "binary_cross_entropy cross_entropy huber_loss l1_loss mean_squared_error regression "
         "sigmoid_cross_entropy"
@@ -64,6 +67,10 @@ OPERATORS = {
     "optimizer": "adagrad adam momentum rmsprop sgd",
     "pad": "pad",
     "quantize": "dequantize quantize rescale",
+    "quantized_arithmetic": "quantized_add quantized_mul quantized_sub",
+    "quantized_avg_pool": "quantized_avg_pool",
+    "quantized_conv": "quantized_conv",
+    "quantized_fully_connected": "quantized_fully_connected",
     "reduce": (
         "reduce_l1 reduce_l2 reduce_log_sum reduce_log_sum_exp reduce_max reduce_mean "
         "reduce_min reduce_prod reduce_sum reduce_sum_square"

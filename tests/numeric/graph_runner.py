@@ -48,7 +48,7 @@ class Graph:
         """A placeholder, run with the values of `array`."""
         self.count += 1
         self.inputs[f"x{self.count}"] = np.asarray(array)
-        return self._declare(PlaceholderOp.of(f"x{self.count}", tensor_of(np.asarray(array))))
+        return self._declare(PlaceholderOp.of(f"x{self.count}", tensor_of(np.asanyarray(array))))
 
     def save(self, value: SSAValue) -> None:
         """An output."""

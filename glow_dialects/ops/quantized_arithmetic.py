@@ -1,0 +1,121 @@
+"""quantized_add, quantized_sub, quantized_mul: arithmetic of stored integers with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from xdsl.irdl import operand_def, result_def
+
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import (
+    Array,
+    QuantizedArray,
+    Tensor,
+    UniformQuantizedType,
+    broadcast_shapes,
+    shape_of,
+    tensor,
+)
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.requantize import (
+    NO_HIGH,
+    NO_LOW,
+    RequantizingOp,
+    finish,
+    per_tensor,
+    scale_of,
+    zero_of,
+)
+
+
+class QuantizedBinaryOp(RequantizingOp):
+    """Operands of any one scale each, NumPy broadcasting, the result requantised."""
+
+    def check(self) -> None:
+        lhs, rhs = self.operands[0], self.operands[1]
+        per_tensor(self, lhs)
+        per_tensor(self, rhs)
+        self.check_result(broadcast_shapes(shape_of(lhs), shape_of(rhs)))
+
+
+def _centred(array: Array, kind: UniformQuantizedType) -> Array:
+    return array.astype(np.float32) - np.float32(zero_of(kind))
+
+
+def _scaled(array: Array, kind: UniformQuantizedType, to: UniformQuantizedType) -> Array:
+    """float32 numbers in units of the result's scale; one rounding each."""
+    return _centred(array, kind) * np.float32(scale_of(kind) / scale_of(to))
+
+
+Meaning = Callable[[Array, Array, Any, Any, Any], Array]
+
+
+def _sum(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+    return _scaled(x, a, to) + _scaled(y, b, to)
+
+
+def _difference(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+    return _scaled(x, a, to) - _scaled(y, b, to)
+
+
+def _product(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+    factor = np.float32(scale_of(a) * scale_of(b) / scale_of(to))
+    return _centred(x, a) * _centred(y, b) * factor
+
+
+def _binary(name: str, meaning: str, compute: Meaning) -> tuple[Any, type[InstrOp]]:
+    """Node and instruction; `compute` gives float32 numbers in units of the result's scale."""
+    camel = f"Quantized{name.capitalize()}"
+
+    fields: dict[str, Any] = {
+        "__doc__": meaning,
+        "__module__": __name__,
+        "__annotations__": {},
+        "name": f"glow.quantized_{name}",
+        "low": int_prop(NO_LOW),
+        "high": int_prop(NO_HIGH),
+        "lhs": operand_def(Tensor),
+        "rhs": operand_def(Tensor),
+        "result": result_def(Tensor),
+    }
+    node = graph_op(type(f"{camel}Op", (QuantizedBinaryOp,), fields))
+
+    def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
+        to, left, right = (quantized_type(v) for v in self.operands[:3])
+        result[...] = finish(compute(lhs, rhs, left, right, to), to, self.prop("low"), self.prop("high"))
+
+    made = type(
+        f"{camel}Instr",
+        (InstrOp,),
+        {"__doc__": meaning, "__annotations__": {}, "reference": reference},
+    )
+    return node, instr_op(of=node)(made)
+
+
+QuantizedAddOp, QuantizedAddInstr = _binary("add", "lhs + rhs of stored integers", _sum)
+QuantizedSubOp, QuantizedSubInstr = _binary("sub", "lhs - rhs of stored integers", _difference)
+QuantizedMulOp, QuantizedMulInstr = _binary("mul", "lhs * rhs of stored integers", _product)
+
+
+def _stored(*shape: int, kind: UniformQuantizedType, seed: int = 0) -> QuantizedArray:
+    return QuantizedArray.of(random(*shape, dtype="int8", low=-127, high=127, seed=seed), kind)
+
+
+_A, _B = UniformQuantizedType.of(8, 0.05, -3), UniformQuantizedType.of(8, 0.02, 11)
+_SAME, _ROW = _stored(3, 4, kind=_B, seed=1), _stored(4, kind=_B, seed=2)
+SAMPLES: tuple[Sample, ...] = tuple(
+    Sample(
+        op,
+        (_stored(3, 4, kind=_A), other),
+        limits,
+        results=tensor((3, 4), UniformQuantizedType.of(8, 0.1, 7)),
+        smooth=False,
+    )
+    for op in (QuantizedAddOp, QuantizedSubOp, QuantizedMulOp)
+    for other, limits in ((_SAME, {}), (_ROW, {"low": 7}))
+)

@@ -1,0 +1,140 @@
+"""quantized_conv: convolution of stored integers."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import int_prop, ints_prop, str_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import (
+    Array,
+    QuantizedArray,
+    Tensor,
+    UniformQuantizedType,
+    shape_of,
+    tensor,
+)
+from glow_dialects.ops.conv import convolve
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.requantize import (
+    NO_HIGH,
+    NO_LOW,
+    RequantizingOp,
+    per_tensor,
+    requantized,
+    scale_of,
+    zero_of,
+)
+from glow_dialects.ops.windows import WindowOp, channels_first, channels_last
+
+
+@graph_op
+class QuantizedConvOp(RequantizingOp, WindowOp):
+    """conv of stored integers, its int32 sums requantised to the result's type.
+
+    input: one scale. filter: zero point 0, one scale or one an output channel. bias [O]: i32 in
+    units of input scale x filter scale. Pads are the input's zero point. Layouts as conv's.
+    """
+
+    name = "glow.quantized_conv"
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    layout = str_prop("NCHW")
+    low = int_prop(NO_LOW)
+    high = int_prop(NO_HIGH)
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Spatial sizes of the filter."""
+        return self.sizes(self.filter)[2]
+
+    def check(self) -> None:
+        per_tensor(self, self.input)
+        weights = quantized_type(self.filter)
+        out, inner, _ = self.sizes(self.filter)
+        self.check_window(len(shape_of(self.input)), self.kernel)
+        if np.any(weights.zero_point_array) or weights.axis.data > 0:
+            raise VerifyException(f"{self.name}: the filter needs zero point 0 and scales of axis 0")
+        if self.sizes(self.input)[1] != inner * self.prop("group") or out % self.prop("group"):
+            raise VerifyException(
+                f"{self.name}: {self.input.type} and {self.filter.type} in {self.prop('group')} groups"
+            )
+        for value in self.group("bias"):
+            if value.type != tensor((out,), i32):
+                raise VerifyException(f"{self.name}: bias is {value.type}, expected {out} x i32")
+        self.check_result(shape_of(self.window_result(self.input, self.kernel, out)))
+
+    def factors(self) -> Array:
+        """What int32 sums are multiplied with, float32, one number or one an output channel."""
+        scale = scale_of(quantized_type(self.input)) / scale_of(quantized_type(self.result))
+        return (quantized_type(self.filter).scale_array * scale).astype(np.float32)
+
+
+@instr_op(of=QuantizedConvOp)
+class QuantizedConvInstr(InstrOp):
+    """An exact integer convolution of centred values, requantised."""
+
+    def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
+        to, source, weights = (quantized_type(v) for v in self.operands[:3])
+        last = self.prop("layout") == "NHWC"
+        # float64 holds sums of integer products exactly, and NumPy multiplies it fast.
+        x = input.astype(np.float64) - zero_of(source)
+        w = filter.astype(np.float64)
+        if last:
+            x, w = channels_first(x), channels_first(w)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), self.prop("group"))
+        total = convolve(x, w, *window, bias=None if bias is None else bias.astype(np.float64))
+        factor = (weights.scale_array * (scale_of(source) / scale_of(to))).astype(np.float32)
+        factor = factor.reshape(1, -1, *(1,) * (total.ndim - 2))
+        y = requantized(total, factor, to, self.prop("low"), self.prop("high"))
+        result[...] = channels_last(y) if last else y
+
+
+def _stored(*shape: int, kind: UniformQuantizedType, seed: int = 0) -> QuantizedArray:
+    return QuantizedArray.of(random(*shape, dtype="int8", low=-127, high=127, seed=seed), kind)
+
+
+_X = UniformQuantizedType.of(8, 0.05, -3)
+_W = UniformQuantizedType.of(8, 0.01)
+_ROWS = UniformQuantizedType.of(8, [0.01, 0.02, 0.005], axis=0)
+_BIAS = random(3, dtype="int32", low=-900, high=900)
+
+
+def _result(*shape: int) -> Tensor:
+    return tensor(shape, UniformQuantizedType.of(8, 0.2, 5))
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(
+        QuantizedConvOp,
+        (_stored(1, 2, 5, 6, kind=_X), _stored(3, 2, 3, 3, kind=_ROWS), _BIAS),
+        {"pads": (1, 1, 1, 1)},
+        results=_result(1, 3, 5, 6),
+        smooth=False,
+    ),
+    Sample(
+        QuantizedConvOp,
+        (_stored(2, 4, 7, 6, kind=_X), _stored(6, 2, 3, 2, kind=_W), None),
+        {"strides": (2, 3), "group": 2, "low": 5},
+        results=_result(2, 6, 3, 2),
+        smooth=False,
+    ),
+    Sample(
+        QuantizedConvOp,
+        (_stored(1, 5, 6, 4, kind=_X), _stored(3, 1, 1, 4, kind=_ROWS), _BIAS),
+        {"layout": "NHWC"},
+        results=_result(1, 5, 6, 3),
+        smooth=False,
+    ),
+)

@@ -1,0 +1,78 @@
+"""Integer sums back to stored integers: the arithmetic that all quantised operators share.
+
+A sum of products is exact in 32 bits. It becomes a result in float32, element by element:
+
+    q = clip(round(float32(sum) * float32(factor)) + zero point)      ties to even
+
+Every backend computes exactly this, so that results agree bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import PureOp
+from glow_dialects.core.types import Array, UniformQuantizedType, shape_of
+from glow_dialects.ops.quantize import limits_of, quantized_type
+
+#: Values of `low` and `high` that limit nothing.
+NO_LOW, NO_HIGH = -(1 << 31), (1 << 31) - 1
+
+
+def per_tensor(op: Any, value: SSAValue) -> UniformQuantizedType:
+    """The quantised type of an operand that has one scale; a VerifyException where it has more."""
+    kind = quantized_type(value)
+    if kind.axis.data >= 0:
+        raise VerifyException(f"{op.name}: {value.type} has a scale for each index; one is expected")
+    return kind
+
+
+def scale_of(kind: UniformQuantizedType) -> float:
+    """The one scale of a per-tensor type."""
+    return float(kind.scale_array[0])
+
+
+def zero_of(kind: UniformQuantizedType) -> int:
+    """The one zero point of a per-tensor type."""
+    return int(kind.zero_point_array[0])
+
+
+def stored_limits(kind: UniformQuantizedType, low: int, high: int) -> tuple[int, int]:
+    """The range of stored integers between `low` and `high`."""
+    smallest, largest = limits_of(kind)
+    return min(max(smallest, low), largest), max(min(largest, high), smallest)
+
+
+def finish(real: Array, kind: UniformQuantizedType, low: int, high: int) -> Array:
+    """float32 numbers in units of the result's scale -> stored integers."""
+    rounded = np.rint(real.astype(np.float32)) + np.float32(zero_of(kind))
+    return np.clip(rounded, *stored_limits(kind, low, high))
+
+
+def requantized(total: Array, factor: Array, kind: UniformQuantizedType, low: int, high: int) -> Array:
+    """int32 sums times `factor` (float32, broadcast) -> stored integers."""
+    return finish(total.astype(np.int32).astype(np.float32) * factor, kind, low, high)
+
+
+class RequantizingOp(PureOp):
+    """A quantised operator whose result is clipped to stored integers from `low` to `high`.
+
+    A relu after the operator is `low` at the result's zero point; a clip sets both.
+    """
+
+    def limits(self) -> tuple[int, int]:
+        """(low, high)."""
+        return self.prop("low"), self.prop("high")
+
+    def check_result(self, shape: tuple[int, ...]) -> None:
+        """Raise unless the result has this shape and one scale."""
+        (result,) = self.results
+        per_tensor(self, result)
+        if shape_of(result) != shape:
+            raise VerifyException(
+                f"{self.name}: the result is {result.type}, the operands give {'x'.join(map(str, shape))}"
+            )
