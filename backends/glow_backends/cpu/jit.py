@@ -17,11 +17,21 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
     return module
 
 
+_LARGE = 24_000
+"""Characters of LLVM IR from which on a module gets only the cheap passes."""
+
+
 def optimized(module: ir.Module | str, target: CpuTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse, verify and run LLVM's O3 pipeline."""
+    """Parse, verify and optimise.
+
+    Small kernels (element-wise loops, reductions) get LLVM's O3 pipeline. Large ones are register
+    blocks that come out of their emitters in final form: O3 finds nothing there and takes three times
+    as long as the passes that clean up addresses.
+    """
     initialize_llvm()
     machine = target.machine()
-    parsed = llvm.parse_assembly(str(module))
+    text = str(module)
+    parsed = llvm.parse_assembly(text)
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
@@ -29,7 +39,15 @@ def optimized(module: ir.Module | str, target: CpuTarget) -> tuple[llvm.ModuleRe
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
+    if len(text) < _LARGE:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_new_gvn_pass()
+        passes.add_simplify_cfg_pass()
+    passes.run(parsed, builder)
     return parsed, machine
 
 
