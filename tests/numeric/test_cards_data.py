@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
+from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
 from glow_dialects.ops.expand import ExpandOp
@@ -218,6 +221,24 @@ def test_arg_reductions(last: bool, kind: str) -> None:
             places = [j for j, v in enumerate(row) if v == extreme(row)]
             assert made[i] == places[-1 if last else 0]
     assert apply(ArgMaxOp, x, axis=0, keepdims=True).shape == (1, 9)
+
+
+def test_bit_cast() -> None:
+    """The bytes stay."""
+    x = np.array([1.0, -2.5, np.inf], np.float32)
+    made = apply(BitCastOp, x, results=tensor((3,), "uint32"))
+    assert made.dtype == np.uint32 and made.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_cumprod(exclusive: bool, reverse: bool) -> None:
+    """Products of slices."""
+    x = numbers(3, 5, kind="int64") + 1
+    made = apply(CumprodOp, x, axis=1, exclusive=exclusive, reverse=reverse)
+    for i, j in np.ndindex(3, 5):
+        part = x[i, j + exclusive :] if reverse else x[i, : j + 1 - exclusive]
+        assert made[i, j] == math.prod(int(v) for v in part)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

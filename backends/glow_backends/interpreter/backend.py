@@ -99,7 +99,9 @@ def _view(op: ViewOp, source: Array) -> Array:
     start = op.offset.value.data
     count = int(np.prod(shape, dtype=np.int64))
     flat = np.ascontiguousarray(source).reshape(-1) if not source.flags.c_contiguous else source.reshape(-1)
-    return flat[start : start + count].reshape(shape)
+    part = flat[start : start + count]
+    kind = dtype_of(op.result.type)
+    return (part if part.dtype == kind else part.view(kind)).reshape(shape)
 
 
 def step(op: InstrOp, buffers: Mapping[SSAValue, Array]) -> None:
