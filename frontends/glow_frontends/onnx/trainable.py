@@ -52,6 +52,7 @@ def import_trainable(
     if not isinstance(model, ModelProto):
         folder = Path(model).parent
         model = load(model)
+    model = _untied(model)
     arrays = _weights(model.graph, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
@@ -85,6 +86,28 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
             if array.dtype in (np.float32, np.float64):
                 found[proto.name] = array
     return found
+
+
+def _untied(model: ModelProto) -> ModelProto:
+    """Vectors that an exporter merged because they were equal are weights of their own again.
+
+    b = Identity(a), a an initializer of rank 1  ->  initializer b; larger ones are tied on purpose.
+    """
+    vectors = {i.name: i for i in model.graph.initializer if len(i.dims) <= 1}
+    copies = [n for n in model.graph.node if n.op_type == "Identity" and n.input[0] in vectors]
+    if not copies:
+        return model
+    made = ModelProto()
+    made.CopyFrom(model)
+    gone = {n.output[0] for n in copies}
+    kept = [n for n in made.graph.node if not (n.op_type == "Identity" and n.output[0] in gone)]
+    del made.graph.node[:]
+    made.graph.node.extend(kept)
+    for node in copies:
+        copy = made.graph.initializer.add()
+        copy.CopyFrom(vectors[node.input[0]])
+        copy.name = node.output[0]
+    return made
 
 
 def _nodes(graph: GraphProto) -> list[NodeProto]:
