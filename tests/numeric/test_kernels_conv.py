@@ -158,6 +158,7 @@ DIRECT = {
     "3x3-7": DirectConvSpec(1, 32, 64, (7, 7), (3, 3), pads=(1, 1, 1, 1), epilogue=ALL),
     "3x3-stride": DirectConvSpec(1, 16, 48, (29, 31), (3, 3), (2, 2), (0, 1, 2, 1)),
     "5x5-dilated": DirectConvSpec(1, 16, 32, (20, 40), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3), epilogue=ALL),
+    "column": DirectConvSpec(1, 32, 48, (50, 1), (5, 1), (2, 1), (2, 0, 1, 0), (3, 1), epilogue=ALL),
     "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
     "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
     "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),

@@ -56,12 +56,27 @@ class ConvPlan:
     tiles_an_item: int
 
 
+def lying(spec: DirectConvSpec) -> DirectConvSpec:
+    """A convolution along a column of pixels, which has the same memory as one along a row."""
+    top, _, bottom, _ = spec.pads
+    return replace(
+        spec,
+        size=spec.size[::-1],
+        kernel=spec.kernel[::-1],
+        strides=spec.strides[::-1],
+        pads=(0, top, 0, bottom),
+        dilations=spec.dilations[::-1],
+    )
+
+
 @cache
 def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
     """Choose the register block and how many rows and tiles one item of work has."""
     lanes = target.lanes
     if spec.kernel == (1, 1) and spec.strides == (1, 1) and not any(spec.pads):
         spec = replace(spec, size=(1, prod(spec.size)))
+    if spec.size[1] == 1 and spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]):
+        spec = lying(spec)
     groups = spec.group // spec.merged_groups(lanes)
     inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
     in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
