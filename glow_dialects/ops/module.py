@@ -10,7 +10,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
-    attr_def,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -131,6 +130,10 @@ class PlaceholderOp(IRDLOperation):
         return PlaceholderOp.create(properties=properties)
 
     def verify_(self) -> None:
+        if any(d < 0 for d in shape_of(self.type)):
+            raise VerifyException(
+                f"glow.placeholder @{self.sym_name.data}: {self.type} is not static; bind its shape"
+            )
         if self.kind.data not in KINDS:
             raise VerifyException(
                 f"glow.placeholder @{self.sym_name.data}: kind '{self.kind.data}' is not one of {KINDS}"

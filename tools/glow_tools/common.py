@@ -119,6 +119,8 @@ def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: b
     from glow_dialects.core.errors import GlowError
     from glow_dialects.dialects import context
 
+    if not text.strip():
+        raise GlowError(f"{name}: the program is empty")
     ctx = ctx or context()
     ctx.allow_unregistered = unregistered
     try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
 from glow_backends.base import backend_passes
 from glow_dialects.core.errors import UnsupportedError
@@ -59,7 +60,7 @@ def _specs(text: str) -> list[ArgSpec]:
         return []
     try:
         return list(parse_pipeline(text))
-    except Exception as error:
+    except ArgSpecParseError as error:
         raise UnsupportedError(f"pipeline '{text}' cannot be read: {str(error).strip()}") from None
 
 
