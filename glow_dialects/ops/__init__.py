@@ -49,7 +49,8 @@ OPERATORS = {
     "layer_norm": "layer_norm rms_norm",
     "literal": "literal",
     "logic": (
-        "and bitwise_and bitwise_not bitwise_or bitwise_xor is_inf is_nan not or shift_left shift_right xor"
+        "and bitwise_and bitwise_not bitwise_or bitwise_xor is_inf is_nan not or replace_nan "
+        "shift_left shift_right xor"
     ),
     "lookup": "lookup",
     "loss": (

@@ -16,7 +16,7 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, typed
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLtOp
-from glow_dialects.ops.elementwise import UnaryOp, binary, unary
+from glow_dialects.ops.elementwise import FloatUnaryOp, binary, unary
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, Expm1Op, ExpOp, LogOp, erf
@@ -91,6 +91,7 @@ SigmoidOp, SigmoidInstr = unary(
     _sigmoid,
     lambda op, dy, b: (e := _E(b, dy)).mul(dy, op.result, e.sub(1, op.result)),
     lambda op, b: (e := _E(b, op.input)).div(1, e.add(1, b(ExpOp(e.mul(op.input, -1))))),
+    base=FloatUnaryOp,
 )
 # inG = (1 - out^2) outG
 TanhOp, TanhInstr = unary(
@@ -98,6 +99,7 @@ TanhOp, TanhInstr = unary(
     "Hyperbolic tangent",
     np.tanh,
     lambda op, dy, b: (e := _E(b, dy)).mul(dy, e.sub(1, e.mul(op.result, op.result))),
+    base=FloatUnaryOp,
 )
 LeakyReluOp, LeakyReluInstr = unary(
     "leaky_relu",
@@ -159,6 +161,7 @@ EluOp, EluInstr = unary(
     _elu_gradient,
     _elu_decomposed,
     alpha=float_prop(1.0),
+    base=FloatUnaryOp,
 )
 SeluOp, SeluInstr = unary(
     "selu",
@@ -168,6 +171,7 @@ SeluOp, SeluInstr = unary(
     _elu_decomposed,
     alpha=float_prop(_SELU_ALPHA),
     gamma=float_prop(_SELU_GAMMA),
+    base=FloatUnaryOp,
 )
 CeluOp, CeluInstr = unary(
     "celu",
@@ -176,6 +180,7 @@ CeluOp, CeluInstr = unary(
     _elu_gradient,
     _elu_decomposed,
     alpha=float_prop(1.0),
+    base=FloatUnaryOp,
 )
 
 
@@ -197,6 +202,7 @@ HardSigmoidOp, HardSigmoidInstr = unary(
     _hard_sigmoid_decomposed,
     alpha=float_prop(0.2),
     beta=float_prop(0.5),
+    base=FloatUnaryOp,
 )
 
 
@@ -214,11 +220,12 @@ HardSwishOp, HardSwishInstr = unary(
     lambda x: x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1),
     _hard_swish_gradient,
     lambda op, b: _E(b, op.input).mul(op.input, b(HardSigmoidOp(op.input, alpha=1 / 6, beta=0.5))),
+    base=FloatUnaryOp,
 )
 _ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
-class GeluBaseOp(UnaryOp):
+class GeluBaseOp(FloatUnaryOp):
     """Checks the approximation's name."""
 
     def check(self) -> None:
@@ -283,12 +290,14 @@ SwishOp, SwishInstr = unary(
     _swish_gradient,
     lambda op, b: (e := _E(b, op.input)).mul(op.input, b(SigmoidOp(e.mul(op.input, op.prop("alpha"))))),
     alpha=float_prop(1.0),
+    base=FloatUnaryOp,
 )
 SoftplusOp, SoftplusInstr = unary(
     "softplus",
     "log(1 + e^x)",
     _softplus,
     lambda op, dy, b: _E(b, dy).mul(dy, b(SigmoidOp(op.input))),
+    base=FloatUnaryOp,
 )
 
 
@@ -305,6 +314,7 @@ SoftsignOp, SoftsignInstr = unary(
     lambda x: x / (1 + np.abs(x)),
     _softsign_gradient,
     lambda op, b: (e := _E(b, op.input)).div(op.input, e.add(b(AbsOp(op.input)), 1)),
+    base=FloatUnaryOp,
 )
 
 
@@ -322,6 +332,7 @@ MishOp, MishInstr = unary(
     lambda x: x * np.tanh(_softplus(x)),
     _mish_gradient,
     lambda op, b: _E(b, op.input).mul(op.input, b(TanhOp(b(SoftplusOp(op.input))))),
+    base=FloatUnaryOp,
 )
 
 
@@ -381,7 +392,7 @@ ThresholdedReluOp, ThresholdedReluInstr = unary(
 )
 
 
-class LogitBaseOp(UnaryOp):
+class LogitBaseOp(FloatUnaryOp):
     """Checks the clamp."""
 
     def check(self) -> None:

@@ -15,7 +15,16 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
+from glow_dialects.core.types import (
+    Array,
+    Tensor,
+    UniformQuantizedType,
+    broadcast_shapes,
+    element_of,
+    is_float,
+    shape_of,
+    tensor,
+)
 
 UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue | None]
 BinaryGradient = Callable[[Any, SSAValue, Builder], tuple[SSAValue | None, SSAValue | None]]
@@ -42,6 +51,16 @@ class BinaryOp(PureOp):
                 f"{self.name}: element types {element_of(lhs)} and {element_of(rhs)} differ"
             )
         return [tensor(broadcast_shapes(shape_of(lhs), shape_of(rhs)), element_of(lhs))]
+
+
+class FloatUnaryOp(UnaryOp):
+    """A function of real numbers: floats (or their quantised form) only."""
+
+    def infer(self) -> Sequence[Attribute]:
+        kind = element_of(self.operands[0])
+        if not is_float(kind) and not isinstance(kind, UniformQuantizedType):
+            raise VerifyException(f"{self.name}: the operand must be of floats, got {self.operands[0].type}")
+        return [self.operands[0].type]
 
 
 class UnaryTestOp(UnaryOp):

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.properties import bool_prop
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.properties import bool_prop, float_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, dtype_of, typed
 from glow_dialects.ops.elementwise import BinaryOp, UnaryOp, UnaryTestOp, binary, unary
+from glow_dialects.ops.select import SelectOp
 
 
 def _demand(op: Any, kinds: str, what: str) -> None:
@@ -100,6 +102,24 @@ IsInfOp, IsInfInstr = unary(
     detect_positive=bool_prop(True),
 )
 
+
+def _replaced(x: Array, value: float) -> Array:
+    return x if x.dtype.kind in "iub" else np.where(np.isnan(x), x.dtype.type(value), x)
+
+
+def _replace_nan_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
+    return b(SelectOp(b(IsNanOp(op.input)), b.scalar(0, dy), dy))
+
+
+ReplaceNanOp, ReplaceNanInstr = unary(
+    "replace_nan",
+    "x, or value where x is NaN",
+    _replaced,
+    _replace_nan_gradient,
+    lambda op, b: b(SelectOp(b(IsNanOp(op.input)), b.scalar(op.prop("value"), op.input), op.input)),
+    value=float_prop(0.0),
+)
+
 _P, _Q = random(3, 4, dtype="bool"), random(4, dtype="bool", seed=1)
 _I, _J = random(3, 4, dtype="int32", low=-99, high=99), random(4, dtype="int32", low=-99, high=99)
 _U, _N = random(3, 4, dtype="uint8", low=0, high=255), random(4, dtype="uint8", low=0, high=8)
@@ -112,6 +132,8 @@ SAMPLES = (
     *(Sample(op, (_I, _J), smooth=False) for op in (BitwiseAndOp, BitwiseOrOp, BitwiseXorOp)),
     *(Sample(op, (_U, _N), smooth=False) for op in (ShiftLeftOp, ShiftRightOp)),
     Sample(IsNanOp, (_ODD,), smooth=False),
+    Sample(ReplaceNanOp, (_ODD,), {"value": 2.0}, smooth=False),
+    Sample(ReplaceNanOp, (random(3, 4),)),
     Sample(IsInfOp, (_ODD,), smooth=False),
     Sample(IsInfOp, (_ODD,), {"detect_negative": False}, smooth=False),
 )

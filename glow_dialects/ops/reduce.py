@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import f64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 
@@ -97,7 +98,7 @@ def _reduction(
         "gradient": lambda self, grads, b: [gradient(self, grads[0], b)],
     }
     if decompose is not None:
-        fields["decompose"] = lambda self, b: [decompose(self, b)]
+        fields["decompose"] = lambda self, b: [_decomposed(self, decompose, b)]
     node = graph_op(type(f"{camel}Op", (ReductionOp,), fields))
 
     def reference(self: InstrOp, result: Array, input: Array) -> None:
@@ -111,6 +112,21 @@ def _reduction(
         {"__doc__": meaning, "__annotations__": {}, "reference": reference},
     )
     return node, instr_op(of=node)(made)
+
+
+#: Reductions whose result is irrational: of integers they are computed in float64 and truncated.
+_REAL = ("glow.reduce_l2", "glow.reduce_log_sum", "glow.reduce_log_sum_exp")
+
+
+def _decomposed(op: Any, rule: Callable[[Any, Builder], SSAValue], b: Builder) -> SSAValue:
+    if op.name not in _REAL or is_float(element_of(op.input)):
+        return rule(op, b)
+    wide = b(CastOp(op.input, results=tensor(shape_of(op.input), f64)))
+    return b(CastOp(again(type(op), wide, op, b), results=op.result.type))
+
+
+def _real(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.kind in "iub" else x
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
@@ -142,8 +158,9 @@ def _min(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
-    top = np.max(x, axis=axes, keepdims=True, initial=_limits(x.dtype)[0])
-    top = np.where(np.isinf(top), x.dtype.type(0) if x.dtype.kind == "f" else 0.0, top)
+    x = _real(x)
+    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isinf(top), x.dtype.type(0), top)
     return np.log(np.sum(np.exp(x - top), axis=axes)) + top.reshape(np.sum(x, axis=axes).shape)
 
 
@@ -236,14 +253,14 @@ ReduceL1Op, ReduceL1Instr = _reduction(
 ReduceL2Op, ReduceL2Instr = _reduction(
     "l2",
     "The Euclidean norm",
-    lambda x, axes: np.sqrt(_sum(x * x, axes)),
+    lambda x, axes: np.sqrt(_sum(_real(x) ** 2, axes)),
     _l2_gradient,
     lambda op, b: b(SqrtOp(again(ReduceSumSquareOp, op.input, op, b))),
 )
 ReduceLogSumOp, ReduceLogSumInstr = _reduction(
     "log_sum",
     "The logarithm of the sum",
-    lambda x, axes: np.log(_sum(x, axes)),
+    lambda x, axes: np.log(_sum(_real(x), axes)),
     lambda op, dy, b: _over_input(b(DivOp(dy, again(ReduceSumOp, op.input, op, b))), op, b),
     lambda op, b: b(LogOp(again(ReduceSumOp, op.input, op, b))),
 )
@@ -270,7 +287,11 @@ SAMPLES: tuple[Sample, ...] = (
     ),
     *(
         Sample(op, (_I,), {"axes": (1,)}, smooth=False)
-        for op in (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceL1Op)
+        for op in (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceL1Op, ReduceL2Op)
+    ),
+    *(
+        Sample(op, (random(3, 5, dtype="int32", low=1, high=9),), {"axes": (1,)}, smooth=False)
+        for op in (ReduceLogSumOp, ReduceLogSumExpOp)
     ),
     Sample(ReduceL1Op, (random(3, 5),), {"axes": (1,)}),
     Sample(ReduceL2Op, (random(3, 5),), {"axes": (0,), "keepdims": True}),

@@ -13,7 +13,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp, negated
-from glow_dialects.ops.elementwise import unary
+from glow_dialects.ops.elementwise import FloatUnaryOp, unary
 
 
 def _no_gradient(op: Any, dy: SSAValue, b: Builder) -> None:
@@ -57,6 +57,7 @@ SqrtOp, SqrtInstr = unary(
     "Square root; NaN below 0",
     np.sqrt,
     lambda op, dy, b: b(DivOp(_times(dy, b.scalar(0.5, dy), b), op.result)),
+    base=FloatUnaryOp,
 )
 # inG = -outG out^3 / 2
 RsqrtOp, RsqrtInstr = unary(
@@ -67,6 +68,7 @@ RsqrtOp, RsqrtInstr = unary(
         _times(dy, b.scalar(-0.5, dy), b), _times(op.result, _square(op.result, b), b), b
     ),
     lambda op, b: b(ReciprocalOp(b(SqrtOp(op.input)))),
+    base=FloatUnaryOp,
 )
 ReciprocalOp, ReciprocalInstr = unary(
     "reciprocal",
@@ -74,10 +76,13 @@ ReciprocalOp, ReciprocalInstr = unary(
     lambda x: x.dtype.type(1) / x,
     lambda op, dy, b: negated(_times(dy, _square(op.result, b), b), b),
     lambda op, b: b(DivOp(b.scalar(1, op.input), op.input)),
+    base=FloatUnaryOp,
 )
-SinOp, SinInstr = unary("sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b))
+SinOp, SinInstr = unary(
+    "sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b), base=FloatUnaryOp
+)
 CosOp, CosInstr = unary(
-    "cos", "cos x", np.cos, lambda op, dy, b: negated(_times(dy, b(SinOp(op.input)), b), b)
+    "cos", "cos x", np.cos, lambda op, dy, b: negated(_times(dy, b(SinOp(op.input)), b), b), base=FloatUnaryOp
 )
 TanOp, TanInstr = unary(
     "tan",
@@ -85,6 +90,7 @@ TanOp, TanInstr = unary(
     np.tan,
     lambda op, dy, b: _times(dy, _one_plus(_square(op.result, b), b), b),
     lambda op, b: b(DivOp(b(SinOp(op.input)), b(CosOp(op.input)))),
+    base=FloatUnaryOp,
 )
 # asin' = 1 / sqrt(1 - x^2)
 AsinOp, AsinInstr = unary(
@@ -92,30 +98,42 @@ AsinOp, AsinInstr = unary(
     "Inverse sine",
     np.arcsin,
     lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))),
+    base=FloatUnaryOp,
 )
 AcosOp, AcosInstr = unary(
     "acos",
     "Inverse cosine",
     np.arccos,
     lambda op, dy, b: negated(b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))), b),
+    base=FloatUnaryOp,
 )
 AtanOp, AtanInstr = unary(
     "atan",
     "Inverse tangent",
     np.arctan,
     lambda op, dy, b: b(DivOp(dy, _one_plus(_square(op.input, b), b))),
+    base=FloatUnaryOp,
 )
 SinhOp, SinhInstr = unary(
-    "sinh", "Hyperbolic sine", np.sinh, lambda op, dy, b: _times(dy, b(CoshOp(op.input)), b)
+    "sinh",
+    "Hyperbolic sine",
+    np.sinh,
+    lambda op, dy, b: _times(dy, b(CoshOp(op.input)), b),
+    base=FloatUnaryOp,
 )
 CoshOp, CoshInstr = unary(
-    "cosh", "Hyperbolic cosine", np.cosh, lambda op, dy, b: _times(dy, b(SinhOp(op.input)), b)
+    "cosh",
+    "Hyperbolic cosine",
+    np.cosh,
+    lambda op, dy, b: _times(dy, b(SinhOp(op.input)), b),
+    base=FloatUnaryOp,
 )
 AsinhOp, AsinhInstr = unary(
     "asinh",
     "Inverse hyperbolic sine",
     np.arcsinh,
     lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_plus(_square(op.input, b), b))))),
+    base=FloatUnaryOp,
 )
 
 
@@ -125,20 +143,25 @@ def _acosh_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return b(DivOp(dy, b(SqrtOp(below))))
 
 
-AcoshOp, AcoshInstr = unary("acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient)
+AcoshOp, AcoshInstr = unary(
+    "acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient, base=FloatUnaryOp
+)
 AtanhOp, AtanhInstr = unary(
     "atanh",
     "Inverse hyperbolic tangent",
     np.arctanh,
     lambda op, dy, b: b(DivOp(dy, _one_minus(_square(op.input, b), b))),
+    base=FloatUnaryOp,
 )
-ExpOp, ExpInstr = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b))
-LogOp, LogInstr = unary("log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)))
+ExpOp, ExpInstr = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b), base=FloatUnaryOp)
+LogOp, LogInstr = unary(
+    "log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)), base=FloatUnaryOp
+)
 Log1pOp, Log1pInstr = unary(
-    "log1p", "log(1 + x)", np.log1p, lambda op, dy, b: b(DivOp(dy, _one_plus(op.input, b)))
+    "log1p", "log(1 + x)", np.log1p, lambda op, dy, b: b(DivOp(dy, _one_plus(op.input, b))), base=FloatUnaryOp
 )
 Expm1Op, Expm1Instr = unary(
-    "expm1", "e^x - 1", np.expm1, lambda op, dy, b: _times(dy, _one_plus(op.result, b), b)
+    "expm1", "e^x - 1", np.expm1, lambda op, dy, b: _times(dy, _one_plus(op.result, b), b), base=FloatUnaryOp
 )
 
 
@@ -180,7 +203,7 @@ def _erf_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return _times(dy, _times(bell, b.scalar(2 / math.sqrt(math.pi), bell), b), b)
 
 
-ErfOp, ErfInstr = unary("erf", "The error function", erf, _erf_gradient)
+ErfOp, ErfInstr = unary("erf", "The error function", erf, _erf_gradient, base=FloatUnaryOp)
 
 _ANY, _POSITIVE = random(3, 4, low=-2, high=2), random(3, 4, low=0.3, high=3)
 _UNIT, _ABOVE = random(3, 4, low=-0.9, high=0.9), random(3, 4, low=1.2, high=3)

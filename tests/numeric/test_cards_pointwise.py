@@ -271,6 +271,12 @@ def test_is_inf_by_sign() -> None:
     assert apply(op_of("is_nan"), x).tolist() == [False, False, False, True]
 
 
+def test_replace_nan() -> None:
+    """Only NaN is replaced."""
+    x = np.array([1, np.nan, -np.inf], np.float32)
+    assert apply(op_of("replace_nan"), x, value=3.0).tolist() == [1, 3, -np.inf]
+
+
 def test_select_keeps_what_is_not_chosen_away() -> None:
     """NaN of the other side does not leak."""
     a, b = np.array([1, np.nan]), np.array([np.nan, 2])

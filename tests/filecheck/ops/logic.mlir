@@ -37,6 +37,8 @@ glow.func @logic {
   %r10 = glow.is_nan %f : (tensor<4xf32>) -> tensor<4xi1>
   // CHECK: = glow.is_inf %f {detect_negative = false} : (tensor<4xf32>) -> tensor<4xi1>
   %r11 = glow.is_inf %f {detect_negative = false} : (tensor<4xf32>) -> tensor<4xi1>
+  // CHECK: = glow.replace_nan %f {value = 1.000000e+00 : f64} : (tensor<4xf32>) -> tensor<4xf32>
+  %r12 = glow.replace_nan %f {value = 1.0 : f64} : (tensor<4xf32>) -> tensor<4xf32>
 }
 
 // -----

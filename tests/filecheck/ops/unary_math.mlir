@@ -67,3 +67,12 @@ glow.func @error0 {
   %x = glow.get @x : tensor<2x3xf32>
   %r0 = glow.exp %x : (tensor<2x3xf32>) -> tensor<2x3xf64>
 }
+
+// -----
+
+// CHECK: glow.sqrt: the operand must be of floats, got tensor<2xi32>
+glow.placeholder @x input : tensor<2xi32>
+glow.func @error1 {
+  %x = glow.get @x : tensor<2xi32>
+  %r0 = glow.sqrt %x : (tensor<2xi32>) -> tensor<2xi32>
+}
