@@ -1,0 +1,167 @@
+"""Graphs through the CPU backend's layout, fusion and choice of algorithms, against the references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from graph_runner import Graph, run
+from xdsl.context import Context
+from xdsl.ir import SSAValue
+
+from glow_backends.base import get_backend
+from glow_dialects.core.types import Array, shape_of, tensor
+from glow_dialects.ops.activation import GeluOp, HardSwishOp, SigmoidOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reduce import ReduceMeanOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.softmax import SoftmaxOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_runtime.compile import compile_module
+
+SAME = {"pads": (1, 1, 1, 1)}
+
+
+def values(*shape: int, seed: int = 0) -> Array:
+    """Uniform values in [-1, 1)."""
+    return np.random.default_rng(seed + sum(shape)).uniform(-1, 1, shape).astype(np.float32)
+
+
+def conv(g: Graph, x: SSAValue, out: int, kernel: int, bias: bool = True, **window: object) -> SSAValue:
+    """A convolution with constant weights; `group` is among the window's properties."""
+    group = window.get("group", 1)
+    assert isinstance(group, int)
+    w = g.constant(values(out, shape_of(x)[1] // group, kernel, kernel) / (kernel * 2))
+    return g.b(ConvOp(x, w, g.constant(values(out)) if bias else None, **window))
+
+
+def residual_network(g: Graph) -> SSAValue:
+    """First layer, pool, Winograd and 1x1 convolutions, a residual sum, a classifier."""
+    x = g.input(values(2, 3, 31, 30))
+    x = g.b(ReluOp(conv(g, x, 32, 5, strides=(2, 2), pads=(2, 2, 2, 2))))
+    x = g.b(MaxPoolOp(x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)))
+    y = g.b(ReluOp(conv(g, x, 32, 3, **SAME)))
+    y = g.b(AddOp(conv(g, y, 32, 1), x))
+    y = g.b(ReluOp(y))
+    mean = g.b(ReduceMeanOp(y, axes=(2, 3), keepdims=False))
+    return g.b(FullyConnectedOp(mean, g.constant(values(32, 10)), g.constant(values(10))))
+
+
+def mobile_block(g: Graph) -> SSAValue:
+    """Depthwise convolution, squeeze and excitation, hard swish, channels that fill no block."""
+    x = g.input(values(1, 24, 9, 11))
+    y = g.b(HardSwishOp(conv(g, x, 40, 1)))
+    y = g.b(HardSwishOp(conv(g, y, 40, 3, group=40, **SAME)))
+    pooled = g.b(AvgPoolOp(y, kernel=(9, 11)))
+    gate = g.b(SigmoidOp(conv(g, g.b(ReluOp(conv(g, pooled, 8, 1))), 40, 1)))
+    y = conv(g, g.b(MulOp(y, gate)), 24, 1)
+    return g.b(AddOp(y, x))
+
+
+def joined(g: Graph) -> SSAValue:
+    """Concat and slices in whole blocks, batch normalisation before a convolution, padding."""
+    x = g.input(values(1, 16, 8, 8))
+    a, b = conv(g, x, 32, 1), conv(g, x, 16, 3, **SAME)
+    y = g.b(ConcatOp([a, b], axis=1))
+    statistics = [g.constant(np.abs(values(48, seed=i)) + 0.5) for i in range(4)]
+    y = g.b(ReluOp(g.b(BatchNormOp(y, *statistics, epsilon=1e-3))))
+    y = g.b(PadOp(y, pads=(0, 0, 1, 2, 0, 0, 0, 1)))
+    half = g.b(SliceOp.window(y, (0, 32, 0, 0), (1, 16, 9, 11)))
+    rest = g.b(SliceOp.window(y, (0, 0, 0, 0), (1, 20, 9, 11)))
+    return g.b(ConcatOp([half, rest], axis=1))
+
+
+def channels_last(g: Graph) -> SSAValue:
+    """NHWC: a convolution of its own layout, a vector of channels, transposes that vanish."""
+    x = g.input(values(2, 10, 9, 20))
+    w = g.constant(values(33, 3, 3, 20) / 9)
+    y = g.b(ConvOp(x, w, g.constant(values(33)), layout="NHWC", strides=(2, 1), pads=(1, 0, 1, 2)))
+    y = g.b(MulOp(y, g.constant(values(33))))
+    y = g.b(TransposeOp(y, permutation=(0, 3, 1, 2)))
+    y = g.b(ReluOp(conv(g, y, 16, 3, **SAME)))
+    return g.b(TransposeOp(y, permutation=(0, 2, 3, 1)))
+
+
+def signal(g: Graph) -> SSAValue:
+    """One spatial axis, odd groups, tokens out of channels."""
+    x = g.input(values(2, 12, 50))
+    w = g.constant(values(40, 12, 3) / 6)
+    y = g.b(GeluOp(g.b(ConvOp(x, w, g.constant(values(40)), pads=(1, 1), strides=(2,)))))
+    w = g.constant(values(40, 10, 5) / 6)
+    y = g.b(ConvOp(y, w, None, pads=(4, 4), dilations=(2,), group=4))
+    y = g.b(SubOp(y, g.constant(values(1, 40, 1))))
+    return g.b(TransposeOp(y, permutation=(0, 2, 1)))
+
+
+def tokens(g: Graph) -> SSAValue:
+    """Spatial axes merged to tokens, attention with transposed operands, scale and bias."""
+    x = g.input(values(1, 3, 16, 16))
+    y = conv(g, x, 32, 4, strides=(4, 4))
+    y = g.b(ReshapeOp(y, results=tensor((1, 32, 16))))
+    y = g.b(TransposeOp(y, permutation=(0, 2, 1)))
+    q, k, v = (g.b(BatchMatmulOp(y, g.constant(values(32, 32, seed=i) / 4))) for i in range(3))
+    q = g.b(AddOp(q, g.constant(values(32, seed=7))))
+    scores = g.b(BatchMatmulOp(q, g.b(TransposeOp(k, permutation=(0, 2, 1)))))
+    scores = g.b(SoftmaxOp(g.b(MulOp(scores, g.b.scalar(0.125, scores))), axis=2))
+    return g.b(AddOp(g.b(BatchMatmulOp(scores, v)), y))
+
+
+def weights_at_run_time(g: Graph) -> SSAValue:
+    """A filter and a matrix that are inputs: nothing is packed."""
+    x, w = g.input(values(1, 8, 6, 6)), g.input(values(16, 8, 3, 3) / 9)
+    y = g.b(ReluOp(g.b(ConvOp(x, w, None, **SAME))))
+    y = g.b(ReshapeOp(y, results=tensor((16, 36))))
+    return g.b(MatmulOp(y, g.input(values(36, 5))))
+
+
+NETS: list[Callable[[Graph], SSAValue]] = [
+    residual_network,
+    mobile_block,
+    joined,
+    channels_last,
+    signal,
+    tokens,
+    weights_at_run_time,
+]
+
+
+@pytest.mark.parametrize("net", NETS, ids=lambda n: n.__name__)
+def test_network(net: Callable[[Graph], SSAValue], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled program and the rewritten graph's own references agree with the plain graph."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", "")
+    g = Graph()
+    g.save(net(g))
+    (want,) = g.run()
+    for options in ({}, {"winograd": False}, {"cpu": "haswell"}):
+        program = compile_module(g.module, get_backend("cpu", **options), verify=True)
+        (got,) = program.run(g.inputs).values()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
+        assert program.report.notes["host instructions"] == 0
+    rewritten = g.module.clone()
+    for item in get_backend("cpu").graph_passes():
+        item.apply(Context(), rewritten)
+        rewritten.verify()
+    (again,) = run(rewritten, g.inputs)
+    np.testing.assert_allclose(again, want, rtol=1e-4, atol=2e-5)
+
+
+def test_one_conversion_a_border() -> None:
+    """A region converts once on entry and once on exit."""
+    g = Graph()
+    g.save(mobile_block(g))
+    for item in get_backend("cpu").graph_passes():
+        item.apply(Context(), g.module)
+    names = g.ops()
+    assert names.count("glow_cpu.block") == names.count("glow_cpu.unblock") == 1
+    assert not {"conv", "hard_swish", "sigmoid", "relu"} & set(names)
