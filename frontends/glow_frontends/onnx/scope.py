@@ -220,9 +220,13 @@ class Scope:
         if rule is not None:
             result = rule(self.session.emitter, node)
             return list(result) if isinstance(result, list | tuple) else [result]
+        return self.expand(node)
+
+    def expand(self, node: Node) -> list[AnyValue | None]:
+        """A standard operator by its published function body."""
         body = function_body(node)
         if body is None:
-            raise RuleError(f"no rule for this operator{_hint(domain, proto.op_type)}")
+            raise RuleError(f"no rule for this operator{_hint(domain_of(node.proto.domain), node.op)}")
         return self.call(body, node, schema_defaults(node))
 
     def _input(self, name: str) -> AnyValue | None:

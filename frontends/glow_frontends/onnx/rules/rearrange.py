@@ -10,7 +10,7 @@ from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import AbsOp, SqrtOp
+from glow_dialects.ops.unary_math import AbsOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
@@ -160,23 +160,10 @@ def _largest(g: Emitter, column: Value) -> Value:
     return g(CmpEqOp, g(ReduceMinOp, candidates, axes=(1,), keepdims=True), places)
 
 
-def lp_normalization(g: Emitter, n: Node) -> Value:
-    """LpNormalization: x over its norm along an axis; 0 where the norm is."""
-    x = n[0]
-    axis = axis_of(n.integer("axis", -1), rank(x))
-    squared = n.integer("p", 2) == 2
-    powers = g(MulOp, x, x) if squared else g(AbsOp, x)
-    total = g(ReduceSumOp, powers, axes=(axis,), keepdims=True)
-    norm = g(SqrtOp, total) if squared else total
-    zero = g(CmpEqOp, norm, g.like(0, norm))
-    return g(DivOp, x, g(SelectOp, zero, g.like(1, norm), norm))
-
-
 RULES: dict[str, Versions] = {
     "Col2Im": col2im,
     "CumProd": cumulative_product,
     "Det": determinant,
-    "LpNormalization": lp_normalization,
     "MaxUnpool": max_unpool,
     "TensorScatter": tensor_scatter,
 }

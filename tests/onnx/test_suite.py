@@ -1,0 +1,40 @@
+"""The official ONNX suite holds: every case that once passed passes, by backend."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("onnx_suite", Path(__file__).with_name("suite.py"))
+assert SPEC is not None and SPEC.loader is not None
+suite = importlib.util.module_from_spec(SPEC)
+sys.modules["onnx_suite"] = suite
+SPEC.loader.exec_module(suite)
+
+#: Shards, so that pytest-xdist spreads the cases.
+SHARDS = 8
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_locked_cases_pass(backend: str, shard: int) -> None:
+    """Cases of the lock file still pass, and those wholly compiled still are."""
+    locked = suite.read_lock(backend)
+    lost: list[str] = []
+    for outcome in suite.run_parts(backend, "", shard, SHARDS):
+        if outcome.name in locked:
+            if outcome.status != "pass":
+                lost.append(f"{outcome.name}: {outcome.status} {outcome.message}")
+            elif locked[outcome.name] and not outcome.native:
+                lost.append(f"{outcome.name}: runs on the host")
+    assert lost == []
+
+
+@pytest.mark.parametrize(("backend", "least"), [("interpreter", 2019), ("cpu", 0)])
+def test_counts(backend: str, least: int) -> None:
+    """The lock files keep the counts that the documents state."""
+    locked = suite.read_lock(backend)
+    assert len(locked) >= least
