@@ -20,7 +20,7 @@ from glow_backends.cpu.target import CpuTarget
 
 def supports_depthwise(spec: DirectConvSpec) -> bool:
     """Whether every output channel has one input channel of its own."""
-    return spec.group == spec.in_channels == spec.out_channels and not spec.plain_input
+    return 1 < spec.group == spec.in_channels == spec.out_channels and not spec.plain_input
 
 
 def pack_depthwise(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
