@@ -238,8 +238,10 @@ def instr_op(
         graph = of.get_irdl_definition()
         access: dict[str, Access] = {}
         flexible = 0
-        for name, _ in graph.results:
-            setattr(cls, name, operand_def(BaseAttr(MemRefType)))
+        for name, kind in graph.results:
+            many = isinstance(kind, VariadicDef)
+            setattr(cls, name, (var_operand_def if many else operand_def)(BaseAttr(MemRefType)))
+            flexible += many
             access[name] = Access.OUT
         for name, kind in graph.operands:
             if isinstance(kind, VariadicDef):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
 from glow_backends.cpu.target import CpuTarget
@@ -80,11 +80,11 @@ def shape(value: SSAValue) -> tuple[int, ...]:
     return tuple(typed(value).get_shape())
 
 
-def dtype_name(value: SSAValue) -> str:
-    """f32, f64, i64, u8, i1...: the kernels' names of element types."""
+def dtype_name(value: SSAValue | Attribute) -> str:
+    """f32, f64, i64, u8, i1...: the kernels' name of the element type of a value or type."""
     from glow_dialects.core.types import dtype_of
 
-    kind = dtype_of(value.type)
+    kind = dtype_of(value.type if isinstance(value, SSAValue) else value)
     names = {"bool": "i1", "bfloat16": "bf16"}
     if kind.name in names:
         return names[kind.name]

@@ -16,6 +16,7 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.stack import StackInstr, StackOp
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
@@ -270,9 +271,9 @@ class GemmInstr(InstrOp):
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    return Dialect("glow_cpu", [BlockOp, UnblockOp, ConvOp, PoolOp, GemmOp])
+    return Dialect("glow_cpu", [BlockOp, UnblockOp, ConvOp, PoolOp, GemmOp, StackOp])
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
-    return Dialect("glow_cpu_instr", [BlockInstr, UnblockInstr, ConvInstr, PoolInstr, GemmInstr])
+    return Dialect("glow_cpu_instr", [BlockInstr, UnblockInstr, ConvInstr, PoolInstr, GemmInstr, StackInstr])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import VariadicDef
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
@@ -80,11 +81,13 @@ class IRGen:
         outs = [self.alloc(r) for r in op.results]
         ins = [self.buffers[v] for v in op.operands]
         properties = dict(op.properties)
+        kinds = [kind for _, kind in op.get_irdl_definition().results]
+        results = [len(outs)] if any(isinstance(k, VariadicDef) for k in kinds) else [1] * len(outs)
         if SEGMENTS in properties:
-            sizes = [1] * len(outs) + list(properties.pop(SEGMENTS).get_values())  # pyright: ignore
+            sizes = results + list(properties.pop(SEGMENTS).get_values())  # pyright: ignore
         else:
             predicated = bool(op.group("predicate"))
-            sizes = [1] * len(outs) + [len(op.group(n)) for n, _ in op.groups()] + [int(predicated)]
+            sizes = results + [len(op.group(n)) for n, _ in op.groups()] + [int(predicated)]
         instruction = op.INSTR.create(
             operands=[*outs, *ins],
             properties=op.INSTR.normalized(sizes, properties),

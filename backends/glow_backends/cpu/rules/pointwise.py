@@ -10,6 +10,7 @@ from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, s
 from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.rules.common import known
+from glow_backends.cpu.stack import program_in
 from glow_dialects.core.instr_op import InstrOp
 
 
@@ -52,4 +53,10 @@ def copy(op: Any, context: CallContext) -> KernelCall | None:
     return _loop(Pointwise(1, (), (0,), (kind,)), [op.dest], [op.src])
 
 
-RULES: dict[str, Rule] = {"copy": copy}
+def stack(op: Any, context: CallContext) -> KernelCall | None:
+    """A loop of many steps."""
+    del context
+    return _loop(program_in(op), op.group("result"), op.group("inputs"))
+
+
+RULES: dict[str, Rule] = {"copy": copy, "glow_cpu_instr.stack": stack}

@@ -1,0 +1,220 @@
+"""glow-cpu-stack: runs of element-wise operators become one loop each (operator stacking)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu import values
+from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.pointwise import Pointwise, Step, supports
+from glow_backends.cpu.stack import StackOp, steps_attr
+from glow_backends.cpu.steps import parameters
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.module import FuncOp, SaveOp, functions
+from glow_dialects.ops.splat import SplatOp
+from glow_passes.graph.driver import is_dead
+from glow_passes.graph.symbols import Symbols
+
+MOST_STEPS = 32
+MOST_INPUTS = 12
+
+
+def stackable(op: Operation) -> bool:
+    """Whether an operation can be a step of a loop."""
+    if not isinstance(op, GraphOp) or not op.DATA_PARALLEL or len(op.results) != 1 or not op.operands:
+        return False
+    if op.group("predicate") or 0 in shape_of(op.results[0]):
+        return False
+    kinds = [dtype_name(v) for v in (*op.operands, *op.results)]
+    return all(values.has(k) for k in kinds) and supports(op.name.removeprefix("glow."), kinds[-1])
+
+
+class _Groups:
+    """Which operations share a loop, and whether loops could be merged."""
+
+    def __init__(self, ops: Sequence[Operation]) -> None:
+        self.index = {op: i for i, op in enumerate(ops)}
+        self.group: dict[Operation, list[Operation]] = {op: [op] for op in ops if stackable(op)}
+
+    def producers(self, members: Iterable[Operation]) -> list[Operation]:
+        """The operations that make the members' operands."""
+        return [v.op for m in members for v in m.operands if isinstance(v, OpResult) and v.op in self.index]
+
+    def legal(self, members: Sequence[Operation]) -> bool:
+        """Whether no path leads from a member out of the group and back into it."""
+        inside, first = set(members), min(self.index[m] for m in members)
+        seen: set[Operation] = set()
+        work = [p for p in self.producers(members) if p not in inside]
+        while work:
+            op = work.pop()
+            if op in inside:
+                return False
+            if op in seen:
+                continue
+            part = self.group.get(op, [op])
+            seen.update(part)
+            if max(self.index[p] for p in part) > first:
+                work += self.producers(part)
+        return True
+
+    def grow(self, symbols: Symbols) -> None:
+        """Join every operation with the loops of its operands where that is legal."""
+        for op in [o for o in self.index if o in self.group]:
+            for value in op.operands:
+                source = value.owner
+                if not isinstance(source, Operation) or source not in self.group:
+                    continue
+                mine, theirs = self.group[op], self.group[source]
+                if mine is theirs or shape_of(value) != shape_of(op.results[0]):
+                    continue
+                merged = sorted([*theirs, *mine], key=lambda o: self.index[o])
+                if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
+                    continue
+                if self.legal(merged):
+                    for member in merged:
+                        self.group[member] = merged
+
+    def loops(self) -> list[list[Operation]]:
+        """The groups, each once."""
+        unique = {id(g): g for g in self.group.values()}
+        return list(unique.values())
+
+
+def _number(value: SSAValue, symbols: Symbols) -> float | int | bool | None:
+    """The one value that all elements have, where that is known cheaply."""
+    if isinstance(value.owner, SplatOp):
+        number = value.owner.value.value.data
+        return number if values.is_float(dtype_name(value)) else int(number)
+    if shape_of(value) and max(shape_of(value)) > 1:
+        return None
+    array = symbols.array(value)
+    return None if array is None else array.reshape(-1)[0].item()
+
+
+def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
+    """What the loop reads: operands from outside that are not known numbers."""
+    inside = set(members)
+    found: dict[SSAValue, None] = {}
+    for op in members:
+        for value in op.operands:
+            if value.owner not in inside and _number(value, symbols) is None:
+                found[value] = None
+    return list(found)
+
+
+def _stored(members: Sequence[Operation]) -> list[SSAValue]:
+    """The results of a group that are read outside it."""
+    inside = set(members)
+    return [m.results[0] for m in members if any(u.operation not in inside for u in m.results[0].uses)]
+
+
+def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
+    """The loop of a group; None where there is nothing to gain."""
+    inputs = _inputs(members, symbols)
+    numbers = any(_number(v, symbols) is not None for m in members for v in m.operands)
+    stored = _stored(members)
+    if (len(members) == 1 and not numbers) or not inputs or not stored:
+        return None
+    place: dict[SSAValue, int] = {v: i for i, v in enumerate(inputs)}
+    steps: list[Step] = []
+    constants: dict[tuple[str, str], int] = {}
+
+    def argument(value: SSAValue) -> int:
+        if value in place:
+            return place[value]
+        number, kind = _number(value, symbols), dtype_name(value)
+        key = (repr(number), kind)
+        if key not in constants:
+            steps.append(Step("constant", (), (number,), kind))
+            constants[key] = len(inputs) + len(steps) - 1
+        return constants[key]
+
+    for op in members:
+        assert isinstance(op, GraphOp)
+        args = tuple(argument(v) for v in op.operands)
+        kind = dtype_name(op.results[0])
+        steps.append(Step(op.name.removeprefix("glow."), args, parameters(op), kind))
+        place[op.results[0]] = len(inputs) + len(steps) - 1
+    program = Pointwise(
+        len(inputs), tuple(steps), tuple(place[v] for v in stored), tuple(dtype_name(v) for v in inputs)
+    )
+    made = StackOp(
+        inputs, results=[v.type for v in stored], steps=steps_attr(program), outputs=program.outputs
+    )
+    for old, new in zip(stored, made.results, strict=True):
+        new.name_hint = old.name_hint
+    return made
+
+
+def stack(function: FuncOp, symbols: Symbols) -> int:
+    """Replace the groups of a function by loops; how many there are."""
+    block = function.body.block
+    groups = _Groups(list(block.ops))
+    groups.grow(symbols)
+    count = 0
+    for members in groups.loops():
+        made = _stack(members, symbols)
+        if made is None:
+            continue
+        count += 1
+        stored = _stored(members)
+        block.insert_op_after(made, members[-1])
+        for old, new in zip(stored, made.results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in reversed(members):
+            op.detach()
+            op.erase()
+    if count:
+        _sort(function)
+        for op in reversed(list(block.ops)):
+            if is_dead(op):
+                op.detach()
+                op.erase()
+    return count
+
+
+def _sort(function: FuncOp) -> None:
+    """Definitions before uses, otherwise the order as it was; saves stay in order, behind all else."""
+    block = function.body.block
+    ops = list(block.ops)
+    index = {op: i for i, op in enumerate(ops)}
+    waiting = {
+        op: len({v.op for v in op.operands if isinstance(v, OpResult) and v.op in index}) for op in ops
+    }
+    ready = [(isinstance(op, SaveOp), i) for op, i in index.items() if not waiting[op]]
+    heapq.heapify(ready)
+    order: list[Operation] = []
+    while ready:
+        op = ops[heapq.heappop(ready)[1]]
+        order.append(op)
+        for user in {u.operation for r in op.results for u in r.uses if u.operation in index}:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (isinstance(user, SaveOp), index[user]))
+    assert len(order) == len(ops), "a group of the loop was not convex"
+    for op in ops:
+        op.detach()
+    block.add_ops(order)
+
+
+@dataclass(frozen=True)
+class CpuStackPass(ModulePass):
+    """Connected element-wise operators of one shape become one glow_cpu.stack.
+
+    %a = sub %x, %y; %b = exp %a  ->  %b = stack %x, %y {steps = ["%2 = sub %0, %1", "%3 = exp %2"]}
+    """
+
+    name = "glow-cpu-stack"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        symbols = Symbols(op)
+        if sum(stack(function, symbols) for function in functions(op)):
+            symbols.sweep()
