@@ -32,7 +32,20 @@ def parse(data: bytes, source: str) -> ModelProto:
         raise GlowError(f"{source}: not an ONNX model, or cut short") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise GlowError(f"{source}: not an ONNX model (no graph)")
+    if not all(isinstance(name, str) for name in _names(model.graph)):
+        raise GlowError(f"{source}: not an ONNX model (names that are not text)")
     return model
+
+
+def _names(graph: GraphProto) -> Iterator[object]:
+    """Every name in a graph; protobuf leaves those that are no UTF-8 as bytes."""
+    for values in (graph.input, graph.output, graph.initializer):
+        yield from (v.name for v in values)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (a.name for a in node.attribute)
+        for inner in subgraphs(node):
+            yield from _names(inner)
 
 
 def domain_of(name: str) -> str:
