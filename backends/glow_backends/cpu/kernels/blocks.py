@@ -113,6 +113,9 @@ def stream_parts(tiles: int, chunk: int) -> int:
     return 1 << (max(1, min(tiles, chunk // LINE)).bit_length() - 1)
 
 
+Dot = Callable[[KernelBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
+"""(builder, broadcast value, weights, sum) -> new sum."""
+
 NestBody = Callable[[Index, Index, Sequence[ir.Value]], list[ir.Value]]
 
 
@@ -147,11 +150,13 @@ def multiply(
     sums: Sequence[ir.Value],
     live: int | None = None,
     stream: Stream | None = None,
+    dot: Dot = KernelBuilder.fma,
 ) -> list[ir.Value]:
     """sums[r * vectors + v] += a[row r, i] * b[i, vector v] over a nest of reduction loops.
 
     `nest` goes from the outermost loop in; offsets are in elements. `live`: valid lanes of the
-    last vector of b (None: all). `stream`: what to fetch ahead before each innermost loop.
+    last vector of b (None: all). `stream`: what to fetch ahead before each innermost loop. `dot`:
+    the product and sum of one lane, where its 32 bits are not a float.
     """
     lanes = k.target.lanes
 
@@ -169,7 +174,7 @@ def multiply(
         row_sums: list[ir.Value] = []
         for r, offset in enumerate(row_offsets):
             scalar = k.splat(k.load(a, k.add(a_at, offset)), lanes)
-            row_sums += [k.fma(scalar, w, sums[r * vectors + v]) for v, w in enumerate(weights)]
+            row_sums += [dot(k, scalar, w, sums[r * vectors + v]) for v, w in enumerate(weights)]
         return row_sums
 
     if stream is None:
@@ -239,6 +244,7 @@ class Output:
     bias_at: Index = 0
     extras: Sequence[ir.Value] = ()
     live: int | None = None
+    splat_bias: bool = False
 
     def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""

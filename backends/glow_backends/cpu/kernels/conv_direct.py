@@ -20,6 +20,7 @@ from llvmlite import ir
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     Block,
+    Dot,
     Loop,
     Output,
     Stream,
@@ -146,7 +147,9 @@ def _equal_columns(
     return runs
 
 
-class _Emission:
+class DirectEmission:
+    """The loops of a direct convolution around a register block."""
+
     def __init__(self, k: KernelBuilder, plan: ConvPlan) -> None:
         self.k, self.plan, self.spec = k, plan, plan.spec
         self.lanes = k.target.lanes
@@ -249,7 +252,7 @@ class _Emission:
                 across = Loop(columns, column_step, self.depth * self.width)
                 offsets = [r * step for r in range(run.rows)]
                 nest = [*outer, across, inner]
-                return multiply(k, x_at, offsets, w_at, vectors, nest, sums, stream=ahead)
+                return multiply(k, x_at, offsets, w_at, vectors, nest, sums, stream=ahead, dot=self.dot)
 
             def line(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
                 after = list(sums)
@@ -266,33 +269,39 @@ class _Emission:
                         [across, inner],
                         after[part],
                         stream=ahead and ahead.moved(k, taken),
+                        dot=self.dot,
                     )
                 return after
 
             return reduce_nest(k, outer, line, sums)
 
         stream = self._stream(row, tile)
-        sums = zeros(k, run.rows * vectors)
+        sums = self.start(run.rows * vectors)
         if plan.in_blocks:
             sums = reduce(x_at, 0, plan.in_blocks, self.depth, sums)
         if plan.in_rest:
             x_rest = k.gep(x_at, plan.in_blocks * self.plane)
             sums = reduce(x_rest, plan.in_blocks * taps, 1, plan.in_rest, sums)
-        Output(
-            self.y,
-            k.add(y, k.mul(pixel, self.lanes)),
-            [r * self.lanes for r in range(run.rows)],
-            self.out_plane,
-            self.lanes,
-            self.bias,
-            self.bias_at,
-            self.extras,
-        ).store(k, sums, vectors, spec.epilogue)
+        self.store(k.add(y, k.mul(pixel, self.lanes)), run.rows, sums)
+
+    # --- what integers do otherwise -----------------------------------------------------------
+    dot: Dot = staticmethod(KernelBuilder.fma)
+
+    def start(self, count: int) -> list[ir.Value]:
+        """`count` sums before the first product."""
+        return zeros(self.k, count)
+
+    def store(self, at: Index, rows: int, sums: Sequence[ir.Value]) -> None:
+        """Finish the sums of `rows` pixels and store them from element `at` of y on."""
+        offsets = [r * self.lanes for r in range(rows)]
+        Output(self.y, at, offsets, self.out_plane, self.lanes, self.bias, self.bias_at, self.extras).store(
+            self.k, sums, self.plan.block.vectors, self.spec.epilogue
+        )
 
 
 def emit_conv_direct(module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_direct(spec, target)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
-    _Emission(k, plan_conv(spec, target)).emit()
+    DirectEmission(k, plan_conv(spec, target)).emit()
     return k.finish()

@@ -1,0 +1,103 @@
+"""Direct convolution of 8-bit integers on channel blocks: four products an instruction (VNNI).
+
+The loops are those of the float kernel on units of four channels: an input block of c bytes is c / 4
+words, each broadcast and multiplied with four channels' weights of c output channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, plan_conv
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.integer import Requantize, dot4
+from glow_backends.cpu.kernels.memory import Index, ceil_div
+from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class Int8ConvSpec:
+    """y = requantize(conv(x, w) + bias) of bytes.
+
+    x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32 where real); w is
+    what `pack_int8_conv` made of (K, C, R, S), signed; bias (i32) and factor (f32) have one value an
+    output channel, padded to c. Padding is zero bytes. `conv` has no epilogue, one group.
+    Operands: y, x, w, bias, factor.
+    """
+
+    conv: DirectConvSpec
+    requantize: Requantize = field(default_factory=Requantize)
+
+
+def supports_int8(spec: Int8ConvSpec) -> bool:
+    """Whether `emit_conv_int8` takes this spec."""
+    return spec.conv.group == 1 and not spec.conv.plain_input and not spec.conv.epilogue.operands
+
+
+def _plan(spec: Int8ConvSpec, target: CpuTarget) -> ConvPlan:
+    """The float plan, the last input block's channels in words."""
+    plan = plan_conv(spec.conv, target)
+    return replace(plan, in_rest=ceil_div(plan.in_rest, 4))
+
+
+def pack_int8_conv(weights: np.ndarray, spec: Int8ConvSpec, target: CpuTarget) -> np.ndarray:
+    """(K, C, R, S) to (K/vc, C/c, R, S, c/4, vc, 4): four channels of v vectors of outputs inmost."""
+    plan = _plan(spec, target)
+    lanes, width = target.lanes, plan.block.vectors * target.lanes
+    padded = pad_to(pad_to(weights, 0, width), 1, lanes)
+    k, c, r, s = padded.shape
+    parts = padded.reshape(k // width, width, c // lanes, lanes // 4, 4, r, s)
+    return np.ascontiguousarray(parts.transpose(0, 2, 5, 6, 3, 1, 4))
+
+
+def pack_channels(values: np.ndarray, target: CpuTarget) -> np.ndarray:
+    """One value an output channel, padded with zeros to a multiple of the lanes."""
+    return pad_to(values, 0, target.lanes)
+
+
+class _Int8Emission(DirectEmission):
+    """Words of four bytes in place of floats."""
+
+    dot = staticmethod(dot4)
+
+    def __init__(self, k: KernelBuilder, plan: ConvPlan, requantize: Requantize) -> None:
+        super().__init__(k, plan)
+        self.requantize = requantize
+        self.depth = self.lanes // 4
+        self.plane = self.plane // 4
+        self.sums_bias, self.factor = k.operands[3], k.operands[4]
+
+    def start(self, count: int) -> list[ir.Value]:
+        """The sums begin as the bias."""
+        k, vectors = self.k, self.plan.block.vectors
+        bias = [
+            k.load(self.sums_bias, k.add(self.bias_at, v * self.lanes), I32, self.lanes)
+            for v in range(vectors)
+        ]
+        return [bias[i % vectors] for i in range(count)]
+
+    def store(self, at: Index, rows: int, sums: Sequence[ir.Value]) -> None:
+        k, vectors = self.k, self.plan.block.vectors
+        factors = [
+            k.load(self.factor, k.add(self.bias_at, v * self.lanes), lanes=self.lanes) for v in range(vectors)
+        ]
+        kind = F32 if self.requantize.real else I8
+        for r in range(rows):
+            for v, factor in enumerate(factors):
+                value = self.requantize.apply(k, sums[r * vectors + v], factor)
+                place = k.add(at, r * self.lanes + v * self.out_plane)
+                k.store(value, self.y, place, kind)
+
+
+def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
+    assert supports_int8(spec)
+    k = KernelBuilder(module, name, 5, target)
+    _Int8Emission(k, _plan(spec, target), spec.requantize).emit()
+    return k.finish()

@@ -1,0 +1,101 @@
+"""Convolutions of bytes: exact against integer NumPy, with and without VNNI."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glow_backends.cpu.kernels.conv_int8 import (
+    Int8ConvSpec,
+    emit_conv_int8,
+    pack_channels,
+    pack_int8_conv,
+)
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.integer import Requantize
+from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.target import CpuTarget, host, named
+from glow_dialects.ops.conv import convolve
+
+SPECS = {
+    "1x1": DirectConvSpec(2, 32, 64, (7, 9), (1, 1)),
+    "1x1-stride": DirectConvSpec(1, 16, 32, (15, 15), (1, 1), (2, 2)),
+    "odd-channels": DirectConvSpec(1, 21, 40, (9, 11), (1, 1)),
+    "image": DirectConvSpec(1, 3, 32, (20, 20), (7, 7), (2, 2), (3, 3, 3, 3)),
+    "3x3": DirectConvSpec(2, 16, 64, (8, 30), (3, 3), pads=(1, 1, 1, 1)),
+    "3x3-stride": DirectConvSpec(1, 16, 48, (19, 21), (3, 3), (2, 2), (0, 1, 2, 1)),
+    "5x3-dilated": DirectConvSpec(1, 16, 32, (20, 30), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3)),
+    "column": DirectConvSpec(1, 32, 48, (50, 1), (5, 1), (2, 1), (2, 0, 1, 0)),
+}
+TARGETS = {
+    "host": host(),
+    "no-vnni": replace(host(), has_vnni=False),
+    "avx2": named("haswell"),
+    "threads": host(3),
+}
+RNG = np.random.default_rng(0)
+
+
+def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, spec: DirectConvSpec) -> np.ndarray:
+    """Exact sums, by float64 products of integers."""
+    window = (spec.strides, spec.pads, spec.dilations, spec.group)
+    return convolve(x.astype(np.float64), w.astype(np.float64), *window, bias.astype(np.float64))
+
+
+def run(spec: Int8ConvSpec, target: CpuTarget, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes or floats of the kernel, of the reference)."""
+    rng, conv = np.random.default_rng(seed), spec.conv
+    x = rng.integers(0, 256, (conv.batch, conv.in_channels, *conv.size)).astype(np.uint8)
+    w = rng.integers(-128, 128, (conv.out_channels, conv.in_channels, *conv.kernel)).astype(np.int8)
+    bias = rng.integers(-5000, 5000, conv.out_channels).astype(np.int32)
+    factor = (rng.random(conv.out_channels) * 2e-3 + 1e-4).astype(np.float32)
+    total = reference(x, w, bias, conv).astype(np.float32) * factor.reshape(1, -1, 1, 1)
+    q = spec.requantize
+    kind = np.float32 if q.real else np.uint8
+    want = total if q.real else np.clip(np.rint(total) + np.float32(q.zero), q.low, q.high).astype(kind)
+    lanes = target.lanes
+    y = aligned(np.zeros(blocked_shape(want.shape, lanes), kind))
+    StandaloneKernel(emit_conv_int8, spec, target)(
+        y,
+        aligned(block_channels(x, lanes)),
+        aligned(pack_int8_conv(w, spec, target)),
+        aligned(pack_channels(bias, target)),
+        aligned(pack_channels(factor, target)),
+    )
+    return unblock_channels(y, conv.out_channels), want
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SPECS)
+def test_bytes_are_exact(name: str, target: str) -> None:
+    got, want = run(Int8ConvSpec(SPECS[name], Requantize(zero=7, low=7, high=250)), TARGETS[target])
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_real_results_are_exact(target: str) -> None:
+    got, want = run(Int8ConvSpec(SPECS["3x3"], Requantize(real=True)), TARGETS[target])
+    np.testing.assert_array_equal(got, want)
+
+
+def test_sums_beyond_the_range_saturate() -> None:
+    """Large factors clip to the ends of the range rather than wrap."""
+    spec = Int8ConvSpec(DirectConvSpec(1, 16, 16, (4, 4), (1, 1)))
+    x = np.full((1, 16, 4, 4), 255, np.uint8)
+    for sign, want in ((1, 255), (-1, 0)):
+        w = np.full((16, 16, 1, 1), 127 * sign, np.int8)
+        y = aligned(np.zeros((1, 1, 4, 4, 16), np.uint8))
+        target = TARGETS["host"]
+        if target.lanes != 16:
+            pytest.skip("written for vectors of 16 lanes")
+        StandaloneKernel(emit_conv_int8, spec, target)(
+            y,
+            aligned(block_channels(x, 16)),
+            aligned(pack_int8_conv(w, spec, target)),
+            aligned(np.zeros(16, np.int32)),
+            aligned(np.full(16, 1e20, np.float32)),
+        )
+        assert (y == want).all()
