@@ -431,6 +431,7 @@ LogitOp, LogitInstr = unary(
 )
 
 _X = random(3, 5, low=-4, high=4)
+_ODD = np.array([np.nan, 80.0, -80.0, 200.0, -200.0, 0.0], np.float32)
 SAMPLES: Sequence[Sample] = (
     *(
         Sample(op, (_X,))
@@ -451,6 +452,15 @@ SAMPLES: Sequence[Sample] = (
     Sample(ClipOp, (_X,), {"min": -1.0, "max": 2.5}),
     Sample(ClipOp, (_X,), {"min": 0.5}),
     Sample(ClipOp, (random(3, 4, dtype="int32", low=-9, high=9),), {"min": -3.0, "max": 4.0}, smooth=False),
+    *(
+        Sample(op, (_X.astype(kind),), smooth=False)
+        for op in (SigmoidOp, TanhOp, GeluOp, LeakyReluOp, HardSwishOp, SoftplusOp)
+        for kind in ("float64", "float16")
+    ),
+    *(
+        Sample(op, (_ODD,), smooth=False)
+        for op in (SigmoidOp, TanhOp, SoftplusOp, LeakyReluOp, EluOp, HardSigmoidOp, GeluOp)
+    ),
     Sample(LogitOp, (random(3, 4, low=0.1, high=0.9),)),
     Sample(LogitOp, (random(3, 4, low=-0.2, high=1.2),), {"eps": 0.15}),
 )  # fmt: skip

@@ -86,6 +86,7 @@ class ArgMinInstr(ArgInstrBase):
         self.find(result, input, False)
 
 
+_ODD = np.array([[1.0, np.nan, 2.0, np.nan], [-np.inf, 0.0, 1.0, np.inf]], np.float32)
 _TIES = np.array([[3, 1, 3, 1], [0, 0, 5, 5]], np.int32)
 SAMPLES = tuple(
     sample
@@ -95,5 +96,12 @@ SAMPLES = tuple(
         Sample(op, (random(2, 3, 4),), {"axis": 1, "keepdims": True}, smooth=False),
         Sample(op, (_TIES,), {"axis": 1}, smooth=False),
         Sample(op, (_TIES,), {"axis": 1, "select_last_index": True}, smooth=False),
+        Sample(op, (_ODD,), {"axis": 1}, smooth=False),
+        Sample(op, (_ODD,), {"axis": 1, "select_last_index": True}, smooth=False),
+        Sample(op, (random(5, 40),), {"axis": 0}, smooth=False),
+        *(
+            Sample(op, (random(4, 9, dtype=kind, low=0, high=5),), {"axis": 1}, smooth=False)
+            for kind in ("float64", "float16", "uint8", "int64")
+        ),
     )
 )

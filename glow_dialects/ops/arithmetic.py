@@ -160,6 +160,9 @@ FloorDivOp, FloorDivInstr = binary(
 _X, _Y, _ROW = random(3, 4, low=0.5, high=2), random(3, 4, low=0.5, high=2, seed=1), random(4, low=1, high=2)
 _COLUMN = random(2, 3, 1, low=-2, high=-1)
 _I, _J = random(3, 4, dtype="int32", low=-9, high=9), random(4, dtype="int32", low=-9, high=9, seed=1)
+#: Every pair of signs, and divisors of 0.
+_BOTH = np.arange(-4, 4, dtype=np.int32).reshape(1, -1)
+_ODD = np.array([1.0, np.nan, -np.inf, np.inf, 0.0], np.float32)
 _K = random(3, 4, dtype="int32", low=1, high=5)
 
 SAMPLES = tuple(
@@ -175,4 +178,13 @@ SAMPLES = tuple(
 ) + (
     Sample(PowOp, (_X, random(3, 4, dtype="int64", low=0, high=4))),
     Sample(PowOp, (_X, np.array(2.0, np.float32))),
+    *(
+        Sample(
+            op, (random(3, 4, dtype=kind, low=1, high=9), random(4, dtype=kind, low=1, high=5)), smooth=False
+        )
+        for op in (AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, ModOp, FmodOp)
+        for kind in ("float64", "float16", "bfloat16", "int8", "uint8", "int64")
+    ),
+    *(Sample(op, (_BOTH, _BOTH.T.copy()), smooth=False) for op in (DivOp, ModOp, FmodOp, FloorDivOp)),
+    *(Sample(op, (_ODD, _ODD.reshape(-1, 1)), smooth=False) for op in (AddOp, MulOp, MaxOp, MinOp)),
 )

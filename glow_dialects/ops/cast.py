@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, result_def
@@ -59,8 +60,6 @@ def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
 
 def saturated(array: Array, dtype: np.dtype) -> Array:
     """float8 with values outside its range at the largest finite value; NaN stays NaN."""
-    import ml_dtypes
-
     limit = float(ml_dtypes.finfo(dtype).max)
     wide = array.astype(np.float32)
     return np.clip(wide, -limit, limit).astype(dtype)
@@ -74,7 +73,29 @@ class CastInstr(InstrOp):
         result[...] = convert(input, result.dtype, self.prop("saturate"))
 
 
+_KINDS = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 SAMPLES = (
+    *(
+        Sample(CastOp, (random(9, dtype=source, low=0, high=9),), results=tensor((9,), target), smooth=False)
+        for source in _KINDS
+        for target in _KINDS
+        if source != target
+    ),
+    *(
+        Sample(
+            CastOp, (random(9, low=-3, high=3).astype(source),), results=tensor((9,), target), smooth=False
+        )
+        for source, target in (
+            ("float32", ml_dtypes.bfloat16),
+            (ml_dtypes.bfloat16, "float32"),
+            (ml_dtypes.bfloat16, "int32"),
+            ("int32", ml_dtypes.bfloat16),
+            ("float32", ml_dtypes.float8_e4m3fn),
+            (ml_dtypes.float8_e5m2, "float32"),
+            ("int8", ml_dtypes.int4),
+            (ml_dtypes.int4, "float32"),
+        )
+    ),
     Sample(CastOp, (random(3, 4, low=-5, high=5),), results=tensor((3, 4), "int32"), smooth=False),
     Sample(CastOp, (random(3, 4, low=-5, high=5),), results=tensor((3, 4), "int8"), smooth=False),
     Sample(CastOp, (random(3, 4),), results=tensor((3, 4), "float64"), smooth=False),

@@ -19,5 +19,10 @@ _ODD = np.array([1.0, np.nan, -np.inf, np.inf, 0.0], np.float32)
 SAMPLES = tuple(
     Sample(op, inputs, smooth=False)
     for op in (CmpEqOp, CmpNeOp, CmpLtOp, CmpLeOp, CmpGtOp, CmpGeOp)
-    for inputs in ((_X, _Y), (_I, _J), (_ODD, _ODD[::-1].copy()))
+    for inputs in (
+        (_X, _Y),
+        (_I, _J),
+        (_ODD, _ODD[::-1].copy()),
+        *((_I.astype(k), _J.astype(k)) for k in ("uint8", "int64", "float16", "float64")),
+    )
 )

@@ -68,9 +68,14 @@ class ConcatInstr(InstrOp):
         result[...] = np.concatenate(inputs, self.prop("axis"))
 
 
+_N = random(3, 4, dtype="int32", low=0, high=9)
 SAMPLES = (
     Sample(ConcatOp, ([random(2, 3), random(4, 3)],), {"axis": 0}),
     Sample(ConcatOp, ([random(2, 3, 2), random(2, 1, 2), random(2, 2, 2)],), {"axis": 1}),
     Sample(ConcatOp, ([random(2, 3)],), {"axis": 1}),
+    *(
+        Sample(ConcatOp, ([_N.astype(kind), _N[:, :1].astype(kind)],), {"axis": 1}, smooth=False)
+        for kind in ("int8", "float16", "int64", "bool")
+    ),
     Sample(ConcatOp, ([random(2, 0), random(2, 3)],), {"axis": 1}),
 )

@@ -71,5 +71,9 @@ SAMPLES = (
         )
     ),
     Sample(CumsumOp, (random(5, dtype="int32", low=-9, high=9),), {"axis": 0}, smooth=False),
+    *(
+        Sample(CumsumOp, (random(3, 5, dtype=kind, low=0, high=5),), {"axis": 1}, smooth=False)
+        for kind in ("float64", "float16", "uint8", "int64")
+    ),
     Sample(CumsumOp, (random(2, 0),), {"axis": 1, "exclusive": True}),
 )

@@ -83,5 +83,14 @@ SAMPLES = (
     Sample(GatherOp, (random(5, 3), _indices(4, 0, 0, -1))),
     Sample(GatherOp, (random(2, 5, 3), _indices(1, 1, 4, 0).reshape(2, 2)), {"axis": 1}),
     Sample(GatherOp, (random(2, 3, 4), np.array(2, np.int32)), {"axis": 2}),
+    *(
+        Sample(
+            GatherOp,
+            (random(4, 5, dtype="int32", low=0, high=5).astype(kind), _indices(1, -1)),
+            {"axis": 1},
+            smooth=False,
+        )
+        for kind in ("int8", "float16", "int64", "bool")
+    ),
     Sample(GatherOp, (random(7), random(2, 3, dtype="int32", low=0, high=7))),
 )

@@ -125,6 +125,15 @@ SAMPLES = (
     *(Sample(PadOp, (random(3, 4),), {"pads": (2, 1, 1, 3), "mode": mode}) for mode in MODES),
     *(Sample(PadOp, (random(2, 3, 4),), {"pads": (0, 4, 0, 0, 5, 1), "mode": mode}) for mode in MODES[1:]),
     Sample(PadOp, (random(0, 3),), {"pads": (1, 0, 0, 1), "value": 2.0}),
+    *(
+        Sample(
+            PadOp,
+            (random(2, 3, dtype="int32", low=0, high=5).astype(kind),),
+            {"pads": (1, 0, 1, 2), "value": 1.0},
+            smooth=False,
+        )
+        for kind in ("int8", "float16", "int64", "bool", "float64")
+    ),
     Sample(
         PadOp,
         (random(2, 3, dtype="uint8", low=0, high=9),),

@@ -277,6 +277,7 @@ _ALL = (
     ReduceL2Op, ReduceLogSumOp, ReduceLogSumExpOp,
 )  # fmt: skip
 _X = random(2, 3, 4, low=0.3, high=2)
+_ODD = np.array([[1.0, np.nan, 2.0], [-np.inf, 0.0, 1.0], [np.inf, -np.inf, 0.0]], np.float32)
 _I = random(2, 3, 4, dtype="int32", low=-5, high=6)
 
 SAMPLES: tuple[Sample, ...] = (
@@ -299,6 +300,17 @@ SAMPLES: tuple[Sample, ...] = (
     Sample(ReduceProdOp, (np.array([[0.0, 2, 3], [0, 0, 2]], np.float32),), {"axes": (1,)}),
     Sample(ReduceLogSumExpOp, (random(3, 5, low=90, high=100),), {"axes": (1,)}),
     Sample(ReduceMaxOp, (np.zeros((2, 0), np.float32),), {"axes": (1,)}, smooth=False),
+    *(
+        Sample(op, (random(5, 7, dtype=kind, low=1, high=4),), {"axes": (axis,)}, smooth=False)
+        for op in (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceL2Op)
+        for kind in ("float64", "float16", "bfloat16", "uint8", "int64")
+        for axis in (0, 1)
+    ),
+    Sample(ReduceMaxOp, (_ODD,), {"axes": (1,)}, smooth=False),
+    Sample(ReduceMinOp, (_ODD,), {"axes": (1,)}, smooth=False),
+    Sample(ReduceSumOp, (random(3, 4, 5, 6),), {"axes": (1, 3)}),
+    Sample(ReduceSumOp, (random(37, 67),), {"axes": (0,)}),
+    Sample(ReduceSumOp, (random(37, 67),), {"axes": (1,)}),
     Sample(ReduceSumOp, (random(3, 5),), {"axes": ()}),
     Sample(ReduceMaxOp, (random(3, 5, dtype="bool"),), {"axes": (1,)}, smooth=False),
 )

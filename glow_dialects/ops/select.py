@@ -54,7 +54,12 @@ class SelectInstr(InstrOp):
 
 
 _MASK = random(3, 4, dtype="bool")
+_N = random(3, 4, dtype="int32", low=0, high=9)
 SAMPLES = (
+    *(
+        Sample(SelectOp, (_MASK, _N.astype(kind), _N[:1].astype(kind)), smooth=False)
+        for kind in ("float64", "float16", "int8", "uint8", "int64", "bool")
+    ),
     Sample(SelectOp, (_MASK, random(3, 4), random(3, 4, seed=1))),
     Sample(SelectOp, (_MASK, random(4), random(2, 3, 1))),
     Sample(SelectOp, (random(3, 1, dtype="bool"), random(), random(3, 4))),

@@ -96,11 +96,18 @@ class SliceInstr(InstrOp):
 
 
 _X = random(4, 6)
+_N = random(3, 4, dtype="int32", low=0, high=9)
 SAMPLES = (
     Sample(SliceOp, (_X,), {"starts": (1, 0), "ends": (3, 6), "steps": (1, 1)}),
     Sample(SliceOp, (_X,), {"starts": (0, 1), "ends": (4, 6), "steps": (3, 2)}),
     Sample(SliceOp, (_X,), {"starts": (3, 5), "ends": (-1, 0), "steps": (-1, -2)}),
     Sample(SliceOp, (_X,), {"starts": (2, 2), "ends": (2, 6), "steps": (1, 1)}),
+    *(
+        Sample(
+            SliceOp, (_N.astype(kind),), {"starts": (0, 3), "ends": (3, -1), "steps": (2, -1)}, smooth=False
+        )
+        for kind in ("int8", "float16", "int64", "bool")
+    ),
     Sample(
         SliceOp,
         (random(2, 3, 4, dtype="int32", low=-9, high=9),),

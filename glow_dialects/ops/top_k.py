@@ -74,6 +74,18 @@ class TopKInstr(InstrOp):
 
 _TIES = np.array([[3, 1, 3, 2], [0, 0, 5, 5]], np.int32)
 SAMPLES = (
+    *(
+        Sample(
+            TopKOp,
+            (random(4, 9, dtype=kind, low=0, high=5),),
+            {"k": 4, "axis": 1, "largest": largest},
+            smooth=False,
+        )
+        for kind in ("float64", "float16", "uint8", "int64")
+        for largest in (True, False)
+    ),
+    Sample(TopKOp, (random(2, 50),), {"k": 17, "axis": 1}),
+    Sample(TopKOp, (np.array([1, np.nan, np.inf, -np.inf], np.float32),), {"k": 3, "axis": 0}, smooth=False),
     Sample(TopKOp, (random(3, 6),), {"k": 2, "axis": 1}),
     Sample(TopKOp, (random(5, 3),), {"k": 3, "axis": 0, "largest": False}),
     Sample(TopKOp, (random(2, 4, 3),), {"k": 4, "axis": 1}),

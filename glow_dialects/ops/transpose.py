@@ -57,5 +57,14 @@ SAMPLES = (
     Sample(TransposeOp, (random(2, 3, 4),), {"permutation": (2, 0, 1)}),
     Sample(TransposeOp, (random(2, 3, 4),), {"permutation": (0, 1, 2)}),
     Sample(TransposeOp, (random(),), {"permutation": ()}),
+    *(
+        Sample(
+            TransposeOp,
+            (random(3, 5, 2, dtype="int32", low=0, high=5).astype(kind),),
+            {"permutation": (2, 0, 1)},
+            smooth=False,
+        )
+        for kind in ("float16", "int64", "bool", "float64")
+    ),
     Sample(TransposeOp, (random(3, 5, dtype="int8", low=-9, high=9),), {"permutation": (1, 0)}, smooth=False),
 )

@@ -208,6 +208,8 @@ ErfOp, ErfInstr = unary("erf", "The error function", erf, _erf_gradient, base=Fl
 _ANY, _POSITIVE = random(3, 4, low=-2, high=2), random(3, 4, low=0.3, high=3)
 _UNIT, _ABOVE = random(3, 4, low=-0.9, high=0.9), random(3, 4, low=1.2, high=3)
 
+_ODD = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0, 3.5e7], np.float32)
+
 SAMPLES = (
     *(
         Sample(op, (_ANY,))
@@ -222,6 +224,20 @@ SAMPLES = (
     *(
         Sample(op, (random(3, 4, dtype="int32", low=-9, high=9),), smooth=False)
         for op in (NegOp, AbsOp, SignOp, FloorOp)
+    ),
+    *(
+        Sample(op, (_POSITIVE.astype(kind) / 4,), smooth=False)
+        for op in (SqrtOp, ExpOp, LogOp, ErfOp, SinOp, FloorOp, AbsOp, NegOp, SignOp)
+        for kind in ("float64", "float16")
+    ),
+    *(
+        Sample(op, (random(9, dtype=kind, low=0, high=9),), smooth=False)
+        for op in (NegOp, AbsOp, SignOp)
+        for kind in ("int8", "uint8", "int64")
+    ),
+    *(
+        Sample(op, (_ODD,), smooth=False)
+        for op in (AbsOp, SignOp, FloorOp, RoundOp, SqrtOp, ExpOp, LogOp, ErfOp)
     ),
     Sample(RoundOp, (np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5], np.float32),), smooth=False),
 )  # fmt: skip
