@@ -48,6 +48,8 @@ _DEEP = 2048
 class GemmSpec:
     """C = op(A) @ op(B), scaled, plus bias row (N), then the epilogue's steps; f32.
 
+    With `accumulate` the product is added to what C holds.
+
     A is (*a_batch, m, k), or (*a_batch, k, m) with `trans_a`; B is (*b_batch, k, n), or
     (*b_batch, n, k) with `trans_b`, or what `pack_b` made of either when `packed_b`. The batch
     shapes broadcast. Operands: C, A, B, [bias], [extras], [scratch].
@@ -62,6 +64,7 @@ class GemmSpec:
     a_batch: tuple[int, ...] = ()
     b_batch: tuple[int, ...] = ()
     epilogue: Epilogue = field(default_factory=Epilogue)
+    accumulate: bool = False
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -241,9 +244,9 @@ class _Emission:
 
         self.c_column = column
         if slices == 1:
-            tiles(0, False, True, spec.k)
+            tiles(0, spec.accumulate, True, spec.k)
             return
-        tiles(0, False, False, plan.slice)
+        tiles(0, spec.accumulate, False, plan.slice)
         with k.loop(1, slices - 1) as number:
             tiles(number, True, False, plan.slice)
         tiles(slices - 1, True, True, spec.k - (slices - 1) * plan.slice)
@@ -279,6 +282,9 @@ class _Emission:
         )
         if plan.chains > 1:
             sums = multiply_in_chains(k, a, offsets, b, vectors, loop, plan.chains, read)
+            if load:
+                held = output.load(k, vectors)
+                sums = [k.b.fadd(x, y) for x, y in zip(sums, held, strict=True)]
         else:
             start = output.load(k, vectors) if load else zeros(k, rows * vectors)
             sums = multiply(k, a, offsets, b, vectors, [loop], start, read)
