@@ -58,6 +58,13 @@ def get_glow_instr() -> Dialect:
     return Dialect("glow_instr", [*_instr_structure().operations, *card_ops(InstrOp)])
 
 
+def get_glow_fn() -> Dialect:
+    """The functional dialect."""
+    from glow_dialects.fn.dialect import get_glow_fn as made
+
+    return made()
+
+
 def get_quant() -> Dialect:
     """MLIR's quantised types."""
     return Dialect("quant", [], [UniformQuantizedType])
@@ -94,5 +101,6 @@ def context() -> Context:
     made.load_dialect(Builtin)
     made.register_dialect("glow", _glow_structure)
     made.register_dialect("glow_instr", _instr_structure)
+    made.register_dialect("glow_fn", get_glow_fn)
     made.register_dialect("quant", get_quant)
     return made

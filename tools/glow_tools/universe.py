@@ -2,10 +2,10 @@
 
 from xdsl.universe import Universe
 
-from glow_dialects.dialects import get_glow, get_glow_instr, get_quant
+from glow_dialects.dialects import get_glow, get_glow_fn, get_glow_instr, get_quant
 from glow_passes import factories
 
 GLOW_UNIVERSE = Universe(
-    all_dialects={"glow": get_glow, "glow_instr": get_glow_instr, "quant": get_quant},
+    all_dialects={"glow": get_glow, "glow_fn": get_glow_fn, "glow_instr": get_glow_instr, "quant": get_quant},
     all_passes=factories(),
 )
