@@ -8,6 +8,10 @@ from typing import Any
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.rules.training import conv_gemm
+
+#: Fewer output channels a group than this are left to the general kernel.
+_GEMM_CHANNELS = 4
 
 
 def conv(op: Any, context: CallContext) -> KernelCall | None:
@@ -15,6 +19,11 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     kind = dtype_name(op.result)
     if kind not in ("f32", "f64") or op.group("predicate"):
         return None
+    if context.constant(op.filter) is None and shape(op.filter)[0] // op.prop("group") >= _GEMM_CHANNELS:
+        # A filter that changes cannot be packed: columns and a matrix product.
+        call = conv_gemm(op, "forward", context, [op.input, op.result, op.filter])
+        if call is not None:
+            return call
     last = op.prop("layout") == "NHWC"
     x, w = shape(op.input), shape(op.filter)
     if last:
@@ -40,4 +49,34 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_conv_generic, spec, [op.result, op.input, op.filter, *bias], flops=flops)
 
 
-RULES: dict[str, Rule] = {"conv": conv}
+def conv_transpose(op: Any, context: CallContext) -> KernelCall | None:
+    """The adjoint of a convolution: a matrix product summed over windows, or the general kernel."""
+    kind = dtype_name(op.result)
+    if kind not in ("f32", "f64") or op.group("predicate"):
+        return None
+    if not op.group("bias") and shape(op.input)[1] // op.prop("group") >= _GEMM_CHANNELS:
+        call = conv_gemm(op, "data", context, [op.result, op.input, op.filter])
+        if call is not None:
+            return call
+    last = op.prop("layout") == "NHWC"
+    x, w, y = shape(op.input), shape(op.filter), shape(op.result)
+    bias = op.group("bias")
+    spec = GenericConvSpec(
+        input_shape=(x[0], x[-1], *x[1:-1]) if last else x,
+        out_channels=y[-1] if last else y[1],
+        kernel=w[1:-1] if last else w[2:],
+        strides=tuple(op.prop("strides")),
+        pads=tuple(op.prop("pads")),
+        dilations=tuple(op.prop("dilations")),
+        group=op.prop("group"),
+        transposed=True,
+        output_spatial=y[1:-1] if last else y[2:],
+        channels_last=last,
+        weights_channels_last=last,
+        epilogue=Epilogue(bias=bool(bias)),
+        double=kind == "f64",
+    )
+    return KernelCall(emit_conv_generic, spec, [op.result, op.input, op.filter, *bias])
+
+
+RULES: dict[str, Rule] = {"conv": conv, "conv_transpose": conv_transpose}

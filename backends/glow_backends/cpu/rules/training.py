@@ -1,0 +1,112 @@
+"""Training: gradients of convolutions, pools and batch normalisation."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
+from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
+from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
+
+
+def _plain(op: Any) -> bool:
+    """Whether all buffers are f32 without a predicate, NCHW, of one or two spatial axes."""
+    if op.group("predicate") or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
+        return False
+    return op.prop("layout") == "NCHW"
+
+
+def _pair(values: tuple[int, ...], missing: int) -> tuple[int, int]:
+    """Two axes of one or two; a missing first one has the neutral value."""
+    return (missing, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def _window(op: Any) -> dict[str, Any]:
+    pads = tuple(op.prop("pads"))
+    return {
+        "strides": _pair(tuple(op.prop("strides")), 1),
+        "pads": (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads,
+        "dilations": _pair(tuple(op.prop("dilations")), 1),
+    }
+
+
+def conv_gemm(op: Any, mode: str, context: CallContext, values: list[SSAValue]) -> KernelCall | None:
+    """One of the products of a convolution; `values` are x (or dx), y (or dy) and w (or dw)."""
+    if not _plain(op) or len(shape(values[0])) not in (3, 4):
+        return None
+    x, y, w = (shape(v) for v in values)
+    spec = ConvGemmSpec(
+        mode,
+        x[0],
+        x[1],
+        _pair(x[2:], 1),
+        y[1],
+        _pair(w[2:], 1),
+        group=op.prop("group"),
+        bias=mode == "forward" and bool(op.group("bias")),
+        **_window(op),
+    )
+    if spec.outputs != _pair(y[2:], 1):
+        return None
+    operands = {"forward": (1, 0, 2), "data": (0, 1, 2), "weights": (2, 0, 1)}[mode]
+    extra = op.group("bias") if spec.bias else []
+    return KernelCall(
+        emit_conv_gemm,
+        spec,
+        [*(values[i] for i in operands), *extra],
+        scratch=conv_gemm_scratch_bytes(spec, context.target),
+        flops=2 * prod(y) * spec.rows,
+    )
+
+
+def _conv_backward_weights(op: Any, context: CallContext) -> KernelCall | None:
+    return conv_gemm(op, "weights", context, [op.input, op.grad, op.result])
+
+
+def _pool_backward(mode: str) -> Rule:
+    def rule(op: Any, context: CallContext) -> KernelCall | None:
+        del context
+        if not _plain(op) or len(shape(op.result)) not in (3, 4):
+            return None
+        x = shape(op.result)
+        counted = mode == "avg" and bool(op.prop("count_include_pad"))
+        spec = PoolBackwardSpec(
+            mode,
+            x[0] * x[1],
+            _pair(x[2:], 1),
+            _pair(tuple(op.prop("kernel")), 1),
+            count_include_pad=counted,
+            **_window(op),
+        )
+        inputs = [op.input, op.grad] if mode == "max" else [op.grad]
+        return KernelCall(emit_pool_backward, spec, [op.result, *inputs])
+
+    return rule
+
+
+def _batch_norm(backward: bool) -> Rule:
+    def rule(op: Any, context: CallContext) -> KernelCall | None:
+        del context
+        if op.group("predicate") or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
+            return None
+        batch, *rest = shape(op.input)
+        outer, channels, inner = batch, rest[0], prod(rest[1:])
+        if op.prop("layout") == "NHWC":
+            outer, channels, inner = batch * prod(rest[:-1]), rest[-1], 1
+        spec = BatchNormTrainSpec(outer, channels, inner, op.prop("epsilon"), backward)
+        return KernelCall(emit_batch_norm_train, spec, list(op.operands))
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    "conv_backward_weights": _conv_backward_weights,
+    "max_pool_backward": _pool_backward("max"),
+    "avg_pool_backward": _pool_backward("avg"),
+    "batch_norm_train": _batch_norm(backward=False),
+    "batch_norm_backward": _batch_norm(backward=True),
+}
