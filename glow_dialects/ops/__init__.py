@@ -35,6 +35,7 @@ OPERATORS = {
     "cumprod": "cumprod",
     "cumsum": "cumsum",
     "depth_to_space": "depth_to_space space_to_depth",
+    "dft": "dft",
     "dropout": "dropout dropout_train",
     "expand": "expand",
     "flip": "flip",

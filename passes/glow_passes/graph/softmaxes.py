@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.arithmetic import DivOp, SubOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
@@ -18,7 +19,12 @@ from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 
 def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
-    """exp(x) / reduce_sum(exp(x)) -> softmax(x), the maximum subtracted before or not."""
+    """exp(x) / reduce_sum(exp(x)) -> softmax(x), the maximum subtracted before or not.
+
+    Half precision stays: its formula rounds after every step, a softmax once, which shows.
+    """
+    if dtype_of(op.result.type).itemsize < 4:
+        return None
     raised: Any = producer(op.lhs, ExpOp)
     total: Any = producer(op.rhs, ReduceSumOp)
     if raised is None or total is None or total.input is not op.lhs:

@@ -8,6 +8,7 @@ from onnx import TensorProto
 
 from glow_dialects.core.types import Array, element_type, tensor
 from glow_dialects.ops.arithmetic import MaxOp, MulOp
+from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
 from glow_dialects.ops.select import SelectOp
@@ -75,8 +76,21 @@ def cast(g: Emitter, n: Node) -> Value:
 
 
 def bitcast(g: Emitter, n: Node) -> Value:
-    """BitCast of known data."""
-    return g.known(n[0], "a bit cast").view(numpy_type(n.integer("to")))
+    """BitCast: the same bits as another element type."""
+    x, to = n[0], numpy_type(n.integer("to"))
+    byte = np.dtype(np.uint8)
+    if dtype_of_value(x) == np.dtype(bool):
+        x = cast_to(g, x, byte)
+    if to == np.dtype(bool):
+        return cast_to(g, bits_as(g, x, byte), to)
+    return bits_as(g, x, to)
+
+
+def bits_as(g: Emitter, x: Value, to: np.dtype) -> Value:
+    """The same bits as another element type of as many."""
+    if dtype_of_value(x) == to:
+        return x
+    return g(BitCastOp, x, results=tensor(shape(x), element_type(to)))
 
 
 RULES: dict[str, Versions] = {"Cast": cast, "CastLike": cast, "BitCast": bitcast}

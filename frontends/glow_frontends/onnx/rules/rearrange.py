@@ -6,6 +6,7 @@ import numpy as np
 
 from glow_dialects.ops.arithmetic import AddOp, DivOp, ModOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
@@ -16,26 +17,16 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axis_of
-from glow_frontends.onnx.rules.shape import broadcast, cut, join, pieces
+from glow_frontends.onnx.rules.shape import broadcast, cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
 
 INT64 = np.dtype(np.int64)
 
 
 def cumulative_product(g: Emitter, n: Node) -> Value:
-    """CumProd: one product a step along the axis."""
-    x = n[0]
-    axis = axis_of(g.ints(n[1], "the axis of CumProd")[0], rank(x))
-    parts = pieces(g, x, axis, (1,) * shape(x)[axis])
-    if n.flag("reverse"):
-        parts = parts[::-1]
-    running: list[Value] = []
-    total: Value = uniform(np.ones((), dtype_of_value(x)), shape(parts[0]))
-    for part in parts:
-        before = total
-        total = part if not running else g(MulOp, total, part)
-        running.append(before if n.flag("exclusive") else total)
-    return join(g, running[::-1] if n.flag("reverse") else running, axis)
+    """CumProd."""
+    axis = axis_of(g.ints(n[1], "the axis of CumProd")[0], rank(n[0]))
+    return g(CumprodOp, n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 
 def tensor_scatter(g: Emitter, n: Node) -> Value:

@@ -1,20 +1,19 @@
-"""Rules of signal processing: Fourier transforms as products with matrices known from the shapes."""
+"""Rules of signal processing: Fourier transforms and spectra."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
+from glow_dialects.ops.arithmetic import MulOp
+from glow_dialects.ops.dft import DftOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.index import take
-from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
-from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import Value, rank, shape
 
 
 def dft(g: Emitter, n: Node) -> Value:
@@ -32,52 +31,11 @@ def dft(g: Emitter, n: Node) -> Value:
 def transform(
     g: Emitter, x: Value, axis: int, length: int | None, inverse: bool = False, onesided: bool = False
 ) -> Value:
-    """The discrete Fourier transform of x [..., 1 or 2] along `axis`, cut or padded to `length`.
-
-    A one-sided inverse takes the first half of a spectrum and gives real values.
-    """
-    size = shape(x)[axis]
-    half_in = inverse and onesided
-    out = length if length is not None else (2 * (size - 1) if half_in else size)
-    order = [i for i in range(rank(x) - 1) if i != axis] + [axis]
-    moved = g.transpose(x, [*order, rank(x) - 1])
-    used = min(size, out // 2 + 1 if half_in else out)
-    begin, end = [0] * rank(x), list(shape(moved))
-    end[-2] = used
-    moved = cut(g, moved, begin, end)
-    real = _part(g, moved, 0)
-    imaginary = _part(g, moved, 1) if shape(x)[-1] == 2 else None
-    cosine, sine = _matrices(used, out, inverse, half_in, onesided, dtype_of_value(x))
-    upper = product(g, real, cosine)
-    lower = product(g, real, sine)
-    if imaginary is not None:
-        upper = g(SubOp, upper, product(g, imaginary, sine))
-        lower = g(AddOp, lower, product(g, imaginary, cosine))
-    parts = [upper] if half_in else [upper, lower]
-    wide = [g.reshape(p, (*shape(p), 1)) for p in parts]
-    result = join(g, wide, rank(x) - 1)
-    return g.transpose(result, [*(order.index(i) for i in range(rank(x) - 1)), rank(x) - 1])
-
-
-def _part(g: Emitter, x: Value, index: int) -> Value:
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[-1], end[-1] = index, index + 1
-    return g.reshape(cut(g, x, begin, end), shape(x)[:-1])
-
-
-def _matrices(
-    used: int, out: int, inverse: bool, half_in: bool, onesided: bool, dtype: np.dtype
-) -> tuple[Array, Array]:
-    """cos and sin of the transform [used, columns]; mirrored halves count twice."""
-    columns = out // 2 + 1 if onesided and not inverse else out
-    angle = 2 * np.pi * (np.outer(np.arange(used), np.arange(columns)) % out) / out
-    angle = angle if inverse else -angle
-    weight = np.full((used, 1), 1.0 / out if inverse else 1.0)
-    if half_in:
-        mirrored = np.arange(used) != 0
-        mirrored &= ~((out % 2 == 0) & (np.arange(used) == out // 2))
-        weight[mirrored] *= 2
-    return (np.cos(angle) * weight).astype(dtype), (np.sin(angle) * weight).astype(dtype)
+    """The transform of x [..., 1 or 2]; by default of the length that the axis has."""
+    if length is None:
+        size = shape(x)[axis]
+        length = 2 * (size - 1) if inverse and onesided else size
+    return g(DftOp, x, axis=axis, length=length, inverse=inverse, onesided=onesided)
 
 
 def stft(g: Emitter, n: Node) -> Value:

@@ -2,6 +2,8 @@
 
 glow.placeholder @x input : tensor<2x4xf32>
 glow.placeholder @y output : tensor<2x4xf32>
+glow.placeholder @h input : tensor<2x4xf16>
+glow.placeholder @k output : tensor<2x4xf16>
 
 // CHECK-LABEL: glow.func @softmax
 glow.func @softmax {
@@ -22,4 +24,15 @@ glow.func @keeps_two_axes {
   %s = glow.reduce_sum %e {axes = array<i64: 0, 1>, keepdims = true} : (tensor<2x4xf32>) -> tensor<1x1xf32>
   %a = glow.div %e, %s : (tensor<2x4xf32>, tensor<1x1xf32>) -> tensor<2x4xf32>
   glow.save %a to @y : tensor<2x4xf32>
+}
+
+// Half precision rounds after every step of the formula.
+// CHECK-LABEL: glow.func @keeps_half_precision
+glow.func @keeps_half_precision {
+  %h = glow.get @h : tensor<2x4xf16>
+  // CHECK: glow.div
+  %e = glow.exp %h : (tensor<2x4xf16>) -> tensor<2x4xf16>
+  %s = glow.reduce_sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<2x4xf16>) -> tensor<2x1xf16>
+  %a = glow.div %e, %s : (tensor<2x4xf16>, tensor<2x1xf16>) -> tensor<2x4xf16>
+  glow.save %a to @k : tensor<2x4xf16>
 }
