@@ -86,7 +86,7 @@ def test_binary_file(tmp_path: Path) -> None:
         ('glow.constant @w = #glow.resource<"w"> : f32', ("tensor",)),
         ("}", ("<stdin>:",)),
         ("\0", ("<stdin>:",)),
-        ('"unterminated', ("<stdin>:",)),
+        ('"unterminated' + "x" * 200, ("<stdin>:", "closing string literal")),
         ("(" * 3000, ()),
         ("nothing.here", ("nothing.here",)),
         ("", ("empty",)),

@@ -42,13 +42,13 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
 
 def _read_mlir(path: Path) -> ModuleOp:
-    from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
     from glow_dialects.dialects import context
+    from glow_dialects.parse import parse_module
 
     try:
-        module = Parser(context(), path.read_text(), str(path)).parse_module()
+        module = parse_module(path.read_text(encoding="utf-8"), str(path), context())
     except FileNotFoundError:
         raise GlowError(f"no such file: {path}") from None
     except (ParseError, UnicodeDecodeError) as error:
@@ -87,7 +87,8 @@ def compile(
         isinstance(model, str | Path) and not str(model).endswith(".onnx")
     ):
         module = load(model)
-        return Executable(_signatures(module, "input"), _signatures(module, "output"), lambda s, v: build(module))
+        both = _signatures(module, "input"), _signatures(module, "output")
+        return Executable(*both, lambda s, v: build(module))
     return _compile_onnx(model, made, build, shapes)
 
 

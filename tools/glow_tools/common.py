@@ -113,25 +113,12 @@ def _place(error: Exception) -> str:
 
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:
     """Parse IR; raises ParseError with file, line and column."""
-    from xdsl.parser import Parser
-    from xdsl.utils.exceptions import ParseError, VerifyException
-
-    from glow_dialects.core.errors import GlowError
     from glow_dialects.dialects import context
+    from glow_dialects.parse import parse_module
 
-    if not text.strip():
-        raise GlowError(f"{name}: the program is empty")
     ctx = ctx or context()
     ctx.allow_unregistered = unregistered
-    try:
-        return Parser(ctx, text, name).parse_module()
-    except (ParseError, VerifyException):
-        raise
-    except RecursionError:
-        raise GlowError(f"{name}: nesting is too deep") from None
-    except Exception as error:
-        # Parsers of attributes assert, or raise what int() and zip() raise, on some malformed text.
-        raise GlowError(f"{name}: cannot be parsed: {first_line(error)}") from error
+    return parse_module(text, name, ctx)
 
 
 def read_text(path: str) -> tuple[str, str]:
