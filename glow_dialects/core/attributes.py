@@ -26,7 +26,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import Array, Tensor, dtype_of
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of
 
 
 def to_attribute(value: object) -> Attribute:
@@ -154,6 +154,7 @@ def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
         values = values.astype(np.uint8) * np.uint8(0xFF)  # as xDSL stores booleans
     data = BytesAttr(values.tobytes())
     plain = values.dtype.isbuiltin == 1 and values.dtype.kind != "c"
+    plain = plain and not isinstance(kind.element_type, UniformQuantizedType)  # xDSL has no such dense
     whole = values.dtype.kind in "iub"
     exact = plain and (whole or bool(np.all(np.abs(values) < _DECIMAL_BELOW)))
     return DenseIntOrFPElementsAttr(kind, data) if exact else BitsAttr(kind, data)

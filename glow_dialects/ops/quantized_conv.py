@@ -16,6 +16,7 @@ from glow_dialects.core.types import (
     QuantizedArray,
     Tensor,
     UniformQuantizedType,
+    element_of,
     shape_of,
     tensor,
 )
@@ -38,7 +39,8 @@ class QuantizedConvOp(RequantizingOp, WindowOp):
     """conv of stored integers, its int32 sums requantised to the result's type.
 
     input: one scale. filter: zero point 0, one scale or one an output channel. bias [O]: i32 in
-    units of input scale x filter scale. Pads are the input's zero point. Layouts as conv's.
+    units of input scale x filter scale. Pads are the input's zero point. Layouts as conv's. A float
+    result is the sums times their unit.
     """
 
     name = "glow.quantized_conv"
@@ -73,12 +75,8 @@ class QuantizedConvOp(RequantizingOp, WindowOp):
         for value in self.group("bias"):
             if value.type != tensor((out,), i32):
                 raise VerifyException(f"{self.name}: bias is {value.type}, expected {out} x i32")
-        self.check_result(shape_of(self.window_result(self.input, self.kernel, out)))
-
-    def factors(self) -> Array:
-        """What int32 sums are multiplied with, float32, one number or one an output channel."""
-        scale = scale_of(quantized_type(self.input)) / scale_of(quantized_type(self.result))
-        return (quantized_type(self.filter).scale_array * scale).astype(np.float32)
+        shape = shape_of(self.window_result(self.input, self.kernel, out))
+        self.check_result(shape, real=True)
 
 
 @instr_op(of=QuantizedConvOp)
@@ -86,7 +84,7 @@ class QuantizedConvInstr(InstrOp):
     """An exact integer convolution of centred values, requantised."""
 
     def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
-        to, source, weights = (quantized_type(v) for v in self.operands[:3])
+        source, weights = quantized_type(self.operands[1]), quantized_type(self.operands[2])
         last = self.prop("layout") == "NHWC"
         # float64 holds sums of integer products exactly, and NumPy multiplies it fast.
         x = input.astype(np.float64) - zero_of(source)
@@ -95,9 +93,9 @@ class QuantizedConvInstr(InstrOp):
             x, w = channels_first(x), channels_first(w)
         window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), self.prop("group"))
         total = convolve(x, w, *window, bias=None if bias is None else bias.astype(np.float64))
-        factor = (weights.scale_array * (scale_of(source) / scale_of(to))).astype(np.float32)
-        factor = factor.reshape(1, -1, *(1,) * (total.ndim - 2))
-        y = requantized(total, factor, to, self.prop("low"), self.prop("high"))
+        scales = weights.scale_array.reshape(1, -1, *(1,) * (total.ndim - 2))
+        to, low, high = element_of(self.operands[0]), self.prop("low"), self.prop("high")
+        y = requantized(total, scale_of(source), scales, to, low, high)
         result[...] = channels_last(y) if last else y
 
 
@@ -128,6 +126,12 @@ SAMPLES: tuple[Sample, ...] = (
         (_stored(2, 4, 7, 6, kind=_X), _stored(6, 2, 3, 2, kind=_W), None),
         {"strides": (2, 3), "group": 2, "low": 5},
         results=_result(2, 6, 3, 2),
+        smooth=False,
+    ),
+    Sample(
+        QuantizedConvOp,
+        (_stored(1, 2, 5, 6, kind=_X), _stored(3, 2, 3, 3, kind=_ROWS), _BIAS),
+        results=tensor((1, 3, 3, 4)),
         smooth=False,
     ),
     Sample(

@@ -16,6 +16,7 @@ from glow_dialects.core.types import (
     QuantizedArray,
     Tensor,
     UniformQuantizedType,
+    element_of,
     shape_of,
     tensor,
 )
@@ -36,7 +37,7 @@ class QuantizedFullyConnectedOp(RequantizingOp):
     """input [N, K] x weights [K, M] + bias [M] of stored integers, requantised to the result's type.
 
     input: one scale. weights: zero point 0, one scale or one a column. bias: i32 in units of input
-    scale x weight scale.
+    scale x weight scale. A float result is the sums times their unit.
     """
 
     name = "glow.quantized_fully_connected"
@@ -58,7 +59,7 @@ class QuantizedFullyConnectedOp(RequantizingOp):
         for value in self.group("bias"):
             if value.type != tensor(columns[1:], i32):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns[1]} columns")
-        self.check_result((rows[0], columns[1]))
+        self.check_result((rows[0], columns[1]), real=True)
 
 
 @instr_op(of=QuantizedFullyConnectedOp)
@@ -66,11 +67,11 @@ class QuantizedFullyConnectedInstr(InstrOp):
     """An exact integer product of centred values, requantised."""
 
     def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
-        to, source, kind = (quantized_type(v) for v in self.operands[:3])
+        source, kind = quantized_type(self.operands[1]), quantized_type(self.operands[2])
         total = np.matmul(input.astype(np.float64) - zero_of(source), weights.astype(np.float64))
         total = total if bias is None else total + bias
-        factor = (kind.scale_array * (scale_of(source) / scale_of(to))).astype(np.float32)
-        result[...] = requantized(total, factor, to, self.prop("low"), self.prop("high"))
+        to, low, high = element_of(self.operands[0]), self.prop("low"), self.prop("high")
+        result[...] = requantized(total, scale_of(source), kind.scale_array, to, low, high)
 
 
 def _stored(*shape: int, kind: UniformQuantizedType) -> QuantizedArray:
@@ -88,6 +89,12 @@ SAMPLES: tuple[Sample, ...] = (
             random(5, dtype="int32", low=-900, high=900),
         ),
         results=_RESULT,
+        smooth=False,
+    ),
+    Sample(
+        QuantizedFullyConnectedOp,
+        (_stored(3, 7, kind=_X), _stored(7, 5, kind=UniformQuantizedType.of(8, 0.02)), None),
+        results=tensor((3, 5)),
         smooth=False,
     ),
     Sample(

@@ -1,8 +1,9 @@
 """Integer sums back to stored integers: the arithmetic that all quantised operators share.
 
-A sum of products is exact in 32 bits. It becomes a result in float32, element by element:
+A sum of products is exact (in 32 bits, where operands have 8). It becomes a result in float32:
 
     q = clip(round(float32(sum) * float32(factor)) + zero point)      ties to even
+    x = float32(sum) * float32(factor)                                for a real result
 
 Every backend computes exactly this, so that results agree bit by bit.
 """
@@ -12,11 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp
-from glow_dialects.core.types import Array, UniformQuantizedType, shape_of
+from glow_dialects.core.types import (
+    Array,
+    UniformQuantizedType,
+    element_of,
+    is_float,
+    shape_of,
+)
 from glow_dialects.ops.quantize import limits_of, quantized_type
 
 #: Values of `low` and `high` that limit nothing.
@@ -53,9 +60,15 @@ def finish(real: Array, kind: UniformQuantizedType, low: int, high: int) -> Arra
     return np.clip(rounded, *stored_limits(kind, low, high))
 
 
-def requantized(total: Array, factor: Array, kind: UniformQuantizedType, low: int, high: int) -> Array:
-    """int32 sums times `factor` (float32, broadcast) -> stored integers."""
-    return finish(total.astype(np.int32).astype(np.float32) * factor, kind, low, high)
+def requantized(total: Array, source: float, weights: Array, result: Attribute, low: int, high: int) -> Array:
+    """Exact sums of products (float64) as elements of `result`, stored integers or real numbers.
+
+    `source` is the input's scale, `weights` are the filter's, shaped to broadcast.
+    """
+    if not isinstance(result, UniformQuantizedType):
+        return total.astype(np.float32) * (weights * source).astype(np.float32)
+    factor = (weights * (source / scale_of(result))).astype(np.float32)
+    return finish(total.astype(np.float32) * factor, result, low, high)
 
 
 class RequantizingOp(PureOp):
@@ -68,10 +81,11 @@ class RequantizingOp(PureOp):
         """(low, high)."""
         return self.prop("low"), self.prop("high")
 
-    def check_result(self, shape: tuple[int, ...]) -> None:
-        """Raise unless the result has this shape and one scale."""
+    def check_result(self, shape: tuple[int, ...], real: bool = False) -> None:
+        """Raise unless the result has this shape, and one scale or (with `real`) float elements."""
         (result,) = self.results
-        per_tensor(self, result)
+        if not (real and is_float(element_of(result))):
+            per_tensor(self, result)
         if shape_of(result) != shape:
             raise VerifyException(
                 f"{self.name}: the result is {result.type}, the operands give {'x'.join(map(str, shape))}"

@@ -23,6 +23,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.lower.decompose import DecomposePass
     from glow_passes.lower.irgen import IrgenPass
     from glow_passes.lower.schedule import SchedulePass
+    from glow_passes.quantize import QUANTIZE_PASSES
 
     own: tuple[type[ModulePass], ...] = (
         MakeTrainablePass,
@@ -37,7 +38,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         ShrinkLivesPass,
         PlanMemoryPass,
     )
-    return {p.name: p for p in (*GRAPH_PASSES, *own)}
+    return {p.name: p for p in (*GRAPH_PASSES, *QUANTIZE_PASSES, *own)}
 
 
 def factories() -> dict[str, Callable[[], type[ModulePass]]]:

@@ -1,1 +1,18 @@
-"""."""
+"""Quantisation: profiles, calibration, and the passes that turn graphs to integers."""
+
+from __future__ import annotations
+
+from xdsl.passes import ModulePass
+
+from glow_passes.quantize.apply_profile import ApplyProfilePass
+from glow_passes.quantize.fold_conversions import FoldConversionsPass
+from glow_passes.quantize.instrument import InstrumentPass
+from glow_passes.quantize.quantize import QuantizePass
+
+#: Every pass of quantisation. A test compares this tuple with the folder.
+QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
+    ApplyProfilePass,
+    FoldConversionsPass,
+    InstrumentPass,
+    QuantizePass,
+)

@@ -1,0 +1,249 @@
+"""glow-fold-conversions: conversions between real numbers and integers meet and vanish.
+
+What remains is islands of integer computation, with conversions at their borders only (Glow paper,
+section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import UniformQuantizedType, element_of, is_float, shape_of, tensor
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import MaxOp, MinOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.lookup import LookupOp
+from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.quantize import (
+    DequantizeOp,
+    QuantizeOp,
+    RescaleOp,
+    dequantize_array,
+    limits_of,
+    quantize_array,
+    quantized_type,
+)
+from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, RequantizingOp, scale_of, zero_of
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.tile import TileOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.linear import plain_properties
+
+#: Operators that move or choose elements: on integers as on real numbers.
+MOVES = (
+    ConcatOp,
+    ExpandOp,
+    FlipOp,
+    IdentityOp,
+    MaxPoolOp,
+    ReshapeOp,
+    SliceOp,
+    TileOp,
+    TransposeOp,
+)
+
+
+def _with_type(value: SSAValue, kind: UniformQuantizedType) -> Any:
+    return tensor(shape_of(value), kind)
+
+
+def _rescaled(value: SSAValue, kind: UniformQuantizedType, r: Rewriter) -> SSAValue:
+    if quantized_type(value) == kind:
+        return value
+    return r(RescaleOp(value, results=_with_type(value, kind)))
+
+
+def quantize_of_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantize(dequantize(q)) -> q, or rescale(q) where the types differ."""
+    inner: Any = producer(op.input, DequantizeOp)
+    return None if inner is None else _rescaled(inner.input, quantized_type(op.result), r)
+
+
+def rescale_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
+    """rescale(rescale(q)) -> rescale(q); rescale to the same type -> q."""
+    if op.input.type == op.result.type:
+        return op.input
+    inner: Any = producer(op.input, RescaleOp)
+    return None if inner is None else _rescaled(inner.input, quantized_type(op.result), r)
+
+
+def rescale_of_quantize(op: Any, r: Rewriter) -> SSAValue | None:
+    """rescale(quantize(x)) -> quantize(x) to the other type."""
+    inner: Any = producer(op.input, QuantizeOp, single=True)
+    return None if inner is None else r(QuantizeOp(inner.input, results=op.result.type))
+
+
+def dequantize_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
+    """dequantize(rescale(q)) -> dequantize(q)."""
+    inner: Any = producer(op.input, RescaleOp)
+    return None if inner is None else r(DequantizeOp(inner.input, results=op.result.type))
+
+
+def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
+    """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move; parts of one type."""
+    parts: list[Any] = [producer(v, DequantizeOp) for v in op.operands]
+    if op.group("predicate") or any(p is None for p in parts):
+        return None
+    kind = quantized_type(parts[0].input)
+    if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
+        return None
+    made = type(op).create(
+        operands=[p.input for p in parts],
+        result_types=[_with_type(op.result, kind)],
+        properties=dict(op.properties),
+    )
+    return r(DequantizeOp(r(made), results=op.result.type))
+
+
+def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
+    """max(dequantize(p), dequantize(q)) -> dequantize(max(p, q)) where both have one type."""
+    parts: list[Any] = [producer(v, DequantizeOp) for v in (op.lhs, op.rhs)]
+    if op.group("predicate") or any(p is None for p in parts):
+        return None
+    kind = quantized_type(parts[0].input)
+    if kind.axis.data >= 0 or quantized_type(parts[1].input) != kind:
+        return None
+    return r(DequantizeOp(r(type(op)(*(p.input for p in parts))), results=op.result.type))
+
+
+def _again(op: Any, r: Rewriter, result: Any = None, **changed: Any) -> SSAValue:
+    """A requantising operator with another result type or other limits."""
+    groups = [op.group(name) for name, _ in op.groups()]
+    operands = [values[0] if values else None for values in groups]
+    properties = {**plain_properties(op), **changed}
+    return r(type(op)(*operands, results=result or op.results[0].type, **properties))
+
+
+def _narrowed(op: Any, low: float, high: float) -> dict[str, int]:
+    """The limits of a requantising operator, narrowed to the real numbers low .. high."""
+    kind = quantized_type(op.results[0])
+    smallest, largest = limits_of(kind)
+    bounds = np.array([low, high])
+    clipped = np.clip(np.rint(bounds / scale_of(kind)) + zero_of(kind), smallest, largest)
+    # A limit at the end of the range is written down too: another result type must keep it.
+    return {
+        "low": op.prop("low") if low == -np.inf else max(int(clipped[0]), op.prop("low")),
+        "high": op.prop("high") if high == np.inf else min(int(clipped[1]), op.prop("high")),
+    }
+
+
+def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
+    """relu(dequantize(quantized_conv)) -> dequantize(quantized_conv from the zero point on)."""
+    inner: Any = producer(op.input, DequantizeOp, single=True)
+    made: Any = inner and producer(inner.input, RequantizingOp, single=True)
+    if not made or op.group("predicate"):
+        return None
+    low, high = (0.0, np.inf) if isinstance(op, ReluOp) else (op.prop("min"), op.prop("max"))
+    if low > high:
+        return None
+    return r(DequantizeOp(_again(made, r, **_narrowed(made, low, high)), results=op.result.type))
+
+
+def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
+    """rescale(quantized_conv) -> quantized_conv with the other result type."""
+    made: Any = producer(op.input, RequantizingOp, single=True)
+    if made is None or made.group("predicate"):
+        return None
+    old, new = quantized_type(op.input), quantized_type(op.result)
+    if new.axis.data >= 0 or new.storage.width != old.storage.width:
+        return None
+    limits = np.array([made.prop("low"), made.prop("high")], np.int64)
+    moved = quantize_array(dequantize_array(np.clip(limits, *limits_of(old)), old), new)
+    low = NO_LOW if limits[0] == NO_LOW else int(moved[0])
+    high = NO_HIGH if limits[1] == NO_HIGH else int(moved[1])
+    return _again(made, r, op.result.type, low=low, high=high)
+
+
+def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_add(rescale(p), q) -> quantized_add(p, q): operands may have any scale."""
+    sources = [_source(v) for v in (op.lhs, op.rhs)]
+    if all(s is v for s, v in zip(sources, (op.lhs, op.rhs), strict=True)):
+        return None
+    return r(type(op)(*sources, results=op.result.type, **plain_properties(op)))
+
+
+def _source(value: SSAValue) -> SSAValue:
+    inner: Any = producer(value, RescaleOp)
+    wide = inner is not None and quantized_type(inner.input).axis.data < 0
+    return inner.input if wide else value
+
+
+def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:
+    """rescale(lookup(q, table)) -> lookup(q, rescaled table)."""
+    made: Any = producer(op.input, LookupOp, single=True)
+    table = None if made is None else r.array(made.table)
+    if made is None or table is None or quantized_type(op.result).axis.data >= 0:
+        return None
+    old, new = quantized_type(made.table), quantized_type(op.result)
+    array = quantize_array(dequantize_array(table, old), new).astype(np.int8)
+    if new.storage != old.storage:
+        return None
+    return r(LookupOp(made.input, r.weight(array, "table", tensor((256,), new))))
+
+
+def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
+    """lookup(lookup(q, s), t) -> lookup(q, t of s)."""
+    inner: Any = producer(op.input, LookupOp, single=True)
+    if inner is None:
+        return None
+    first, second = r.array(inner.table), r.array(op.table)
+    if first is None or second is None:
+        return None
+    smallest, _ = limits_of(quantized_type(op.input))
+    joined = second[first.astype(np.int64) - smallest]
+    return r(LookupOp(inner.input, r.weight(joined, "table", op.table.type)))
+
+
+def real_result(op: Any, r: Rewriter) -> SSAValue | None:
+    """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums."""
+    made: Any = producer(op.input, QuantizedConvOp, single=True) or producer(
+        op.input, QuantizedFullyConnectedOp, single=True
+    )
+    if made is None or (made.prop("low"), made.prop("high")) != (NO_LOW, NO_HIGH):
+        return None
+    return _again(made, r, op.result.type) if is_float(element_of(op.result)) else None
+
+
+PATTERNS: Sequence[Pattern] = (
+    Pattern((QuantizeOp,), quantize_of_dequantize),
+    Pattern((RescaleOp,), rescale_of_rescale),
+    Pattern((RescaleOp,), rescale_of_quantize),
+    Pattern((DequantizeOp,), dequantize_of_rescale),
+    Pattern(MOVES, moved_dequantize),
+    Pattern((MaxOp, MinOp), larger_of_dequantized),
+    Pattern((ReluOp, ClipOp), relu_into_limits),
+    Pattern((RescaleOp,), rescale_into_producer),
+    Pattern((QuantizedBinaryOp,), rescale_into_arithmetic),
+    Pattern((RescaleOp,), rescale_into_lookup),
+    Pattern((LookupOp,), lookup_of_lookup),
+)
+#: After the others: what is still dequantised is read as real numbers.
+BORDERS = (Pattern((DequantizeOp,), real_result),)
+
+
+@dataclass(frozen=True)
+class FoldConversionsPass(ModulePass):
+    """Eliminate, merge and move quantize, dequantize and rescale; fold relu into limits."""
+
+    name = "glow-fold-conversions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, tuple(PATTERNS))
+        rewrite(op, BORDERS)

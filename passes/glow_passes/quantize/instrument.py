@@ -1,0 +1,38 @@
+"""glow-instrument: every float value that is computed is saved, to be looked at after a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import typed
+from glow_dialects.ops.module import FuncOp, PlaceholderOp, SaveOp, functions
+from glow_passes.quantize.profile import observed
+
+#: Outputs of an instrumented module: `profile.` and the value's name.
+PREFIX = "profile."
+
+
+def instrument(module: ModuleOp, function: FuncOp) -> list[str]:
+    """Save every observed value of `function` to an output of its own; the names of the values."""
+    names: list[str] = []
+    for name, value in observed(function, module).items():
+        place = PlaceholderOp.of(PREFIX + name, typed(value), "output")
+        module.body.block.insert_op_before(place, function)
+        function.body.block.add_op(SaveOp.of(value, place))
+        names.append(name)
+    return names
+
+
+@dataclass(frozen=True)
+class InstrumentPass(ModulePass):
+    """Add a save for each float value: profiling works on every backend, with its own code."""
+
+    name = "glow-instrument"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in list(functions(op)):
+            instrument(op, function)

@@ -1,0 +1,192 @@
+"""Profiles: what values flowed where, by the name of each value of an optimised graph.
+
+A profile belongs to a graph: it has the graph's nodes (without the batch size) and their hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import is_float, shape_of, typed
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
+from glow_passes.graph.symbols import Symbols
+from glow_passes.quantize.histogram import Histogram
+from glow_passes.quantize.schema import QuantizationError
+
+VERSION = 1
+#: Properties that hold sizes of the batch, which a profile does not depend on.
+SIZES = {"starts", "ends", "steps", "repeats", "operandSegmentSizes"}
+
+
+def value_names(function: FuncOp) -> dict[SSAValue, str]:
+    """A name for every value: its own where that is unique, else operator and place."""
+    names: dict[SSAValue, str] = {}
+    taken: set[str] = set()
+    for place, op in enumerate(function.body.block.ops):
+        for index, result in enumerate(op.results):
+            name = result.name_hint
+            if isinstance(op, GetOp):
+                name = op.symbol.root_reference.data
+            if name is None or name in taken:
+                short = op.name.removeprefix("glow.")
+                # xDSL drops digits after an underscore at the end of a name.
+                name = f"n{place}_{index}_{short}" if index else f"n{place}_{short}"
+            taken.add(name)
+            names[result] = name
+    return names
+
+
+def observed(function: FuncOp, module: ModuleOp) -> dict[str, SSAValue]:
+    """The float values computed at run time, by name: inputs and results of nodes."""
+    symbols = Symbols(module)
+    found: dict[str, SSAValue] = {}
+    for value, name in value_names(function).items():
+        op = value.owner
+        known = isinstance(op, GetOp) and symbols.constant(op) is not None
+        splat = isinstance(op, GraphOp) and not op.operands
+        if not known and not splat and is_float(typed(value).element_type):
+            found[name] = value
+    return found
+
+
+def graph_lines(module: ModuleOp) -> list[str]:
+    """One line a node of the first function: name, operator, operands, properties that matter."""
+    function = next(functions(module))
+    names = value_names(function)
+    symbols = Symbols(module)
+    lines: list[str] = []
+    for op in function.body.block.ops:
+        if isinstance(op, GetOp):
+            constant = symbols.constant(op)
+            if isinstance(constant, ConstantOp):
+                shape = "x".join(map(str, shape_of(constant.type)))
+                names[op.result] = f"constant {shape}"
+            continue
+        operands = ", ".join(names[v] for v in op.operands)
+        if isinstance(op, SaveOp):
+            lines.append(f"save {operands} to {op.symbol.root_reference.data}")
+            continue
+        properties = {n: str(a) for n, a in op.properties.items() if n not in SIZES}
+        shown = ", ".join(f"{n} = {a}" for n, a in sorted(properties.items()))
+        results = ", ".join(names[r] for r in op.results)
+        lines.append(f"{results} = {op.name.removeprefix('glow.')} {operands} {{{shown}}}")
+    return lines
+
+
+def graph_hash(lines: list[str]) -> str:
+    """The hash of a graph's lines."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+@dataclass
+class Profile:
+    """Histograms by value name, and the graph that they belong to."""
+
+    graph: list[str]
+    values: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    batches: int = 0
+
+    @staticmethod
+    def of(module: ModuleOp) -> Profile:
+        """An empty profile of a module's graph."""
+        return Profile(graph_lines(module))
+
+    def add(self, arrays: Mapping[str, Any]) -> None:
+        """Count the values of one run."""
+        self.batches += 1
+        for name, array in arrays.items():
+            self.values.setdefault(name, Histogram()).add(np.asarray(array))
+
+    def check_data(self) -> None:
+        """Raise unless something was seen, and finite numbers everywhere."""
+        if not self.batches:
+            raise QuantizationError("the calibration data is empty: no batch was given")
+        for name, histogram in self.values.items():
+            if not histogram.total:
+                what = "NaN only" if histogram.not_numbers else "no values"
+                raise QuantizationError(f"value '{name}' had {what} in the calibration data")
+
+    def check_graph(self, module: ModuleOp) -> None:
+        """Raise QuantizationError with the first difference where the profile is of another graph."""
+        have = graph_lines(module)
+        if graph_hash(have) == graph_hash(self.graph):
+            return
+        for number, (mine, other) in enumerate(zip(self.graph, have, strict=False)):
+            if mine != other:
+                raise QuantizationError(
+                    f"the profile is of another graph: node {number} is `{mine}` there, `{other}` here"
+                )
+        raise QuantizationError(
+            f"the profile is of another graph: {len(self.graph)} nodes there, {len(have)} here"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write YAML."""
+        document = {
+            "glow_profile": VERSION,
+            "graph_hash": graph_hash(self.graph),
+            "batches": self.batches,
+            "graph": self.graph,
+            "values": {
+                name: {
+                    "min": h.low,
+                    "max": h.high,
+                    "not_numbers": h.not_numbers,
+                    "histogram": " ".join(f"{c:.7g}" for c in h.counts),
+                }
+                for name, h in self.values.items()
+            },
+        }
+        text = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1 << 20)
+        Path(path).write_text(text, encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path) -> Profile:
+        """Read YAML; QuantizationError says what is wrong with the file."""
+        try:
+            document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)
+        except FileNotFoundError:
+            raise QuantizationError(f"no such profile: {path}") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            line = str(error).strip().splitlines()[-1].strip()
+            raise QuantizationError(f"{path}: the profile is damaged: {line}") from None
+        return _from_document(document, str(path))
+
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _from_document(document: Any, path: str) -> Profile:
+    if not isinstance(document, dict) or "glow_profile" not in document:
+        raise QuantizationError(f"{path}: this is not a profile")
+    if document["glow_profile"] != VERSION:
+        raise QuantizationError(
+            f"{path}: profile version {document['glow_profile']}, this compiler reads {VERSION}"
+        )
+    try:
+        graph = [str(line) for line in document["graph"]]
+        if graph_hash(graph) != document["graph_hash"]:
+            raise QuantizationError(f"{path}: the profile is damaged: its graph and hash differ")
+        made = Profile(graph, batches=int(document["batches"]))
+        for name, entry in document["values"].items():
+            counts = np.array(str(entry["histogram"]).split(), np.float64)
+            low, high = float(entry["min"]), float(entry["max"])
+            if not counts.size or not (np.isfinite([low, high]).all() and low <= high):
+                raise QuantizationError(f"{path}: the profile is damaged: range of '{name}'")
+            made.values[str(name)] = Histogram(
+                counts.size, low, high, counts, int(entry.get("not_numbers", 0))
+            )
+        return made
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise QuantizationError(f"{path}: the profile is damaged: {error}") from None

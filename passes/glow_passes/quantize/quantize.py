@@ -1,0 +1,344 @@
+"""glow-quantize: nodes whose ranges are known compute on integers between quantize and dequantize.
+
+    conv(x, w) : f32  ->  dequantize(quantized_conv(quantize(x), w')) : f32
+
+Every node becomes an island of its own; glow-fold-conversions joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import (
+    Array,
+    Tensor,
+    UniformQuantizedType,
+    element_of,
+    element_type,
+    shape_of,
+    tensor,
+)
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.elementwise import UnaryOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.lookup import LookupOp
+from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.quantize import (
+    DequantizeOp,
+    QuantizeOp,
+    dequantize_array,
+    limits_of,
+    quantize_array,
+    quantized_type,
+)
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.requantize import scale_of
+from glow_passes.graph.driver import is_used_once
+from glow_passes.graph.linear import plain_properties
+from glow_passes.graph.symbols import Symbols
+from glow_passes.quantize.apply_profile import ATTRIBUTE
+from glow_passes.quantize.fold_conversions import MOVES
+from glow_passes.quantize.profile import value_names
+from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
+
+BIASES = {"int32": 32, "int16": 16, "int8": 8}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to quantise: see QuantizePass."""
+
+    schema: Schema
+    per_channel: bool = True
+    bias: int = 32
+    keep: tuple[str, ...] = ()
+
+
+class Quantizer:
+    """Rewrites one function; rules ask it for stored operands and for the type of a value."""
+
+    def __init__(self, module: ModuleOp, function: FuncOp, options: Options) -> None:
+        self.symbols = Symbols(module)
+        self.function = function
+        self.options = options
+        self.kinds: dict[SSAValue, UniformQuantizedType] = {}
+        self.stored: dict[SSAValue, SSAValue] = {}
+        #: Values that are dequantised integers, or that will be once conversions are folded.
+        self.integer: set[SSAValue] = set()
+
+    def run(self) -> int:
+        """Quantise every node that has a rule; the number of nodes."""
+        count = 0
+        names = value_names(self.function)
+        for op in list(self.function.body.block.ops):
+            if not isinstance(op, GraphOp) or not op.results or op.group("predicate"):
+                continue
+            known = {op.name.removeprefix("glow."), names[op.results[0]]}
+            reader = _limiter(op.results[0])
+            if reader is not None:
+                known.add(names[reader.results[0]])
+            if known & set(self.options.keep):
+                continue
+            if isinstance(op, (*MOVES, ReluOp, ClipOp)) and not isinstance(op, ConcatOp):
+                if op.operands[0] in self.integer:
+                    self.integer.add(op.results[0])
+                continue
+            rule = rule_of(type(op))
+            made = rule(op, self, Builder.before(op)) if rule is not None else None
+            if made is not None:
+                self.replace(op, made)
+                count += 1
+        return count
+
+    def replace(self, op: GraphOp, stored: SSAValue) -> None:
+        """Let a stored result, dequantised, stand for the result of `op`."""
+        b = Builder.before(op)
+        old = op.results[0]
+        real = b(DequantizeOp(stored, results=old.type))
+        real.name_hint = old.name_hint
+        self.kinds[real] = quantized_type(stored)
+        self.integer.add(real)
+        old.replace_all_uses_with(real)
+        op.detach()
+        op.erase()
+
+    def array(self, value: SSAValue) -> Array | None:
+        """The contents of a value known at compile time."""
+        return self.symbols.array(value)
+
+    def kind(self, value: SSAValue) -> UniformQuantizedType | None:
+        """The quantised type for a value: by its range, or by what it is made of unchanged."""
+        if value in self.kinds:
+            return self.kinds[value]
+        owner = value.owner
+        found: UniformQuantizedType | None = None
+        if isinstance(owner, MOVES) and not isinstance(owner, ConcatOp):
+            found = self.kind(owner.operands[0])
+        else:
+            limits = self.limits(value)
+            found = None if limits is None else self.options.schema.type_of(*limits)
+        if found is not None:
+            self.kinds[value] = found
+        return found
+
+    def result_kind(self, value: SSAValue) -> UniformQuantizedType | None:
+        """The type to compute `value` in: that of the relu or clip which alone reads it, if any."""
+        reader = _limiter(value)
+        return self.kind(value if reader is None else reader.results[0])
+
+    def limits(self, value: SSAValue) -> tuple[float, float] | None:
+        """The range of a value: of the profile, or of a constant's elements."""
+        array = self.array(value)
+        if array is not None:
+            if not array.size or array.dtype.kind != "f" or not np.isfinite(array).all():
+                return None
+            return float(array.min()), float(array.max())
+        owner = value.owner
+        given = owner.attributes.get(ATTRIBUTE) if isinstance(owner, Operation) else None
+        if not isinstance(given, DenseArrayBase) or value is not owner.results[0]:  # pyright: ignore
+            return None
+        low, high = given.get_values()
+        return float(low), float(high)
+
+    def quantized(self, value: SSAValue, kind: UniformQuantizedType) -> SSAValue:
+        """`value` stored as `kind`: a constant where it is one, else a quantize right after it."""
+        array = self.array(value)
+        if array is not None:
+            return self.weight(array, kind, value.name_hint or "constant")
+        known = self.stored.get(value)
+        if known is not None and quantized_type(known) == kind:
+            return known
+        owner = value.owner
+        assert isinstance(owner, Operation)
+        made = Builder.after(owner)(QuantizeOp(value, results=tensor(shape_of(value), kind)))
+        self.stored[value] = made
+        return made
+
+    def weight(self, array: Array, kind: UniformQuantizedType, hint: str) -> SSAValue:
+        """A constant of stored integers, read at the start of the function."""
+        stored = quantize_array(array.astype(np.float64), kind)
+        return self.constant(stored, tensor(array.shape, kind), hint)
+
+    def constant(self, array: Array, kind: Tensor, hint: str) -> SSAValue:
+        """A constant of the module, read at the start of the function."""
+        from glow_dialects.core.types import dtype_of
+
+        made = GetOp.of(self.symbols.add(array.astype(dtype_of(kind)), kind, f"{hint}_q"))
+        block = self.function.body.block
+        first = block.first_op
+        assert first is not None
+        block.insert_op_before(made, first)
+        return made.result
+
+    def bias(self, array: Array, units: Array, hint: str) -> SSAValue:
+        """A bias as i32 in `units` (one or one a channel), rounded to fewer bits where asked for."""
+        real = array.astype(np.float64)
+        if self.options.bias < 32:
+            step = max(float(np.abs(real).max(initial=0)), 1e-30) / (2 ** (self.options.bias - 1) - 1)
+            real = np.rint(real / step) * step
+        stored = np.clip(np.rint(real / units), -(2**31), 2**31 - 1)
+        return self.constant(stored.astype(np.int32), tensor(array.shape, element_type("int32")), hint)
+
+    def all_integer(self, op: Operation) -> bool:
+        """Whether every operand that is computed comes from integers already, and one is computed."""
+        computed = [v for v in op.operands if self.array(v) is None]
+        return bool(computed) and all(v in self.integer for v in computed)
+
+
+def _limiter(value: SSAValue) -> Operation | None:
+    """The relu or clip that alone reads a value: both become one quantised operator."""
+    use = value.first_use
+    if use is None or not is_used_once(value) or not isinstance(use.operation, ReluOp | ClipOp):
+        return None
+    return use.operation
+
+
+QuantizeRule = Callable[[Any, Quantizer, Builder], SSAValue | None]
+
+
+def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **properties: Any) -> SSAValue | None:
+    """Input by its range, weights by their values, bias in units of both scales."""
+    x, w = op.operands[0], op.operands[1]
+    source, to, weights = q.kind(x), q.result_kind(op.results[0]), q.array(w)
+    if source is None or to is None or weights is None or not np.isfinite(weights).all():
+        return None
+    kind = symmetric_type(weights, axis if q.options.per_channel else -1)
+    units = kind.scale_array * scale_of(source)
+    bias = None
+    for value in op.group("bias") if not isinstance(op, MatmulOp) else ():
+        array = q.array(value)
+        if array is None or not np.isfinite(array).all():
+            return None
+        bias = q.bias(array, units, value.name_hint or "bias")
+    stored = q.weight(weights, kind, w.name_hint or "weights")
+    result = tensor(shape_of(op.results[0]), to)
+    return b(made(q.quantized(x, source), stored, bias, results=result, **properties))
+
+
+def conv(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+    """conv -> quantized_conv, a scale for each output channel."""
+    return _linear(op, q, b, QuantizedConvOp, 0, **op.window_properties())
+
+
+def fully_connected(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+    """fully_connected, matmul with constant weights -> quantized_fully_connected."""
+    return _linear(op, q, b, QuantizedFullyConnectedOp, 1)
+
+
+def _arithmetic(made: Any) -> QuantizeRule:
+    def rule(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+        left, right, to = q.kind(op.lhs), q.kind(op.rhs), q.result_kind(op.result)
+        if not q.all_integer(op) or left is None or right is None or to is None:
+            return None
+        operands = (q.quantized(op.lhs, left), q.quantized(op.rhs, right))
+        return b(made(*operands, results=tensor(shape_of(op.result), to)))
+
+    return rule
+
+
+def avg_pool(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+    """avg_pool -> quantized_avg_pool."""
+    source, to = q.kind(op.input), q.result_kind(op.result)
+    if not q.all_integer(op) or source is None or to is None:
+        return None
+    result = tensor(shape_of(op.result), to)
+    stored = q.quantized(op.input, source)
+    return b(QuantizedAvgPoolOp(stored, results=result, **plain_properties(op)))
+
+
+def concat(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+    """concat -> concat of operands of one type, that of the result."""
+    to = q.kind(op.result)
+    if not q.all_integer(op) or to is None:
+        return None
+    return b(ConcatOp([q.quantized(v, to) for v in op.inputs], axis=op.prop("axis")))
+
+
+def table_of(op: Any, source: UniformQuantizedType, to: UniformQuantizedType) -> Array:
+    """The stored result of a unary operator for each of the 256 stored operands."""
+    low, high = limits_of(source)
+    real = dequantize_array(np.arange(low, high + 1), source).astype(np.float32)
+    probe = type(op).create(
+        operands=[LiteralOp.of(real).results[0]],
+        result_types=[tensor((256,), element_of(op.result))],
+        properties=dict(op.properties),
+    )
+    with np.errstate(all="ignore"):
+        (result,) = probe.evaluate([real])
+    probe.drop_all_references()
+    return quantize_array(np.asarray(result, np.float64), to)
+
+
+def unary(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
+    """sigmoid, tanh, gelu, ... -> lookup in a table of 256 results."""
+    source, to = q.kind(op.input), q.kind(op.result)
+    if not q.all_integer(op) or source is None or to is None or q.options.schema.width != 8:
+        return None
+    if element_of(op.input) != element_of(op.result):
+        return None
+    table = q.constant(table_of(op, source, to), tensor((256,), to), op.name.removeprefix("glow."))
+    return b(LookupOp(q.quantized(op.input, source), table))
+
+
+RULES: dict[type[GraphOp], QuantizeRule] = {
+    ConvOp: conv,
+    FullyConnectedOp: fully_connected,
+    MatmulOp: fully_connected,
+    AddOp: _arithmetic(QuantizedAddOp),
+    SubOp: _arithmetic(QuantizedSubOp),
+    MulOp: _arithmetic(QuantizedMulOp),
+    AvgPoolOp: avg_pool,
+    ConcatOp: concat,
+}
+
+
+def rule_of(kind: type[GraphOp]) -> QuantizeRule | None:
+    """The rule of an operator."""
+    found = RULES.get(kind)
+    return unary if found is None and issubclass(kind, UnaryOp) else found
+
+
+@dataclass(frozen=True)
+class QuantizePass(ModulePass):
+    """Quantise nodes with ranges (glow-apply-profile), except operators and values in `keep`.
+
+    schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
+    activations; weights have 8 bits). bias: int32, int16, int8.
+    """
+
+    name = "glow-quantize"
+    schema: str = "asymmetric"
+    precision: str = "int8"
+    per_channel: bool = True
+    bias: str = "int32"
+    keep: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.bias not in BIASES:
+            known = ", ".join(BIASES)
+            raise QuantizationError(f"unknown bias precision '{self.bias}'; there are: {known}")
+        schema = Schema.of(self.schema, self.precision)
+        options = Options(schema, self.per_channel, BIASES[self.bias], self.keep)
+        for function in functions(op):
+            Quantizer(op, function, options).run()
+        Symbols(op).sweep()

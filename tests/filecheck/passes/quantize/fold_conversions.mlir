@@ -1,0 +1,110 @@
+// RUN: glow-opt %s -p glow-fold-conversions | filecheck %s
+
+glow.placeholder @q input : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+glow.placeholder @w input : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+glow.placeholder @x input : tensor<4x4xf32>
+glow.placeholder @y output : tensor<4x4xf32>
+glow.placeholder @r output : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+glow.placeholder @s output : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+glow.placeholder @z output : tensor<16xf32>
+
+// CHECK-LABEL: glow.func @there_and_back
+glow.func @there_and_back {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %a = glow.dequantize %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.quantize %a : (tensor<4x4xf32>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK-NEXT: %q = glow.get
+  // CHECK-NEXT: glow.save %q
+  glow.save %b to @r : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+}
+
+// CHECK-LABEL: glow.func @another_scale
+glow.func @another_scale {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[r:%.*]] = glow.rescale %q
+  // CHECK-NEXT: glow.save [[r]]
+  %a = glow.dequantize %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.quantize %a : (tensor<4x4xf32>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %b to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+}
+
+// Rounding to integers is not undone.
+// CHECK-LABEL: glow.func @keeps_rounding
+glow.func @keeps_rounding {
+  %x = glow.get @x : tensor<4x4xf32>
+  // CHECK: glow.quantize
+  // CHECK-NEXT: glow.dequantize
+  %a = glow.quantize %x : (tensor<4x4xf32>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  %b = glow.dequantize %a : (tensor<4x4x!quant.uniform<i8:f32, 1.0>>) -> tensor<4x4xf32>
+  glow.save %b to @y : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: glow.func @moved
+glow.func @moved {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[r:%.*]] = glow.reshape %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<16x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK-NEXT: glow.dequantize [[r]]
+  %a = glow.dequantize %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.reshape %a : (tensor<4x4xf32>) -> tensor<16xf32>
+  glow.save %b to @z : tensor<16xf32>
+}
+
+// A relu is the least stored integer; a rescale is the product's own result type.
+// CHECK-LABEL: glow.func @limits_and_result
+glow.func @limits_and_result {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: [[p:%.*]] = glow.quantized_fully_connected %q, %w {low = 0 : i64} : {{.*}} -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  // CHECK-NEXT: glow.save [[p]]
+  %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.relu %a : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %c = glow.quantize %b : (tensor<4x4xf32>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %c to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+}
+
+// Both sides of a maximum with one scale are compared as integers.
+// CHECK-LABEL: glow.func @larger
+glow.func @larger {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %n = glow.flip %q {axes = array<i64: 0>} : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[m:%.*]] = glow.max %q, %n
+  // CHECK-NEXT: glow.dequantize [[m]]
+  %a = glow.dequantize %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.dequantize %n : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %c = glow.max %a, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  glow.save %c to @y : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: glow.func @keeps_larger_of_two_scales
+glow.func @keeps_larger_of_two_scales {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.max {{.*}} (tensor<4x4xf32>, tensor<4x4xf32>)
+  %a = glow.dequantize %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  %b = glow.dequantize %w : (tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4xf32>
+  %c = glow.max %a, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  glow.save %c to @y : tensor<4x4xf32>
+}
+
+// Operands of an addition may have any scale.
+// CHECK-LABEL: glow.func @arithmetic
+glow.func @arithmetic {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.quantized_add %q, %w
+  %a = glow.rescale %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  %b = glow.quantized_add %a, %w : (tensor<4x4x!quant.uniform<i8:f32, 1.0>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %b to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+}
+
+// What is read as real numbers only never becomes 8 bits.
+// CHECK-LABEL: glow.func @real_result
+glow.func @real_result {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.quantized_fully_connected %q, %w : {{.*}} -> tensor<4x4xf32>
+  %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
+  glow.save %a to @y : tensor<4x4xf32>
+}

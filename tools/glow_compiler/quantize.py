@@ -1,0 +1,298 @@
+"""Quantisation of any model in one call: profile representative data, calibrate, turn to integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_compiler.api import compile, load
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.module import functions
+from glow_dialects.ops.relu import ReluOp
+from glow_passes.graph import OPTIMIZE
+from glow_passes.graph.cse import CsePass
+from glow_passes.graph.dce import DcePass
+from glow_passes.quantize.apply_profile import annotate
+from glow_passes.quantize.calibration import CALIBRATIONS
+from glow_passes.quantize.fold_conversions import FoldConversionsPass
+from glow_passes.quantize.instrument import PREFIX, instrument
+from glow_passes.quantize.profile import Profile, observed, value_names
+from glow_passes.quantize.quantize import QuantizePass
+from glow_passes.quantize.schema import QuantizationError, Schema, check_choice
+
+Feed = Mapping[str, Any]
+Data = Iterable[Feed]
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class QuantizeOptions:
+    """What `quantize` takes beside model and data; see there."""
+
+    schema: str = "asymmetric"
+    precision: str = "int8"
+    calibration: str = "none"
+    per_channel: bool = True
+    bias: str = "int32"
+    keep: tuple[str, ...] = ()
+
+    def check(self) -> Schema:
+        """The schema; raises QuantizationError for unknown names."""
+        check_choice("calibration", self.calibration, tuple(CALIBRATIONS))
+        return Schema.of(self.schema, self.precision)
+
+
+def prepared(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
+    """The optimised graph that profiles are taken of and that is quantised."""
+    module = load(model, shapes).clone()
+    _run(module, OPTIMIZE)
+    return module
+
+
+def _run(module: ModuleOp, passes: Sequence[ModulePass], ctx: Context | None = None) -> None:
+    ctx = ctx or context()
+    for item in passes:
+        item.apply(ctx, module)
+
+
+def profile(
+    model: Any,
+    data: Data,
+    backend: str = "cpu",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Run the model on `data` (dicts of inputs) and record every value's range and histogram.
+
+    Raises QuantizationError where the data is empty or gives a value no number.
+    """
+    batches = iter(data)
+    first = next(batches, None)
+    if first is None:
+        raise QuantizationError("the calibration data is empty: no batch was given")
+    bound = shapes or {name: np.shape(value) for name, value in first.items()}
+    return profile_prepared(prepared(model, bound), chain([first], batches), backend, progress)
+
+
+def profile_prepared(
+    module: ModuleOp, data: Data, backend: str = "cpu", progress: Progress | None = None
+) -> Profile:
+    """The profile of an optimised module."""
+    made = Profile.of(module)
+    for number, values in enumerate(run_instrumented(module, data, backend)):
+        made.add(values)
+        if progress is not None:
+            progress(number + 1)
+    made.check_data()
+    return made
+
+
+def run_instrumented(module: ModuleOp, data: Data, backend: str) -> Iterable[dict[str, Array]]:
+    """The observed values of each run, by name."""
+    watched = module.clone()
+    for function in list(functions(watched)):
+        instrument(watched, function)
+    net = compile(watched, backend=backend)
+    for feed in data:
+        out = net.run(feed)
+        yield {n.removeprefix(PREFIX): a for n, a in out.items() if n.startswith(PREFIX)}
+
+
+def quantize(
+    model: Any,
+    data: Data | Profile | str | Path,
+    schema: str = "asymmetric",
+    precision: str = "int8",
+    calibration: str = "none",
+    per_channel: bool = True,
+    *,
+    bias: str = "int32",
+    keep: Sequence[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    backend: str = "cpu",
+) -> ModuleOp:
+    """The model on integers: a module for `compile`, glow-translate and glow-opt.
+
+    `data`: an iterable of input dicts, a Profile, or the path of one. `schema`: asymmetric,
+    symmetric, symmetric_uint8, symmetric_power2. `precision`: int8 or int16 of activations (weights
+    have 8 bits). `calibration`: none, kl, percentile, mse. `per_channel`: a scale for each output
+    channel of weights. `bias`: int32, int16, int8. `keep`: operators or names of values that stay
+    float. Inputs and outputs stay float. Raises QuantizationError.
+    """
+    options = QuantizeOptions(schema, precision, calibration, per_channel, bias, tuple(keep))
+    options.check()
+    if isinstance(data, str | Path):
+        data = Profile.load(data)
+    if not isinstance(data, Profile):
+        feeds = list(data)
+        if feeds and shapes is None:
+            shapes = {name: np.shape(value) for name, value in feeds[0].items()}
+        data = profile(model, feeds, backend, shapes)
+    module = prepared(model, shapes)
+    quantize_prepared(module, data, options)
+    return module
+
+
+def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
+    """Quantise an optimised module in place by a profile of it."""
+    convert(module, made, options)
+    _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
+    for function in functions(module):
+        for op in function.body.block.ops:
+            op.attributes.pop("range", None)
+
+
+def convert(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
+    """Every node an island of its own: integers inside, the float value of each node still there."""
+    annotate(module, made, options.check(), options.calibration)
+    quantizer = QuantizePass(
+        options.schema, options.precision, options.per_channel, options.bias, options.keep
+    )
+    _run(module, (quantizer,))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How far a quantised value is from the float one: signal-to-noise ratio in decibels."""
+
+    name: str
+    op: str
+    decibels: float
+
+
+@dataclass
+class Report:
+    """Layers of a quantised model, worst first."""
+
+    layers: list[Layer] = field(default_factory=list[Layer])
+
+    def table(self, count: int | None = None) -> str:
+        """The worst layers as text."""
+        rows = [f"{'dB':>8}  {'operator':24} value"]
+        for layer in self.layers[:count]:
+            rows.append(f"{layer.decibels:8.2f}  {layer.op:24} {layer.name}")
+        return "\n".join(rows)
+
+
+def report(
+    model: Any,
+    data: Sequence[Feed],
+    made: Profile | None = None,
+    backend: str = "cpu",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Any,
+) -> Report:
+    """Signal-to-noise ratio of every computed value against the float model, worst first.
+
+    The quantised model is run node by node on the errors of the nodes before, as it will run.
+    """
+    if not data:
+        raise QuantizationError("the report needs data: no batch was given")
+    chosen = QuantizeOptions(**options)
+    shapes = shapes or {name: np.shape(value) for name, value in data[0].items()}
+    module = prepared(model, shapes)
+    made = made or profile_prepared(module, data, backend)
+    _name_values(module)
+    kinds = _operators(module)
+    rounded = module.clone()
+    convert(rounded, made, chosen)
+    signal: dict[str, float] = {}
+    noise: dict[str, float] = {}
+    pairs = zip(
+        run_instrumented(module, data, backend),
+        run_instrumented(rounded, data, backend),
+        strict=True,
+    )
+    for want, have in pairs:
+        for name, value in want.items():
+            if name not in have or name not in kinds:
+                continue
+            exact = value.astype(np.float64)
+            signal[name] = signal.get(name, 0.0) + float(np.sum(exact * exact))
+            noise[name] = noise.get(name, 0.0) + float(np.sum((have[name] - exact) ** 2))
+    layers = [Layer(name, kinds[name], _decibels(signal[name], noise[name])) for name in signal]
+    return Report(sorted(layers, key=lambda layer: layer.decibels))
+
+
+def _name_values(module: ModuleOp) -> None:
+    """Write the names of values down, so that they stay when nodes are inserted."""
+    for value, name in value_names(next(functions(module))).items():
+        value.name_hint = name
+
+
+def _decibels(signal: float, noise: float) -> float:
+    if noise == 0:
+        return float("inf")
+    return 10 * float(np.log10(max(signal, 1e-300) / noise))
+
+
+def _operators(module: ModuleOp) -> dict[str, str]:
+    """The operator of each value worth reporting: computed, and not only half of one with its relu."""
+    function = next(functions(module))
+    found: dict[str, str] = {}
+    for name, value in observed(function, module).items():
+        readers = [use.operation for use in value.uses]
+        half = len(readers) == 1 and isinstance(readers[0], ReluOp | ClipOp)
+        if isinstance(value.owner, GraphOp) and not half:
+            found[name] = value.owner.name.removeprefix("glow.")
+    return found
+
+
+def tune(
+    model: Any,
+    data: Sequence[Feed],
+    metric: Callable[[Any], float],
+    target: float,
+    *,
+    backend: str = "cpu",
+    limit: int = 32,
+    **options: Any,
+) -> tuple[ModuleOp, tuple[str, ...], float]:
+    """The quantised model with the fewest layers in float whose metric reaches `target`.
+
+    `metric(module)` is larger for better modules. Layers are tried worst first, by doubling and then
+    bisection over the report's order. Returns the module, the layers kept in float, and the metric;
+    raises QuantizationError where `limit` layers in float are not enough.
+    """
+    shapes = {name: np.shape(value) for name, value in data[0].items()} if data else None
+    made = profile(model, data, backend, shapes)
+    worst = [layer.name for layer in report(model, data, made, backend, shapes, **options).layers]
+    already = tuple(options.pop("keep", ()))
+    tried: dict[int, tuple[ModuleOp, float]] = {}
+
+    def attempt(count: int) -> float:
+        if count not in tried:
+            keep = (*already, *worst[:count])
+            module = quantize(model, made, keep=keep, shapes=shapes, **options)
+            tried[count] = (module, float(metric(module)))
+        return tried[count][1]
+
+    limit = min(limit, len(worst))
+    high = 0
+    while attempt(high) < target:
+        if high == limit:
+            best = max(value for _, value in tried.values())
+            raise QuantizationError(
+                f"with {limit} layers in float the metric is {best:.6g} at best, not {target:.6g}"
+            )
+        high = min(max(1, 2 * high), limit)
+    low = high // 2 if high > 1 else 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if attempt(middle) >= target:
+            high = middle
+        else:
+            low = middle
+    module, value = tried[high]
+    return module, (*already, *worst[:high]), value
