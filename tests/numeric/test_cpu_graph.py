@@ -18,6 +18,7 @@ from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
@@ -125,6 +126,21 @@ def weights_at_run_time(g: Graph) -> SSAValue:
     return g.b(MatmulOp(y, g.input(values(36, 5))))
 
 
+def few_output_channels(g: Graph) -> SSAValue:
+    """Heads of one and three channels, with a stride along columns; transposed convolutions."""
+    x = g.input(values(1, 20, 9, 40))
+    a = g.b(SigmoidOp(conv(g, x, 1, 3, **SAME)))
+    w = g.constant(values(3, 20, 2, 5) / 9)
+    b = g.b(ConvOp(x, w, g.constant(values(3)), strides=(2, 2), dilations=(1, 2), pads=(0, 4, 1, 4)))
+    up = g.b(ConvTransposeOp(b, g.constant(values(3, 40, 2, 2)), g.constant(values(40)), strides=(2, 2)))
+    up = g.b(ReluOp(up))
+    up = g.b(ConvTransposeOp(up, g.constant(values(40, 1, 1, 2) / 9), g.constant(values(1)), strides=(1, 2)))
+    up = g.b(SliceOp.window(up, (0, 0, 0, 0), (1, 1, 9, 40)))
+    y = g.b(AddOp(a, up))
+    signal = g.b(ReshapeOp(y, results=tensor((1, 1, 360))))
+    return g.b(ConvOp(signal, g.constant(values(1, 1, 32) / 9), None, strides=(2,)))
+
+
 NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
@@ -133,6 +149,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     signal,
     tokens,
     weights_at_run_time,
+    few_output_channels,
 ]
 
 

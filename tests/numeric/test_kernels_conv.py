@@ -15,6 +15,12 @@ from glow_backends.cpu.kernels.conv_direct import (
     supports_direct,
 )
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
+from glow_backends.cpu.kernels.conv_plane import (
+    PlaneConvSpec,
+    emit_conv_plane,
+    pack_plane,
+    supports_plane,
+)
 from glow_backends.cpu.kernels.depthwise import (
     emit_depthwise,
     pack_depthwise,
@@ -226,6 +232,40 @@ def check_blocked(spec, target, emit, pack, tolerance: float = 2e-5, scratch: in
     got = unblock_channels(y, spec.out_channels)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
     return float(np.abs(got - want).max())
+
+
+PLANE = {
+    "one-channel": PlaneConvSpec(2, 5, 1, (9, 37), (3, 3), epilogue=LATE),
+    "signal": PlaneConvSpec(1, 2, 3, (1, 200), (1, 9), dilations=(1, 2)),
+    "eight-channels": PlaneConvSpec(1, 4, 8, (13, 80), (5, 2), 2, (2, 1), epilogue=ALL),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", PLANE)
+def test_plane(name: str, threads: int) -> None:
+    """Few output channels, rows that are no multiple of a run."""
+    spec, target = PLANE[name], host(threads)
+    assert supports_plane(spec, target)
+    strides = (spec.row_stride, 1)
+    general = GenericConvSpec(
+        (spec.batch, spec.in_channels, *spec.size),
+        spec.out_channels,
+        spec.kernel,
+        strides,
+        (0, 0, 0, 0),
+        spec.dilations,
+        epilogue=spec.epilogue,
+    )
+    y_shape, x_shape, w_shape, *_ = general.operand_shapes()
+    x, w, bias = random(*x_shape), random(*w_shape), random(spec.out_channels)
+    residual = random(*y_shape, seed=9)
+    epilogue = spec.epilogue
+    want = reference(general, x, w, bias if epilogue.bias else None, residual if epilogue.extras else None)
+    inputs = [x, pack_plane(w)] + [bias] * epilogue.bias + [residual] * epilogue.extras
+    y = aligned(np.full(y_shape, np.nan, np.float32))
+    StandaloneKernel(emit_conv_plane, spec, target)(y, *[aligned(a) for a in inputs])
+    np.testing.assert_allclose(y, want, rtol=2e-5, atol=2e-5)
 
 
 WINOGRAD = {

@@ -16,6 +16,7 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.stack import StackInstr, StackOp
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -171,6 +172,49 @@ class ConvInstr(InstrOp):
 
 
 @graph_op
+class PlaneConvOp(PureOp):
+    """steps(conv(input, filter) + bias) of few output channels on NCHW, without pads.
+
+    The stride along rows is 1. `filter` is OIHW; each binary step takes the next of `extras`.
+    """
+
+    name = "glow_cpu.plane_conv"
+    row_stride = int_prop(1)
+    dilations = ints_prop((1, 1))
+    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    extras = var_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        batch, channels, *size = shape_of(self.input)
+        out, inner, *kernel = shape_of(self.filter)
+        if channels != inner:
+            raise VerifyException(f"{self.name}: {channels} channels, the filter takes {inner}")
+        window = ((self.prop("row_stride"), 1), (0, 0, 0, 0), self.prop("dilations"))
+        return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]
+
+    def check(self) -> None:
+        check_extras(self)
+
+
+@instr_op(of=PlaneConvOp)
+class PlaneConvInstr(InstrOp):
+    """A plain convolution with its epilogue."""
+
+    name = "glow_cpu_instr.plane_conv"
+
+    def reference(
+        self, result: Array, input: Array, filter: Array, bias: Array | None, extras: Sequence[Array]
+    ) -> None:
+        strides = (self.prop("row_stride"), 1)
+        y = convolve(input, filter, strides, (0, 0, 0, 0), self.prop("dilations"), 1, bias)
+        result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
+
+
+@graph_op
 class PoolOp(PureOp):
     """Max or average pooling on blocked activations (ONNX semantics; pads begin then end)."""
 
@@ -271,9 +315,13 @@ class GemmInstr(InstrOp):
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    return Dialect("glow_cpu", [BlockOp, UnblockOp, ConvOp, PoolOp, GemmOp, StackOp])
+    return Dialect(
+        "glow_cpu", [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp]
+    )
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
-    return Dialect("glow_cpu_instr", [BlockInstr, UnblockInstr, ConvInstr, PoolInstr, GemmInstr, StackInstr])
+    own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
+    own += [CpuRecurrentInstr]
+    return Dialect("glow_cpu_instr", own)

@@ -244,7 +244,6 @@ class Output:
     bias_at: Index = 0
     extras: Sequence[ir.Value] = ()
     live: int | None = None
-    splat_bias: bool = False
 
     def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""

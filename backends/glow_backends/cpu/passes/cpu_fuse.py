@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.dialect import ConvOp, GemmOp
+from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp
 from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
@@ -25,10 +25,11 @@ from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
+Kernel = ConvOp | PlaneConvOp | GemmOp
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
-def rebuilt(op: ConvOp | GemmOp, **changes: Any) -> GraphOp:
+def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
     """The same convolution or product with other operand groups or properties."""
     names = [n for n, _ in op.groups()]
     operands = [changes.pop(n, op.group(n)) for n in names]
@@ -36,15 +37,16 @@ def rebuilt(op: ConvOp | GemmOp, **changes: Any) -> GraphOp:
     return type(op)(*operands, **{**known, **changes})
 
 
-def fused(op: ConvOp | GemmOp, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp:
+def fused(op: Kernel, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp:
     """`op` with one more step in its epilogue."""
     steps = steps_attr([*steps_of(op.properties["steps"]), step])
     return rebuilt(op, steps=steps, extras=[*op.group("extras"), *extras])
 
 
-def _kernel(value: SSAValue) -> ConvOp | GemmOp | None:
+def _kernel(value: SSAValue) -> Kernel | None:
     """The convolution or product that makes `value`, if this is its one use."""
-    return producer(value, ConvOp, single=True) or producer(value, GemmOp, single=True)
+    kinds: tuple[type[Kernel], ...] = (ConvOp, PlaneConvOp, GemmOp)
+    return next((k for kind in kinds if (k := producer(value, kind, single=True))), None)
 
 
 def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:

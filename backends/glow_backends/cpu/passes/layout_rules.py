@@ -19,6 +19,7 @@ from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_direct import supports_direct
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, plane_conv
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
@@ -28,6 +29,7 @@ from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
@@ -36,8 +38,6 @@ from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
-FEW_CHANNELS = 4
-"""Images of at most this many channels are read as they are."""
 
 
 def flat(values: Sequence[int], fill: int) -> tuple[int, ...]:
@@ -71,6 +71,10 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         tuple(flat(op.prop("dilations"), 1)),  # pyright: ignore[reportArgumentType]
         op.prop("group"),
     )
+    if few_channels(spec, target):
+        filters = _filters(op, region, last, rank, inner, 0)
+        if filters is not None and plane_conv(op, region, spec, filters):
+            return True
     algorithm = "direct"
     if supports_depthwise(spec):
         algorithm = "depthwise"
@@ -78,7 +82,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if dense and region.array(op.filter) is None:
         return False
     spec = replace(spec, group=1) if dense else spec
-    image = channels <= FEW_CHANNELS and spec.group == 1 and op.input not in region.known
+    image = channels < target.lanes and spec.group == 1 and op.input not in region.known
     if image and not last:
         source = region.plain(op.input)
         if rank == 3:
@@ -299,6 +303,7 @@ def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
 
 RULES: dict[type[GraphOp], Rule] = {
     ConvOp: conv,
+    ConvTransposeOp: conv_transpose,
     MaxPoolOp: pool,
     AvgPoolOp: pool,
     ReduceMeanOp: reduction,

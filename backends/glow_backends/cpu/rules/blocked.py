@@ -13,6 +13,12 @@ from glow_backends.cpu.kernels.conv_direct import (
     pack_bias,
     pack_conv,
 )
+from glow_backends.cpu.kernels.conv_plane import (
+    PlaneConvSpec,
+    emit_conv_plane,
+    pack_plane,
+    supports_plane,
+)
 from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.winograd import (
@@ -74,6 +80,27 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit, kernel_spec, [o for o in operands if o is not None], scratch, flops)
 
 
+def plane_conv(op: Any, context: CallContext) -> KernelCall | None:
+    """A plain convolution of few output channels."""
+    size, (out, inner, *kernel) = shape(op.input), shape(op.filter)
+    spec = PlaneConvSpec(
+        batch=size[0],
+        in_channels=inner,
+        out_channels=out,
+        size=(size[2], size[3]),
+        kernel=(kernel[0], kernel[1]),
+        row_stride=op.prop("row_stride"),
+        dilations=op.prop("dilations"),
+        epilogue=Epilogue(bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"])),
+    )
+    filters = context.pack(op.filter, "plane", pack_plane)
+    if filters is None or not supports_plane(spec, context.target):
+        return None
+    operands = [op.result, op.input, filters, *op.group("bias"), *op.group("extras")]
+    flops = 2 * prod(shape(op.result)) * prod(shape(op.filter)[1:])
+    return KernelCall(emit_conv_plane, spec, operands, flops=flops)
+
+
 def block(op: Any, context: CallContext) -> KernelCall | None:
     """NCHW or NHWC to blocks."""
     size = shape(op.input)
@@ -99,6 +126,7 @@ def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall |
 
 RULES: dict[str, Rule] = {
     "glow_cpu_instr.conv": conv,
+    "glow_cpu_instr.plane_conv": plane_conv,
     "glow_cpu_instr.block": block,
     "glow_cpu_instr.unblock": unblock,
 }

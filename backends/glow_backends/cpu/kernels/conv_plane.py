@@ -1,0 +1,106 @@
+"""2-D convolution of few output channels on plain NCHW arrays: lanes are neighbouring pixels.
+
+A register block holds all output channels of a run of pixels; each step of the reduction multiplies
+a few vectors of the image by one broadcast weight a channel. The image comes padded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.blocks import Block, Loop, fits, multiply, zeros
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class PlaneConvSpec:
+    """y = steps(conv(x, w) + bias), f32, without pads; the stride along rows is 1.
+
+    x is (N, C, H, W), y and the extras (N, K, OH, OW) with OW at least the lanes; w is what
+    `pack_plane` made of (K, C, R, S), bias (K). Operands: y, x, w, [bias], [extras]; no extra may
+    be the memory of y.
+    """
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    row_stride: int = 1
+    dilations: tuple[int, int] = (1, 1)
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """(OH, OW)."""
+        reach = [d * (r - 1) + 1 for d, r in zip(self.dilations, self.kernel, strict=True)]
+        return (self.size[0] - reach[0]) // self.row_stride + 1, self.size[1] - reach[1] + 1
+
+
+def pack_plane(weights: np.ndarray) -> np.ndarray:
+    """(K, C, R, S) to (C, R, S, K): the broadcast weights of one step lie together."""
+    return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
+
+
+def plane_block(spec: PlaneConvSpec, target: CpuTarget) -> Block:
+    """All output channels times as many vectors of pixels as registers and the row allow."""
+    most = max(1, spec.out_size[1] // target.lanes)
+    vectors = 1
+    while vectors < min(most, 8) and fits(Block(spec.out_channels, vectors + 1), target):
+        vectors += 1
+    return Block(spec.out_channels, vectors)
+
+
+def supports_plane(spec: PlaneConvSpec, target: CpuTarget) -> bool:
+    """Whether the channels fit the registers and a row has a whole vector."""
+    return spec.out_size[1] >= target.lanes and fits(Block(spec.out_channels, 1), target)
+
+
+def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
+    assert supports_plane(spec, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    operands = iter(k.operands)
+    y, x, w = next(operands), next(operands), next(operands)
+    bias = next(operands) if spec.epilogue.bias else None
+    extras = [next(operands) for _ in range(spec.epilogue.extras)]
+    block, lanes = plane_block(spec, target), target.lanes
+    height, width = spec.out_size
+    run = block.vectors * lanes
+    plane, count = prod(spec.size), spec.out_channels
+    # One weight of every channel, then the pixels under it.
+    nest = [
+        Loop(spec.in_channels, prod(spec.kernel) * count, plane),
+        Loop(spec.kernel[0], spec.kernel[1] * count, spec.dilations[0] * spec.size[1]),
+        Loop(spec.kernel[1], count, spec.dilations[1]),
+    ]
+
+    def tile(image: Index, row: Index, column: Index) -> None:
+        at = k.index((image, spec.in_channels * plane), (row, spec.row_stride * spec.size[1]), (column, 1))
+        start, none = k.gep(x, at), zeros(k, count * block.vectors)
+        sums = multiply(k, w, range(count), start, block.vectors, nest, none)
+        out = k.index((image, count * height * width), (row, width), (column, 1))
+        for number, value in enumerate(sums):
+            channel, vector = divmod(number, block.vectors)
+            place = k.add(out, channel * height * width + vector * lanes)
+
+            def read(extra: ir.Value, place: Index = place) -> ir.Value:
+                return k.load(extra, place, lanes=lanes)
+
+            own = None if bias is None else k.splat(k.load(bias, channel), lanes)
+            k.store(spec.epilogue.apply(k, value, own, extras, read), y, place)
+
+    low, high = k.share(spec.batch * height)
+    with k.loop(low, high) as item:
+        image, row = split_index(k, item, [spec.batch, height])
+        with k.loop(0, ceil_div(width, run)) as number:
+            # The last run starts early enough to end with the row.
+            tile(image, row, minimum(k, k.mul(number, run), width - run))
+    return k.finish()

@@ -1,0 +1,105 @@
+"""glow-cpu-recurrent: recurrent networks become one product for all steps and a loop over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.recurrent import CpuRecurrentOp
+from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.recurrent import RecurrentOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.rnn import RnnOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+
+_SHARED = ("direction", "activations", "activation_alpha", "activation_beta", "clip")
+_OWN = ("input_forget", "linear_before_reset")
+
+
+def _biases(op: Any, array: Array | None, size: int) -> tuple[Array | None, Array | None]:
+    """(bias of the projected input [D G H], bias that stays in the loop [D, G H])."""
+    if array is None:
+        return None, None
+    own, recurrent = array[:, :size], array[:, size:]
+    if isinstance(op, GruOp):
+        return own.reshape(-1), recurrent
+    return (own + recurrent).reshape(-1), None
+
+
+def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
+    """lstm(x, w, r, b) -> recurrent(x w^T + b, r), for constant weights and f32."""
+    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+        return None
+    x, weights, recurrence = op.operands[:3]
+    w, loop = r.array(weights), r.array(recurrence)
+    b = [r.array(v) for v in op.group("bias")]
+    if w is None or loop is None or any(v is None for v in b):
+        return None
+    batch_first = op.prop("layout") == 1
+    if batch_first:
+        x = r(TransposeOp(x, permutation=(1, 0, 2)))
+    steps, samples, inputs = shape_of(x)
+    directions, rows, _ = w.shape
+    outer, inner = _biases(op, b[0] if b else None, rows)
+
+    def weight(array: Array, hint: str) -> SSAValue:
+        return r.insert(GetOp.of(r.symbols.add(array, tensor_of(array), hint))).result
+
+    flat = r(ReshapeOp.to(x, (steps * samples, inputs)))
+    columns = weight(np.ascontiguousarray(w.reshape(directions * rows, inputs).T), "weights")
+    bias = weight(np.zeros(directions * rows, np.float32) if outer is None else outer, "bias")
+    projected = r(FullyConnectedOp(flat, columns, bias))
+    projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
+
+    def state(name: str) -> list[SSAValue]:
+        given = op.group(name) if name in dict(op.groups()) else []
+        return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in given]
+
+    names = {n for n, _ in op.groups()}
+    made = r.insert(
+        CpuRecurrentOp(
+            projected,
+            recurrence if isinstance(recurrence.owner, GetOp) else weight(loop, "weights"),
+            [] if inner is None else weight(np.ascontiguousarray(inner), "bias"),
+            op.group("lengths"),
+            state("initial_state"),
+            state("initial_cell"),
+            op.group("peepholes") if "peepholes" in names else [],
+            kind=op.name.removeprefix("glow."),
+            **{n: op.properties[n] for n in _SHARED},
+            **{n: op.properties[n] for n in _OWN if n in op.properties},
+        )
+    )
+    if not batch_first:
+        return list(made.results)
+    result, *last = made.results
+    turned = [r(TransposeOp(v, permutation=(1, 0, 2))) for v in last]
+    return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
+
+
+PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split),)
+
+
+@dataclass(frozen=True)
+class CpuRecurrentPass(ModulePass):
+    """lstm(x, w, r, b) -> recurrent(fully_connected(x, w^T, b), r), weights constant.
+
+    One matrix product serves all steps and directions; what depends on the step before is a loop.
+    """
+
+    name = "glow-cpu-recurrent"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)

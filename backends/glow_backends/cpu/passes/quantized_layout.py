@@ -1,0 +1,174 @@
+"""Layout assignment of quantised operators: unsigned bytes on channel blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.quantized_dialect import QuantizedConvOp as BlockedConvOp
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
+
+Rule = Callable[[Any, Region, CpuTarget], bool]
+
+
+def is_byte(value: SSAValue) -> bool:
+    """Whether the elements are stored in 8 bits under one scale."""
+    kind = element_of(value)
+    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data == 8 and kind.axis.data < 0
+
+
+def unsigned(kind: UniformQuantizedType) -> UniformQuantizedType:
+    """The same numbers stored in unsigned bytes."""
+    if not kind.signed:
+        return kind
+    return UniformQuantizedType.of(8, scale_of(kind), zero_of(kind) + 128, signed=False)
+
+
+def _byte_kind(value: SSAValue) -> UniformQuantizedType:
+    kind = element_of(value)
+    assert isinstance(kind, UniformQuantizedType)
+    return kind
+
+
+def shifted(op: Any) -> dict[str, int]:
+    """The limits of a result that becomes unsigned."""
+    limits: dict[str, int] = {"low": op.prop("low"), "high": op.prop("high")}
+    if not _byte_kind(op.results[0]).signed:
+        return limits
+    return {n: v if v in (NO_LOW, NO_HIGH) else v + 128 for n, v in limits.items()}
+
+
+def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
+    """The blocked, unsigned form of a quantised value; what quantises a float is repeated on blocks."""
+    found = region.known.get(value)
+    if found is not None:
+        return found if found.last == last else None
+    if region.is_known(value):
+        return None
+    kind = unsigned(_byte_kind(value))
+    owner = value.owner
+    if isinstance(owner, QuantizeOp) and element_of(owner.input) == f32:
+        form = region.blocked(owner.input, last)
+        if form is None:
+            return None
+        made = QuantizeOp(form.value, results=tensor(shape_of(form.value), kind))
+    else:
+        form = region.blocked(value, last)
+        if form is None or element_of(form.value) == kind:
+            return form
+        made = RescaleOp(form.value, results=tensor(shape_of(form.value), kind))
+    result = replace(form, value=region.add(made))
+    region.remember(value, result)
+    return result
+
+
+def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
+    """A convolution of one or two spatial axes, in one group, with constant filter and bias."""
+    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    array = region.array(op.filter) if region.is_known(op.filter) else None
+    weights = element_of(op.filter)
+    known = array is not None and all(region.is_known(v) for v in op.group("bias"))
+    if rank not in (3, 4) or not known or op.prop("group") != 1 or array is None:
+        return False
+    assert isinstance(weights, UniformQuantizedType)
+    to = element_of(op.results[0])
+    byte = isinstance(to, UniformQuantizedType) and is_byte(op.results[0])
+    if not is_byte(op.input) or weights.storage.width.data != 8 or not weights.signed:
+        return False
+    if not byte and to != f32:
+        return False
+    form = blocked(op.input, region, last)
+    if form is None:
+        return False
+    out, _, kernel = op.sizes(op.filter)
+    strides, dilations = (_flat(op.prop(n), 1) for n in ("strides", "dilations"))
+    pads = op.prop("pads")
+    pads = (0, pads[0], 0, pads[1]) if rank == 3 else tuple(pads)
+    source, zero = form.value, zero_of(_byte_kind(form.value))
+    if zero and any(pads):
+        top, left, bottom, right = pads
+        around = (0, 0, top, left, 0, 0, 0, bottom, right, 0)
+        source = region.add(PadOp(source, pads=around, value=float(zero)))
+        pads = (0, 0, 0, 0)
+    filters = np.moveaxis(array, -1, 1) if last else array
+    filters = filters[:, :, None, :] if rank == 3 else filters
+    given = op.filter
+    if last or rank == 3:
+        given = region.weight_of(filters, weights, f"{region.name_of(op.filter)}.oihw")
+    height, width = (
+        (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
+        for i, (n, k) in enumerate(zip(shape_of(source)[2:4], _flat(kernel, 1), strict=True))
+    )
+    shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
+    made = BlockedConvOp(
+        source,
+        region.constant(given),
+        region.constant(op.bias) if op.bias is not None else None,
+        results=tensor(shape, unsigned(_byte_kind(op.results[0])) if byte else f32),
+        lanes=target.lanes,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        **(shifted(op) if byte else {}),
+    )
+    region.remember(op.result, replace(form, value=region.add(made), channels=out))
+    return True
+
+
+def _flat(values: Any, fill: int) -> tuple[int, ...]:
+    return (fill, values[0]) if len(values) == 1 else tuple(values)
+
+
+def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
+    """Operands of the result's shape, one of them blocked; results become unsigned."""
+    shape = shape_of(op.results[0])
+    inputs = list(op.operands)
+    if any(shape_of(v) != shape for v in inputs) or op.group("predicate"):
+        return False
+    first = next((region.known[v] for v in inputs if v in region.known), None)
+    if first is None or prod(shape) == 0:
+        return False
+    forms: list[Blocked | None] = []
+    for value in inputs:
+        quantized = isinstance(element_of(value), UniformQuantizedType)
+        if quantized and not is_byte(value):
+            return False
+        form = blocked(value, region, first.last) if quantized else region.blocked(value, first.last)
+        forms.append(form)
+    if any(f is None or (f.last, f.rank) != (first.last, first.rank) for f in forms):
+        return False
+    kind = element_of(op.results[0])
+    properties: dict[str, Any] = {}
+    if isinstance(kind, UniformQuantizedType):
+        if not is_byte(op.results[0]):
+            return False
+        if "low" in op.properties:
+            properties = shifted(op)
+        kind = unsigned(kind)
+    wide = tensor(shape_of(first.value), kind)
+    made = type(op)(*(f.value for f in forms if f), results=wide, **properties)
+    region.remember(op.results[0], replace(first, value=region.add(made)))
+    return True
+
+
+RULES: dict[type[GraphOp], Rule] = {
+    QuantizedConvOp: conv,
+    **{
+        kind: elementwise
+        for kind in (QuantizeOp, DequantizeOp, RescaleOp, QuantizedAddOp, QuantizedSubOp, QuantizedMulOp)
+    },
+}
