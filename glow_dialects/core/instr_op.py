@@ -107,7 +107,7 @@ class InstrOp(_Syntax):
         """Buffers that are read."""
         return [v for a, v in self.accesses() if a.reads]
 
-    def reference(self, *buffers: Any) -> None:
+    def reference(self, *buffers: Any, **named: Any) -> None:
         """The meaning: write the @out arrays from the @in arrays (one argument an operand group)."""
         raise NotImplementedError(self.name)
 

@@ -137,7 +137,8 @@ def _elu_parts(op: Any) -> tuple[float, float, float]:
 
 def _elu(x: Array, above: float, below: float, stretch: float) -> Array:
     kind = x.dtype.type
-    return np.where(x > 0, kind(above) * x, kind(below) * np.expm1(np.minimum(x, 0) / kind(stretch)))
+    low: Array = kind(below) * np.expm1(np.minimum(x, 0) / kind(stretch))
+    return np.where(x > 0, kind(above) * x, low)
 
 
 def _elu_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:

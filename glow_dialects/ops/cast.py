@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -60,7 +61,8 @@ def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
 
 def saturated(array: Array, dtype: np.dtype) -> Array:
     """float8 with values outside its range at the largest finite value; NaN stays NaN."""
-    limit = float(ml_dtypes.finfo(dtype).max)
+    info: Any = ml_dtypes.finfo(dtype)
+    limit = float(info.max)
     wide = array.astype(np.float32)
     return np.clip(wide, -limit, limit).astype(dtype)
 

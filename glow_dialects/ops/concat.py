@@ -31,7 +31,8 @@ class ConcatOp(PureOp):
         parts = list(self.inputs)
         if not parts:
             raise VerifyException("glow.concat: needs at least one input")
-        first, axis = parts[0], self.prop("axis")
+        first = parts[0]
+        axis: int = self.prop("axis")
         shape = list(shape_of(first))
         check_axis(self.name, axis, len(shape))
         for part in parts[1:]:
@@ -46,11 +47,13 @@ class ConcatOp(PureOp):
 
     def offsets(self) -> list[int]:
         """Where each input starts along the axis."""
-        sizes = [shape_of(p)[self.prop("axis")] for p in self.inputs]
+        axis: int = self.prop("axis")
+        sizes = [shape_of(p)[axis] for p in self.inputs]
         return [sum(sizes[:i]) for i in range(len(sizes))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy, axis = grads[0], self.prop("axis")
+        dy = grads[0]
+        axis: int = self.prop("axis")
         assert dy is not None
         out: list[SSAValue | None] = []
         for part, offset in zip(self.inputs, self.offsets(), strict=True):

@@ -65,7 +65,8 @@ class CumprodOp(PureOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # products of 2, 4, 8, ... neighbours
-        size = shape_of(self.input)[self.prop("axis")]
+        axis: int = self.prop("axis")
+        size = shape_of(self.input)[axis]
         value = self.input
         if self.prop("exclusive") and size:
             value = self._shifted(value, 1, b)

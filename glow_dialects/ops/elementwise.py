@@ -26,6 +26,9 @@ from glow_dialects.core.types import (
     tensor,
 )
 
+#: NumPy meanings; what follows the operands are properties, passed by name.
+UnaryFunction = Callable[[Array], Array] | Callable[[Array, Any], Array] | Callable[[Array, Any, Any], Array]
+BinaryFunction = Callable[[Array, Array], Array]
 UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue | None]
 BinaryGradient = Callable[[Any, SSAValue, Builder], tuple[SSAValue | None, SSAValue | None]]
 
@@ -80,7 +83,7 @@ class CompareOp(BinaryOp):
 def unary(
     name: str,
     meaning: str,
-    function: Callable[[Array], Array],
+    function: UnaryFunction,
     gradient: UnaryGradient | None = None,
     decompose: Callable[[Any, Builder], SSAValue] | None = None,
     base: type[UnaryOp] = UnaryOp,
@@ -92,6 +95,7 @@ def unary(
     `properties` IRDL property definitions.
     """
     camel = _camel(name)
+    meant: Callable[..., Array] = function
     fields: dict[str, Any] = {
         "__doc__": meaning,
         "__module__": __name__,
@@ -103,16 +107,26 @@ def unary(
     }
     if gradient is not None:
         rule = gradient
-        fields["gradient"] = lambda self, grads, b: [rule(self, grads[0], b)]
+
+        def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
+            dy = grads[0]
+            assert dy is not None
+            return [rule(self, dy, b)]
+
+        fields["gradient"] = backward
     if decompose is not None:
         smaller = decompose
-        fields["decompose"] = lambda self, b: [smaller(self, b)]
+
+        def parts(self: Any, b: Builder) -> list[SSAValue]:
+            return [smaller(self, b)]
+
+        fields["decompose"] = parts
     node = graph_op(type(f"{camel}Op", (base,), fields))
     names = tuple(properties)
 
     def reference(self: InstrOp, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = function(widen(input), **{n: self.prop(n) for n in names})
+            result[...] = meant(widen(input), **{n: self.prop(n) for n in names})
 
     made = type(
         f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}
@@ -124,7 +138,7 @@ def unary(
 def binary(
     name: str,
     meaning: str,
-    function: Callable[[Array, Array], Array],
+    function: BinaryFunction,
     gradient: BinaryGradient | None = None,
     base: type[BinaryOp] = BinaryOp,
     traits: Any = None,
@@ -132,6 +146,7 @@ def binary(
 ) -> tuple[type[GraphOp], type[InstrOp]]:
     """Node and instruction of a broadcasting binary operator; gradients are summed to operand shape."""
     camel = _camel(name)
+    meant: Callable[..., Array] = function
     fields: dict[str, Any] = {
         "__doc__": meaning,
         "__module__": __name__,
@@ -160,7 +175,7 @@ def binary(
 
     def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = function(widen(lhs), widen(rhs), **{n: self.prop(n) for n in names})
+            result[...] = meant(widen(lhs), widen(rhs), **{n: self.prop(n) for n in names})
 
     made = type(
         f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}

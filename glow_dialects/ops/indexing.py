@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -43,11 +44,12 @@ def grid(shape: Sequence[int], axes: int | None = None) -> list[Array]:
 
 def scatter(result: Array, data: Array, where: tuple[Array, ...], updates: Array, reduction: str) -> None:
     """result = data, joined with updates at index arrays; the last of equal places wins for "none"."""
+    place: Any = where or (...,)  # index tuples of no indices name the whole tensor
     if reduction == "none":
         result[...] = data
-        result[where] = updates
+        result[place] = updates
         return
     total = widen(data).copy()
     with np.errstate(all="ignore"):
-        _UFUNCS[reduction].at(total, where, widen(updates))
+        _UFUNCS[reduction].at(total, place, widen(updates))
         result[...] = total

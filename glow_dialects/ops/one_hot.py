@@ -49,14 +49,16 @@ class OneHotOp(PureOp):
         """Where the result is on."""
         from glow_dialects.ops.arithmetic import AddOp
 
-        depth, axis, shape = self.prop("depth"), self.prop("axis"), shape_of(self.indices)
+        depth: int = self.prop("depth")
+        axis: int = self.prop("axis")
+        shape = shape_of(self.indices)
         kind = dtype_of(typed(self.indices))
         index = self.indices
         if kind.kind == "i":
             below = b(CmpLtOp(index, b.scalar(0, index)))
             index = b(SelectOp(below, b(AddOp(index, b.scalar(depth, index))), index))
         index = b(ReshapeOp.to(index, (*shape[:axis], 1, *shape[axis:])))
-        places = np.arange(depth).astype(kind).reshape(depth, *(1,) * (len(shape) - axis))
+        places: Array = np.arange(depth).astype(kind).reshape((depth, *(1,) * (len(shape) - axis)))
         return b(CmpEqOp(index, b.constant(places)))
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
@@ -83,9 +85,10 @@ class OneHotInstr(InstrOp):
     """A comparison with the places of the axis."""
 
     def reference(self, result: Array, indices: Array, values: Array) -> None:
-        axis, depth = self.prop("axis"), self.prop("depth")
+        axis: int = self.prop("axis")
+        depth: int = self.prop("depth")
         wide = np.expand_dims(indices.astype(np.int64), axis)
-        places = np.arange(depth).reshape(depth, *(1,) * (indices.ndim - axis))
+        places: Array = np.arange(depth).reshape((depth, *(1,) * (indices.ndim - axis)))
         result[...] = np.where(np.where(wide < 0, wide + depth, wide) == places, values[1], values[0])
 
 

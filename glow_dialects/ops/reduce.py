@@ -57,7 +57,8 @@ def kept(value: SSAValue, op: Any, b: Builder) -> SSAValue:
 
 def count_of(op: Any) -> int:
     """How many elements one result stands for."""
-    return math.prod(shape_of(op.input)[i] for i in op.prop("axes"))
+    axes: tuple[int, ...] = op.prop("axes")
+    return math.prod(shape_of(op.input)[i] for i in axes)
 
 
 def again(kind: type[Any], x: SSAValue, op: Any, b: Builder, keepdims: bool | None = None) -> SSAValue:
@@ -88,6 +89,16 @@ def _reduction(
 ) -> tuple[type[Any], type[InstrOp]]:
     """Node and instruction of a reduction; `reduce(x, axes)` keeps no axes."""
     camel = "Reduce" + "".join(part.capitalize() for part in name.split("_"))
+
+    def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [gradient(self, dy, b)]
+
+    def parts(self: Any, b: Builder) -> list[SSAValue]:
+        assert decompose is not None
+        return [_decomposed(self, decompose, b)]
+
     fields: dict[str, Any] = {
         "__doc__": meaning,
         "__module__": __name__,
@@ -95,10 +106,10 @@ def _reduction(
         "name": f"glow.reduce_{name}",
         "input": operand_def(Tensor),
         "result": result_def(Tensor),
-        "gradient": lambda self, grads, b: [gradient(self, grads[0], b)],
+        "gradient": backward,
     }
     if decompose is not None:
-        fields["decompose"] = lambda self, b: [_decomposed(self, decompose, b)]
+        fields["decompose"] = parts
     node = graph_op(type(f"{camel}Op", (ReductionOp,), fields))
 
     def reference(self: InstrOp, result: Array, input: Array) -> None:
@@ -122,7 +133,8 @@ def _decomposed(op: Any, rule: Callable[[Any, Builder], SSAValue], b: Builder) -
     if op.name not in _REAL or is_float(element_of(op.input)):
         return rule(op, b)
     wide = b(CastOp(op.input, results=tensor(shape_of(op.input), f64)))
-    return b(CastOp(again(type(op), wide, op, b), results=op.result.type))
+    kind: type[Any] = type(op)  # pyright: ignore[reportUnknownVariableType]
+    return b(CastOp(again(kind, wide, op, b), results=op.result.type))
 
 
 def _real(x: Array) -> Array:
@@ -160,8 +172,9 @@ def _min(x: Array, axes: tuple[int, ...]) -> Array:
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
     x = _real(x)
     top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isinf(top), x.dtype.type(0), top)
-    return np.log(np.sum(np.exp(x - top), axis=axes)) + top.reshape(np.sum(x, axis=axes).shape)
+    finite: Array = np.where(np.isinf(top), 0, top).astype(x.dtype)
+    total: Array = np.sum(np.exp(x - finite), axis=axes, keepdims=True)
+    return np.log(total) + finite
 
 
 def _half_zero(op: Any, dy: SSAValue, ratio: SSAValue, b: Builder) -> SSAValue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -101,9 +102,8 @@ class ResizeOp(ResizeBaseOp):
         return [tensor(self.prop("sizes"), element_of(self.input))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        names = [n for n in self.properties if n != "sizes"]
-        properties = {n: self.properties[n] for n in names}
-        return [b(ResizeGradOp(grads[0], results=self.input.type, sizes=self.prop("sizes"), **properties))]
+        properties: dict[str, Any] = dict(self.properties)
+        return [b(ResizeGradOp(grads[0], results=self.input.type, **properties))]
 
 
 @graph_op
@@ -121,8 +121,8 @@ class ResizeGradOp(ResizeBaseOp):
             raise VerifyException(f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}")
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        names = [n for n in self.properties if n != "extrapolation_value"]
-        properties = {n: self.properties[n] for n in names}
+        properties: dict[str, Any] = dict(self.properties)
+        del properties["extrapolation_value"]  # a constant: the adjoint has none
         return [b(ResizeOp(grads[0], **properties))]
 
 
@@ -248,7 +248,8 @@ def resized(op: Any, input: Array) -> Array:
             continue
         wide = [-1 if i == tap.axis else 1 for i in range(x.ndim)]
         columns = zip(tap.indices.T, tap.weights.astype(x.dtype).T, strict=True)
-        x = sum(np.take(x, index, tap.axis) * weight.reshape(wide) for index, weight in columns)
+        parts = [np.take(x, index, tap.axis) * weight.reshape(wide) for index, weight in columns]
+        x = reduce(np.add, parts)
     for tap in sampled:
         if tap.outside is not None and tap.outside.any():
             x = x.copy()

@@ -88,7 +88,7 @@ class ScatterNdInstr(InstrOp):
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
         where = places(self.name, data.shape, indices)
-        scatter(result, data, where or (...,), updates, self.prop("reduction"))
+        scatter(result, data, where, updates, self.prop("reduction"))
 
 
 _ROWS = np.array([[2], [0]], np.int64)

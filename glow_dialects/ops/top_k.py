@@ -65,9 +65,9 @@ class TopKInstr(InstrOp):
     """A stable sort."""
 
     def reference(self, values: Array, indices: Array, input: Array) -> None:
-        axis = self.prop("axis")
+        axis: int = self.prop("axis")
         ranked = order(widen(input), axis, self.prop("largest"))
-        best = np.take(ranked, np.arange(self.prop("k")), axis)
+        best: Array = np.take(ranked, range(self.prop("k")), axis)
         indices[...] = best
         values[...] = np.take_along_axis(input, best, axis)
 

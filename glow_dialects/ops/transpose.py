@@ -27,7 +27,8 @@ class TransposeOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, order = shape_of(self.input), self.prop("permutation")
+        shape = shape_of(self.input)
+        order: tuple[int, ...] = self.prop("permutation")
         if sorted(order) != list(range(len(shape))):
             raise VerifyException(
                 f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}"

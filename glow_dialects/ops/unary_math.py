@@ -23,7 +23,11 @@ def _no_gradient(op: Any, dy: SSAValue, b: Builder) -> None:
 
 def _integers_kept(function: Any) -> Any:
     """A rounding: integers are themselves."""
-    return lambda x: x if x.dtype.kind in "iub" else function(x)
+
+    def rounded(x: Array) -> Array:
+        return x if x.dtype.kind in "iub" else function(x)
+
+    return rounded
 
 
 def _times(dy: SSAValue, factor: SSAValue, b: Builder) -> SSAValue:
