@@ -45,10 +45,12 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_passes.graph.dce import DcePass
 
         return (
+            CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuFusePass(),  # epilogues
             CpuStackPass(),  # what is left of element-wise operators
@@ -61,10 +63,18 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
-        return (CpuLayoutPass, CpuFusePass, CpuStackPass, CpuChoosePass, ConvertGlowInstrToLLVMPass)
+        return (
+            CpuRecurrentPass,
+            CpuLayoutPass,
+            CpuFusePass,
+            CpuStackPass,
+            CpuChoosePass,
+            ConvertGlowInstrToLLVMPass,
+        )
 
     @classmethod
     def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:

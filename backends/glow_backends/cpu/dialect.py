@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
 from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
+from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
 from glow_backends.cpu.stack import StackInstr, StackOp
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -316,12 +317,12 @@ class GemmInstr(InstrOp):
 def get_glow_cpu() -> Dialect:
     """Graph level."""
     return Dialect(
-        "glow_cpu", [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp]
+        "glow_cpu", [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp, QuantizedConvOp]
     )
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [CpuRecurrentInstr]
+    own += [CpuRecurrentInstr, QuantizedConvInstr]
     return Dialect("glow_cpu_instr", own)

@@ -10,6 +10,7 @@ from glow_backends.cpu.kernels import normalize
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
 from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.rules import recurrent
 from glow_backends.cpu.rules.common import float_typed, known
 
 
@@ -113,7 +114,7 @@ def pool_call(
 def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
     """Pooling on channel blocks."""
     del context
-    if float_typed(op) is None:
+    if not known(op) or (op.prop("mode") == "avg" and float_typed(op) is None):
         return None
     batch, blocks, *size, lanes = shape(op.input)
     return pool_call(op, op.prop("mode"), batch * blocks, tuple(size), lanes, (1,) * len(size))
@@ -140,6 +141,7 @@ def _lp_normalize(op: Any, context: CallContext) -> KernelCall | None:
 
 
 RULES: dict[str, Rule] = {
+    **recurrent.RULES,
     "softmax": _softmax(log=False),
     "log_softmax": _softmax(log=True),
     "layer_norm": _layer_norm(rms=False),

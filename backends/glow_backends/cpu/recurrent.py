@@ -1,0 +1,104 @@
+"""`glow_cpu.recurrent`: the loop over time of an LSTM, GRU or RNN whose input is already projected.
+
+`%y, %h, %c = glow_cpu.recurrent %p, %r {kind = "lstm"}`: %p is [T, N, D G H], the products of the input
+with the weights, biases added; results as those of glow.lstm, glow.gru and glow.rnn (layout 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, opt_operand_def, var_result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import bool_prop, check_choice, float_prop, floats_prop, str_prop
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.recurrent import ArrayMath, RecurrentOp, run
+from glow_dialects.ops.rnn import RnnOp
+
+CARDS: Mapping[str, type[RecurrentOp]] = {"lstm": LstmOp, "gru": GruOp, "rnn": RnnOp}
+"""The operator of each kind."""
+
+
+@graph_op
+class CpuRecurrentOp(PureOp):
+    """Every state [T, D, N, H], the last ones [D, N, H], for LSTM the last cells.
+
+    `bias` [D, G H] belongs to the recurrence; the gates' order is that of the cards.
+    """
+
+    name = "glow_cpu.recurrent"
+    kind = str_prop()
+    direction = str_prop("forward")
+    activations = str_prop()
+    activation_alpha = floats_prop(())
+    activation_beta = floats_prop(())
+    clip = float_prop(0.0)
+    input_forget = bool_prop(False)
+    linear_before_reset = bool_prop(False)
+    projected = operand_def(Tensor)
+    recurrence = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    lengths = opt_operand_def(Tensor)
+    initial_state = opt_operand_def(Tensor)
+    initial_cell = opt_operand_def(Tensor)
+    peepholes = opt_operand_def(Tensor)
+    result = var_result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        check_choice(self.name, "kind", self.prop("kind"), tuple(CARDS))
+        card = CARDS[self.prop("kind")]
+        steps, samples, columns = shape_of(self.projected)
+        directions, rows, hidden = shape_of(self.recurrence)
+        if columns != directions * rows or rows != card.GATES * hidden:
+            raise VerifyException(f"{self.name}: {self.projected.type} does not meet {self.recurrence.type}")
+        kind = element_of(self.projected)
+        last = tensor((directions, samples, hidden), kind)
+        return [tensor((steps, directions, samples, hidden), kind), *[last] * card.STATES]
+
+
+@instr_op(of=CpuRecurrentOp)
+class CpuRecurrentInstr(InstrOp):
+    """The operator's own steps, each direction reading its columns of the projected input."""
+
+    name = "glow_cpu_instr.recurrent"
+
+    def reference(
+        self,
+        result: Sequence[Array],
+        projected: Array,
+        recurrence: Array,
+        bias: Array | None,
+        lengths: Array | None,
+        initial_state: Array | None,
+        initial_cell: Array | None,
+        peepholes: Array | None,
+    ) -> None:
+        card, x = CARDS[self.prop("kind")], widen(projected)
+        directions, rows, _ = recurrence.shape
+        # The projection is done: the weights that are left pick the direction's columns.
+        pick = np.eye(directions * rows, dtype=x.dtype).reshape(directions, rows, directions * rows)
+        found: dict[str, Any] = {
+            "input": x,
+            "weights": pick,
+            "recurrence": widen(recurrence),
+            "lengths": lengths,
+            "initial_state": initial_state,
+            "initial_cell": initial_cell,
+            "peepholes": peepholes,
+        }
+        if bias is not None:
+            found["bias"] = np.concatenate([np.zeros_like(bias), bias], 1)
+        names = card.get_irdl_definition().properties
+        properties = {n: 0 if n == "layout" else self.prop(n) for n in names}
+        made = run(ArrayMath(x.dtype), card, properties, found, [x.shape, pick.shape, recurrence.shape])
+        for out, value in zip(result, made, strict=True):
+            out[...] = value
