@@ -49,9 +49,12 @@ def emit_elementwise(
 
 
 _LIGHT = frozenset(
-    "add sub mul neg abs max min relu clip cast select constant and or xor not floor ceil round "
-    "trunc leaky_relu prelu hard_sigmoid hard_swish bitwise_and bitwise_or bitwise_xor".split()
-)
+    {
+        "add", "sub", "mul", "neg", "abs", "max", "min", "relu", "clip", "cast", "select", "constant",
+        "and", "or", "xor", "not", "floor", "ceil", "round", "trunc", "leaky_relu", "prelu",
+        "hard_sigmoid", "hard_swish", "bitwise_and", "bitwise_or", "bitwise_xor",
+    }
+)  # fmt: skip
 """Steps of a few instructions: a loop of only these is unrolled."""
 
 
