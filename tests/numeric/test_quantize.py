@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import glow_compiler as glow
-from glow_compiler.quantize import Profile, QuantizationError, profile, quantize, report, tune
+from glow_compiler.quantization import Profile, QuantizationError, profile, quantize, report, tune
 from glow_dialects.core.types import Array
 from glow_dialects.ops.activation import ClipOp, SigmoidOp
 from glow_dialects.ops.arithmetic import AddOp

@@ -24,13 +24,18 @@ from glow_runtime.executable import Executable
 if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.functions import grad, jit, value_and_grad
+    from glow_compiler.quantization import profile, quantize
     from glow_compiler.trainer import Trainer
+    from glow_passes.quantize.schema import QuantizationError
 
 _LAZY = {
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
     "Trainer": "glow_compiler.trainer",
+    "QuantizationError": "glow_passes.quantize.schema",
+    "profile": "glow_compiler.quantization",
+    "quantize": "glow_compiler.quantization",
 }
 
 
@@ -55,6 +60,7 @@ __all__ = [
     "GraphBuilder",
     "ImportProblems",
     "Problem",
+    "QuantizationError",
     "ShapeError",
     "Trainer",
     "UnsupportedError",
@@ -63,5 +69,7 @@ __all__ = [
     "jit",
     "load",
     "optim",
+    "profile",
+    "quantize",
     "value_and_grad",
 ]

@@ -228,7 +228,8 @@ def report(
 def _name_values(module: ModuleOp) -> None:
     """Write the names of values down, so that they stay when nodes are inserted."""
     for value, name in value_names(next(functions(module))).items():
-        value.name_hint = name
+        if isinstance(value.owner, GraphOp):
+            value.name_hint = name
 
 
 def _decibels(signal: float, noise: float) -> float:

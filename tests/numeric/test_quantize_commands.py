@@ -1,0 +1,88 @@
+"""glow-profile and glow-quantize from end to end, and their messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_runner import Graph
+
+import glow_compiler as glow
+from glow_dialects.ops.activation import SigmoidOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.relu import ReluOp
+from glow_tools import profile, quantize
+from glow_tools.translate import write_mlir
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A network of two convolutions as an .mlir file with its weights."""
+    rng = np.random.default_rng(0)
+    g = Graph()
+    x = g.input(np.zeros((1, 3, 8, 8), np.float32))
+    for out, inner in ((8, 3), (8, 8)):
+        w = (rng.standard_normal((out, inner, 3, 3)) / 5).astype(np.float32)
+        x = g.b(ReluOp(g.b(ConvOp(x, g.constant(w), None, pads=(1, 1, 1, 1)))))
+    g.save(g.b(SigmoidOp(x)))
+    path = tmp_path / "net.mlir"
+    write_mlir(g.module, str(path))
+    return path
+
+
+def test_profile_then_quantize(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Many inputs in one .npy file, a profile, a quantised model that runs like the float one."""
+    images = np.random.default_rng(1).standard_normal((5, 1, 3, 8, 8)).astype(np.float32)
+    np.save(model.with_name("images.npy"), images)
+    taken, out = model.with_name("profile.yaml"), model.with_name("q.mlir")
+    options = ["--inputs", str(model.with_name("images.npy")), "--backend", "interpreter"]
+    assert profile.main([str(model), *options, "-o", str(taken)]) == 0
+    assert "5 batches" in capsys.readouterr().out
+    page = model.with_name("report.html")
+    arguments = [str(model), "--profile", str(taken), "-o", str(out), "--report", str(page)]
+    assert quantize.main([*arguments, *options, "--calibration", "percentile"]) == 0
+    assert "<table>" in page.read_text() and "lookup" in out.read_text()
+    nets = [glow.compile(p, backend="interpreter") for p in (model, out)]
+    (name,) = [port.name for port in nets[0].inputs]
+    want, have = (next(iter(net.run({name: images[0]}).values())) for net in nets)
+    np.testing.assert_allclose(have, want, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--schema", "odd"], "unknown schema 'odd'"),
+        (["--calibration", "guess"], "unknown calibration 'guess'"),
+        (["--precision", "int4"], "unknown precision 'int4'"),
+        (["--bias", "int4"], "unknown bias precision 'int4'"),
+    ],
+)
+def test_wrong_options(
+    model: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that says what is wrong and what there is; nothing is written."""
+    taken, out = model.with_name("profile.yaml"), model.with_name("q.mlir")
+    profile.main(
+        [str(model), "--random", "0", "--batches", "1", "--backend", "interpreter", "-o", str(taken)]
+    )
+    assert quantize.main([str(model), "--profile", str(taken), "-o", str(out), *options]) == 1
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+    assert not out.exists()
+
+
+def test_wrong_data(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No inputs, a missing file, a file of another shape: one message each."""
+    out = str(model.with_name("profile.yaml"))
+    assert profile.main([str(model), "-o", out]) == 1
+    assert "--inputs" in capsys.readouterr().err
+    assert profile.main([str(model), "--inputs", "none.npy", "-o", out]) == 1
+    assert "no such file" in capsys.readouterr().err
+    wrong = model.with_name("wrong.npy")
+    np.save(wrong, np.zeros((2, 2), np.float32))
+    assert profile.main([str(model), "--inputs", str(wrong), "-o", out]) == 1
+    assert "shape (2, 2)" in capsys.readouterr().err
+    wrong.write_text("text")
+    assert profile.main([str(model), "--inputs", str(wrong), "-o", out]) == 1
+    assert "not a .npy" in capsys.readouterr().err

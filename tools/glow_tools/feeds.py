@@ -1,0 +1,68 @@
+"""Representative inputs for profiling: arrays from files, or random ones."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_backends.base import Port, ports
+from glow_dialects.core.errors import BindingError, GlowError
+
+Feed = dict[str, Any]
+
+
+def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: int) -> list[Feed]:
+    """One dict of inputs for each batch: from `files`, or `batches` of normal random numbers.
+
+    A .npz file is one batch, an array for each input by name. A .npy file is for models of one
+    input: one batch, or many along an axis before it.
+    """
+    expected = ports(module, "input")
+    if not files:
+        if random is None:
+            raise BindingError("give representative inputs with --inputs, or --random SEED")
+        rng = np.random.default_rng(random)
+        return [_random(expected, rng) for _ in range(batches)]
+    return [feed for name in files for feed in _read(Path(name), expected)]
+
+
+def _random(expected: Sequence[Port], rng: np.random.Generator) -> Feed:
+    def one(port: Port) -> Any:
+        if port.dtype.kind == "b":
+            return rng.random(port.shape) < 0.5
+        if port.dtype.kind in "iu":
+            return rng.integers(0, 8, port.shape).astype(port.dtype)
+        return rng.standard_normal(port.shape).astype(port.dtype)
+
+    return {port.name: one(port) for port in expected}
+
+
+def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise GlowError(f"no such file: {path}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise GlowError(f"{path}: not a .npy or .npz file: {error}") from None
+    if isinstance(loaded, Mapping):
+        yield {name: loaded[name] for name in loaded}
+        return
+    if len(expected) != 1:
+        names = ", ".join(p.name for p in expected)
+        raise BindingError(f"{path}: the model has inputs {names}; give a .npz with one array each")
+    (port,) = expected
+    array = np.asarray(loaded)
+    if array.shape == port.shape:
+        yield {port.name: array}
+    elif array.shape[1:] == port.shape:
+        yield from ({port.name: part} for part in array)
+    elif port.shape and array.shape[1:] == port.shape[1:] and array.shape[0] % port.shape[0] == 0:
+        for start in range(0, array.shape[0], port.shape[0]):
+            yield {port.name: array[start : start + port.shape[0]]}
+    else:
+        raise BindingError(f"{path}: shape {array.shape} for input '{port.name}' of {port.shape}")

@@ -1,0 +1,59 @@
+"""glow-profile: run representative inputs through a model and record what values flow where."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from glow_tools.common import command, count_option, guarded, read_module, shape_option, whole
+
+EXAMPLES = """\
+  glow-profile model.onnx --inputs images.npy -o profile.yaml
+  glow-profile model.onnx --inputs a.npz b.npz c.npz -o profile.yaml
+  glow-profile model.onnx --random 0 --batches 4 -o profile.yaml
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command(
+        "glow-profile",
+        "Record the range and histogram of every value of a model, for glow-quantize.",
+        EXAMPLES,
+    )
+    add = made.add_argument
+    add("model", help=".onnx or .mlir file")
+    add("--inputs", nargs="+", default=[], metavar="FILE", help=".npz (a batch) or .npy files")
+    add("--random", type=count_option, metavar="SEED", help="normal random inputs instead")
+    add("--batches", type=count_option, default=4, help="random batches (default: 4)")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add("-o", "--output", type=Path, required=True, metavar="PROFILE.yaml")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-profile`."""
+    arguments = _arguments().parse_args(argv)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(a: argparse.Namespace) -> int:
+    from rich.progress import Progress
+
+    from glow_compiler.quantization import profile
+    from glow_tools.feeds import feeds
+
+    module = read_module(a.model, dict(a.shape))
+    data = feeds(module, a.inputs, a.random, a.batches)
+    with Progress(transient=True) as progress:
+        task = progress.add_task("profiling", total=len(data))
+        made = profile(module, data, a.backend, progress=lambda done: progress.update(task, completed=done))
+    with whole(a.output) as temporary:
+        made.save(temporary)
+    print(f"{a.output}: {len(made.values)} values, {made.batches} batches")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,118 @@
+"""glow-quantize: a model on integers, by a profile of it."""
+
+from __future__ import annotations
+
+import argparse
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glow_tools.common import command, count_option, guarded, read_module, shape_option, write_text
+
+if TYPE_CHECKING:
+    from glow_compiler.quantization import Report
+
+EXAMPLES = """\
+  glow-quantize model.onnx --profile profile.yaml -o model.mlir
+  glow-quantize model.onnx --profile profile.yaml --schema symmetric --calibration kl -o model.mlir
+  glow-quantize model.onnx --profile profile.yaml --keep softmax conv1 -o model.mlir
+  glow-quantize model.onnx --profile profile.yaml --inputs images.npy --report out.html
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command(
+        "glow-quantize",
+        "Quantise a model by a profile that glow-profile took of it; inputs and outputs stay float.",
+        EXAMPLES,
+    )
+    add = made.add_argument
+    add("model", help=".onnx or .mlir file")
+    add("--profile", required=True, metavar="PROFILE.yaml", help="what glow-profile wrote")
+    schemas = "asymmetric (default), symmetric, symmetric_uint8, symmetric_power2"
+    add("--schema", default="asymmetric", help=schemas)
+    add("--precision", default="int8", help="int8 (default) or int16 activations")
+    add("--calibration", default="none", help="none (default), kl, percentile, mse")
+    add("--per-tensor", action="store_true", help="one scale for all channels of weights")
+    add("--bias", default="int32", help="int32 (default), int16, int8")
+    add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add("-o", "--output", metavar="MODEL.mlir", help="the quantised model")
+    add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
+    add("--inputs", nargs="+", default=[], metavar="FILE", help="data of the report: .npz, .npy")
+    add("--random", type=count_option, metavar="SEED", help="random data of the report")
+    add("--backend", default="cpu", help="where the report runs (default: cpu)")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-quantize`."""
+    made = _arguments()
+    arguments = made.parse_args(argv)
+    if not arguments.output and not arguments.report:
+        made.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
+    return guarded(lambda: _run(arguments))
+
+
+def _run(a: argparse.Namespace) -> int:
+    from glow_compiler.quantization import Profile, quantize, report
+    from glow_tools.feeds import feeds
+    from glow_tools.translate import write_mlir
+
+    shapes = dict(a.shape)
+    module = read_module(a.model, dict(shapes))
+    made = Profile.load(a.profile)
+    options = {
+        "schema": a.schema,
+        "precision": a.precision,
+        "calibration": a.calibration,
+        "per_channel": not a.per_tensor,
+        "bias": a.bias,
+        "keep": tuple(a.keep),
+    }
+    if a.output:
+        quantized = quantize(module, made, **options)
+        quantized.verify()
+        write_mlir(quantized, a.output)
+    if a.report:
+        data = feeds(module, a.inputs, a.random, 2)
+        found = report(module, data, made, a.backend, **options)
+        page = found.table() + "\n" if a.report == "-" else report_page(a.model, found)
+        write_text(a.report, page)
+    return 0
+
+
+def report_page(model: str, found: Report) -> str:
+    """A page with one bar a layer, worst first; decibels of signal over quantisation noise."""
+    top = max((layer.decibels for layer in found.layers if layer.decibels < 1e3), default=1.0)
+    rows = [
+        f"<tr><td>{html.escape(layer.name)}</td><td>{layer.op}</td><td>{layer.decibels:.1f}</td>"
+        f'<td><div style="width:{_width(layer.decibels, top)}em"></div></td></tr>'
+        for layer in found.layers
+    ]
+    return _PAGE.format(model=html.escape(Path(model).name), rows="\n".join(rows))
+
+
+def _width(decibels: float, top: float) -> float:
+    return round(30 * min(max(decibels, 0.0), top) / top, 2)
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Quantisation of {model}</title>
+<style>
+body {{ font-family: sans-serif; margin: 2em; }}
+td, th {{ padding: 0.1em 0.8em; text-align: left; font-size: 90%; }}
+td:nth-child(3) {{ text-align: right; }}
+div {{ background: #47a; height: 0.8em; }}
+</style></head><body>
+<h1>Quantisation of {model}</h1>
+<p>Signal over quantisation noise of each value, in decibels; the worst layers first.</p>
+<table><tr><th>value</th><th>operator</th><th>dB</th><th></th></tr>
+{rows}
+</table></body></html>
+"""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
