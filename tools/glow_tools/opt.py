@@ -63,7 +63,7 @@ def _run(a: argparse.Namespace) -> int:
     if a.show_pipeline:
         from glow_tools.pipelines import describe, parse
 
-        print(describe(parse(a.passes)))
+        print(describe(parse(a.passes, a.mcpu)))
         return 0
     if not (a.split_input_file or a.verify_diagnostics):
         write_text(a.output, _one(a, None))
@@ -115,7 +115,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             bisect_limit=a.bisect_limit,
             reproducer=a.reproducer,
         )
-        InstrumentedRun(ctx, options).run(module, parse(a.passes))
+        InstrumentedRun(ctx, options).run(module, parse(a.passes, a.mcpu))
     from glow_tools.targets import EMITTERS
 
     return EMITTERS[a.target](module, a)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
@@ -14,12 +15,13 @@ from glow_passes import all_passes
 from glow_passes.pipeline import INSTR, LOWER, decompose_for, optimize
 
 
-def named() -> dict[str, tuple[ModulePass, ...]]:
-    """The pipelines that `-p` knows by name."""
+@cache
+def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
+    """The pipelines that `-p` knows by name; `mcpu` is the processor that `cpu` compiles for."""
     from glow_backends.base import get_backend
     from glow_runtime.compile import phases
 
-    cpu = get_backend("cpu")
+    cpu = get_backend("cpu", cpu=mcpu)
     return {
         "optimize": optimize(),
         "lower": (*decompose_for(cpu.supports), *optimize(lowered=True), *LOWER),
@@ -28,7 +30,7 @@ def named() -> dict[str, tuple[ModulePass, ...]]:
     }
 
 
-def parse(text: str) -> list[ModulePass]:
+def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     """Passes of a string such as `optimize,glow-schedule{by=order}`.
 
     UnsupportedError names what is unknown and what is like it.
@@ -36,19 +38,19 @@ def parse(text: str) -> list[ModulePass]:
     known = dict(all_passes())
     found: list[ModulePass] = []
     for spec in _specs(text):
-        if spec.name not in known and spec.name not in named():
+        if spec.name not in known:
             known |= backend_passes()  # imports the backends, so only where it must
         if spec.name in known:
             try:
                 found.append(known[spec.name].from_spec(spec))
             except Exception as error:
                 raise UnsupportedError(f"pass {spec.name}: {error}") from None
-        elif spec.name in named():
-            found += named()[spec.name]
+        elif spec.name in named(mcpu):
+            found += named(mcpu)[spec.name]
         else:
             from difflib import get_close_matches
 
-            names = [*known, *named()]
+            names = [*known, *named(mcpu)]
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
