@@ -237,6 +237,7 @@ def check_blocked(spec, target, emit, pack, tolerance: float = 2e-5, scratch: in
 PLANE = {
     "one-channel": PlaneConvSpec(2, 5, 1, (9, 37), (3, 3), epilogue=LATE),
     "signal": PlaneConvSpec(1, 2, 3, (1, 200), (1, 9), dilations=(1, 2)),
+    "phases": PlaneConvSpec(1, 6, 2, (3, 40), (2, 4), phases=3),
     "eight-channels": PlaneConvSpec(1, 4, 8, (13, 80), (5, 2), 2, (2, 1), epilogue=ALL),
 }
 
@@ -262,7 +263,7 @@ def test_plane(name: str, threads: int) -> None:
     residual = random(*y_shape, seed=9)
     epilogue = spec.epilogue
     want = reference(general, x, w, bias if epilogue.bias else None, residual if epilogue.extras else None)
-    inputs = [x, pack_plane(w)] + [bias] * epilogue.bias + [residual] * epilogue.extras
+    inputs = [x, pack_plane(w, spec.phases)] + [bias] * epilogue.bias + [residual] * epilogue.extras
     y = aligned(np.full(y_shape, np.nan, np.float32))
     StandaloneKernel(emit_conv_plane, spec, target)(y, *[aligned(a) for a in inputs])
     np.testing.assert_allclose(y, want, rtol=2e-5, atol=2e-5)

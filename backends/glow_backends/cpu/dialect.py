@@ -16,8 +16,8 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
-from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
+from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.stack import StackInstr, StackOp
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -176,11 +176,13 @@ class ConvInstr(InstrOp):
 class PlaneConvOp(PureOp):
     """steps(conv(input, filter) + bias) of few output channels on NCHW, without pads.
 
-    The stride along rows is 1. `filter` is OIHW; each binary step takes the next of `extras`.
+    The stride along rows is 1; one of `phases` has become as many channels. `filter` is OIHW; each
+    binary step takes the next of `extras`.
     """
 
     name = "glow_cpu.plane_conv"
     row_stride = int_prop(1)
+    phases = int_prop(1)
     dilations = ints_prop((1, 1))
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     input = operand_def(Tensor)
@@ -316,9 +318,8 @@ class GemmInstr(InstrOp):
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    return Dialect(
-        "glow_cpu", [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp, QuantizedConvOp]
-    )
+    own = [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp]
+    return Dialect("glow_cpu", [*own, QuantizedConvOp])
 
 
 def get_glow_cpu_instr() -> Dialect:

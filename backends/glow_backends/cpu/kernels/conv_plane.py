@@ -23,7 +23,8 @@ from glow_backends.cpu.target import CpuTarget
 class PlaneConvSpec:
     """y = steps(conv(x, w) + bias), f32, without pads; the stride along rows is 1.
 
-    x is (N, C, H, W), y and the extras (N, K, OH, OW) with OW at least the lanes; w is what
+    Each channel of a signal may be `phases` channels here, its phases under a stride along rows;
+    sums then take the taps in the signal's order. x is (N, C, H, W), y and the extras (N, K, OH, OW) with OW at least the lanes; w is what
     `pack_plane` made of (K, C, R, S), bias (K). Operands: y, x, w, [bias], [extras]; no extra may
     be the memory of y.
     """
@@ -35,6 +36,7 @@ class PlaneConvSpec:
     kernel: tuple[int, int]
     row_stride: int = 1
     dilations: tuple[int, int] = (1, 1)
+    phases: int = 1
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @property
@@ -44,9 +46,11 @@ class PlaneConvSpec:
         return (self.size[0] - reach[0]) // self.row_stride + 1, self.size[1] - reach[1] + 1
 
 
-def pack_plane(weights: np.ndarray) -> np.ndarray:
-    """(K, C, R, S) to (C, R, S, K): the broadcast weights of one step lie together."""
-    return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
+def pack_plane(weights: np.ndarray, phases: int = 1) -> np.ndarray:
+    """(K, C P, R, S) to (C, R, S, P, K): the broadcast weights of one step lie together."""
+    out, channels, rows, columns = weights.shape
+    split = weights.reshape(out, channels // phases, phases, rows, columns)
+    return np.ascontiguousarray(split.transpose(1, 3, 4, 2, 0))
 
 
 def plane_block(spec: PlaneConvSpec, target: CpuTarget) -> Block:
@@ -74,12 +78,13 @@ def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: C
     block, lanes = plane_block(spec, target), target.lanes
     height, width = spec.out_size
     run = block.vectors * lanes
-    plane, count = prod(spec.size), spec.out_channels
+    plane, count, p = prod(spec.size), spec.out_channels, spec.phases
     # One weight of every channel, then the pixels under it.
     nest = [
-        Loop(spec.in_channels, prod(spec.kernel) * count, plane),
-        Loop(spec.kernel[0], spec.kernel[1] * count, spec.dilations[0] * spec.size[1]),
-        Loop(spec.kernel[1], count, spec.dilations[1]),
+        Loop(spec.in_channels // p, prod(spec.kernel) * p * count, p * plane),
+        Loop(spec.kernel[0], spec.kernel[1] * p * count, spec.dilations[0] * spec.size[1]),
+        Loop(spec.kernel[1], p * count, spec.dilations[1]),
+        Loop(p, count, plane),
     ]
 
     def tile(image: Index, row: Index, column: Index) -> None:

@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.passes.layout_rules import RULES, elementwise
+from glow_backends.cpu.passes.quantized_layout import RULES as QUANTIZED_RULES
 from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.graph_op import GraphOp
@@ -58,7 +59,7 @@ def assign(function: FuncOp, symbols: Symbols, target: CpuTarget) -> None:
 
 
 def _convert(op: GraphOp, region: Region, target: CpuTarget) -> bool:
-    rule = RULES.get(type(op))
+    rule = RULES.get(type(op)) or QUANTIZED_RULES.get(type(op))
     if rule is None:
         rule = elementwise if op.DATA_PARALLEL else None
     return rule is not None and rule(op, region, target)

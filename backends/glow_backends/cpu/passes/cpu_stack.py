@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
+from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.steps import parameters
 from glow_dialects.core.graph_op import GraphOp
@@ -29,12 +30,15 @@ MOST_INPUTS = 12
 
 def stackable(op: Operation) -> bool:
     """Whether an operation can be a step of a loop."""
-    if not isinstance(op, GraphOp) or not op.DATA_PARALLEL or len(op.results) != 1 or not op.operands:
+    if not isinstance(op, GraphOp) or len(op.results) != 1 or not op.operands:
+        return False
+    if not op.DATA_PARALLEL and not is_quantized(op):
         return False
     if op.group("predicate") or 0 in shape_of(op.results[0]):
         return False
     kinds = [dtype_name(v) for v in (*op.operands, *op.results)]
-    return all(values.has(k) for k in kinds) and supports(op.name.removeprefix("glow."), kinds[-1])
+    known = is_quantized(op) or supports(op.name.removeprefix("glow."), kinds[-1])
+    return known and all(values.has(k) for k in kinds)
 
 
 class _Groups:
@@ -141,6 +145,10 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
         assert isinstance(op, GraphOp)
         args = tuple(argument(v) for v in op.operands)
         kind = dtype_name(op.results[0])
+        if is_quantized(op):
+            parts = Steps(len(inputs), steps)
+            place[op.results[0]] = expand(op, op.results[0], op.operands, args, parts)
+            continue
         steps.append(Step(op.name.removeprefix("glow."), args, parameters(op), kind))
         place[op.results[0]] = len(inputs) + len(steps) - 1
     program = Pointwise(

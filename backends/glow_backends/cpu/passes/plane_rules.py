@@ -91,7 +91,8 @@ def plane_conv(op: ConvOp, region: Region, spec: DirectConvSpec, filters: SSAVal
         moved = region.add(TransposeOp(split, permutation=(0, 1, 4, 2, 3)))
         source = region.add(ReshapeOp.to(moved, (batch, channels * stride, height, width // stride)))
     bias = [region.constant(v) for v in op.group("bias")]
-    made = PlaneConvOp(source, filters, bias, [], row_stride=plane.row_stride, dilations=plane.dilations)
+    window = {"row_stride": plane.row_stride, "dilations": plane.dilations, "phases": stride}
+    made = PlaneConvOp(source, filters, bias, [], **window)
     value = region.add(made)
     if last:
         value = region.add(TransposeOp(value, permutation=(0, 2, 3, 1)))

@@ -11,15 +11,21 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_dialect import QuantizedConvOp as BlockedConvOp
+from glow_backends.cpu.quantized_steps import Steps, finish
+from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
@@ -108,7 +114,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     filters = filters[:, :, None, :] if rank == 3 else filters
     given = op.filter
     if last or rank == 3:
-        given = region.weight_of(filters, weights, f"{region.name_of(op.filter)}.oihw")
+        given = region.weight(np.ascontiguousarray(filters), f"{region.name_of(op.filter)}.oihw", weights)
     height, width = (
         (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
         for i, (n, k) in enumerate(zip(shape_of(source)[2:4], _flat(kernel, 1), strict=True))
@@ -165,7 +171,36 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
+    """The mean over all of a blocked image: exact float sums, requantised."""
+    form = region.known.get(op.input)
+    if form is None or form.last != (op.prop("layout") == "NHWC") or not is_byte(op.results[0]):
+        return False
+    spatial = shape_of(form.value)[2:4]
+    if _flat(op.prop("kernel"), 1) != spatial or any(op.prop("pads")):
+        return False
+    source, to = _byte_kind(form.value), unsigned(_byte_kind(op.results[0]))
+    wide = shape_of(form.value)
+    centred = Steps(1)
+    value = centred.with_number("sub", centred.add("cast", 0), zero_of(source))
+    plain = region.add(_stack(form.value, centred, value, tensor(wide, f32)))
+    total = region.add(ReduceSumOp(plain, axes=(2, 3), keepdims=True))
+    limits, steps = shifted(op), Steps(1)
+    factor = float(np.float32(scale_of(source) / scale_of(to) / prod(spatial)))
+    real = steps.with_number("mul", 0, factor)
+    finished = finish(steps, real, to, limits["low"], limits["high"], "u8")
+    made = region.add(_stack(total, steps, finished, tensor(shape_of(total), to)))
+    region.remember(op.result, replace(form, value=made))
+    return True
+
+
+def _stack(value: SSAValue, steps: Steps, result: int, kind: Any) -> StackOp:
+    program = Pointwise(1, tuple(steps.made), (result,), (dtype_name(value),))
+    return StackOp([value], results=[kind], steps=steps_attr(program), outputs=(result,))
+
+
 RULES: dict[type[GraphOp], Rule] = {
+    QuantizedAvgPoolOp: average,
     QuantizedConvOp: conv,
     **{
         kind: elementwise

@@ -19,6 +19,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.quantize import RescaleOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.symbols import Symbols
@@ -84,9 +85,9 @@ class Region:
             return isinstance(self.symbols.constant(owner), ConstantOp)
         return isinstance(owner, SplatOp | LiteralOp)
 
-    def weight(self, array: Array, hint: str) -> SSAValue:
-        """A new constant of the module."""
-        made = self.symbols.add(array, tensor(array.shape, array.dtype), hint)
+    def weight(self, array: Array, hint: str, element: Attribute | None = None) -> SSAValue:
+        """A new constant of the module; `element` is its quantised type, if it has one."""
+        made = self.symbols.add(array, tensor(array.shape, element or array.dtype), hint)
         return self.builder.insert(GetOp.of(made)).result
 
     def name_of(self, value: SSAValue) -> str:
@@ -120,6 +121,8 @@ class Region:
         if height * width != 1 or form.channels % lanes:
             layout = "NHWC" if form.last else "NCHW"
             value = self.add(UnblockOp(value, channels=form.channels, layout=layout))
+        if element_of(value) != element_of(kind):  # bytes are unsigned in blocks
+            value = self.add(RescaleOp(value, results=tensor(shape_of(value), element_of(kind))))
         return value if value.type == kind else self.add(ReshapeOp(value, results=kind))
 
     def blocked(self, value: SSAValue, last: bool) -> Blocked | None:
@@ -137,7 +140,7 @@ class Region:
             first = first[:, :, None, :] if rank == 3 else first
             name = f"{self.name_of(value)}.blocked"
             form = self.weight(block_channels(first, self.lanes), name)
-        elif dtype_of(value.type) == np.float32:
+        elif dtype_of(value.type) in (np.float32, np.int8, np.uint8):
             wide = self.plain(value)
             if rank == 3:
                 shape = (shape[0], 1, *shape[1:]) if last else (*shape[:2], 1, shape[2])

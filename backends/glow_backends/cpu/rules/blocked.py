@@ -19,8 +19,10 @@ from glow_backends.cpu.kernels.conv_plane import (
     pack_plane,
     supports_plane,
 )
+from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.layouts import byte_blocking_spec
 from glow_backends.cpu.kernels.winograd import (
     WinogradSpec,
     emit_winograd,
@@ -91,9 +93,10 @@ def plane_conv(op: Any, context: CallContext) -> KernelCall | None:
         kernel=(kernel[0], kernel[1]),
         row_stride=op.prop("row_stride"),
         dilations=op.prop("dilations"),
+        phases=op.prop("phases"),
         epilogue=Epilogue(bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"])),
     )
-    filters = context.pack(op.filter, "plane", pack_plane)
+    filters = context.pack(op.filter, f"plane|{spec.phases}", lambda w: pack_plane(w, spec.phases))
     if filters is None or not supports_plane(spec, context.target):
         return None
     operands = [op.result, op.input, filters, *op.group("bias"), *op.group("extras")]
@@ -119,6 +122,8 @@ def unblock(op: Any, context: CallContext) -> KernelCall | None:
 
 def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall | None:
     lanes = shape(op.input)[-1] if spec.unblock else op.prop("lanes")
+    if dtype_name(op.input) in ("i8", "u8"):
+        return KernelCall(emit_copy, byte_blocking_spec(spec, lanes), [op.result, op.input])
     if dtype_name(op.input) != "f32" or lanes != context.target.lanes:
         return None
     return KernelCall(emit_blocking, spec, [op.result, op.input])
