@@ -12,21 +12,22 @@ from glow_dialects.core.types import shape_of
 from glow_frontends.onnx.export.exporter import Exporter, Rule
 
 
-def _first(op: Any, name: str, rank: int, e: Exporter) -> str:
+def channels_second(op: Any, name: str, rank: int, e: Exporter) -> str:
     """A tensor with its channels second, as ONNX wants them."""
     if op.prop("layout") != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
 
 
-def _back(op: Any, name: str, rank: int, e: Exporter) -> str:
+def back(op: Any, name: str, rank: int, e: Exporter) -> str:
     """A result in the operator's own layout."""
     if op.prop("layout") != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, *range(2, rank), 1])
 
 
-def _window(op: Any, *names: str) -> dict[str, Any]:
+def window(op: Any, *names: str) -> dict[str, Any]:
+    """Strides, pads and dilations as attributes."""
     return {n: list(op.prop(n)) for n in ("strides", "pads", "dilations", *names)}
 
 
@@ -36,21 +37,21 @@ def _bias(op: Any, e: Exporter) -> list[str]:
 
 def _conv(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
-    inputs = [_first(op, e.name(v), rank, e) for v in (op.input, op.filter)]
-    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.prop("group"), **_window(op))
-    return _back(op, made, rank, e)
+    inputs = [channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)]
+    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.prop("group"), **window(op))
+    return back(op, made, rank, e)
 
 
 def _conv_transpose(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     made = e.node(
         "ConvTranspose",
-        [*(_first(op, e.name(v), rank, e) for v in (op.input, op.filter)), *_bias(op, e)],
+        [*(channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)), *_bias(op, e)],
         group=op.prop("group"),
         output_padding=list(op.prop("output_pads")),
-        **_window(op),
+        **window(op),
     )
-    return _back(op, made, rank, e)
+    return back(op, made, rank, e)
 
 
 def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
@@ -58,13 +59,13 @@ def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
         rank = len(shape_of(op.input))
         made = e.node(
             kind,
-            [_first(op, e.name(op.input), rank, e)],
+            [channels_second(op, e.name(op.input), rank, e)],
             kernel_shape=list(op.prop("kernel")),
             p=op.prop("p") if p else None,
             **{f: int(bool(op.prop(f))) for f in flags},
-            **_window(op),
+            **window(op),
         )
-        return _back(op, made, rank, e)
+        return back(op, made, rank, e)
 
     return rule
 
@@ -73,21 +74,21 @@ def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
     rank = len(shape_of(op.input))
     made = e.node(
         "MaxPool",
-        [_first(op, e.name(op.input), rank, e)],
+        [channels_second(op, e.name(op.input), rank, e)],
         2,
         kernel_shape=list(op.prop("kernel")),
-        **_window(op),
+        **window(op),
     )
     if op.prop("layout") != "NHWC":
         return made
     # Positions count in the whole tensor: the pixel is the same, what surrounds it is not.
     batch, *spatial, channels = shape_of(op.input)
     pixels = int(np.prod(spatial))
-    pixel = e.node("Mod", [_back(op, made[1], rank, e), e.constant(np.array(pixels, np.int64))])
+    pixel = e.node("Mod", [back(op, made[1], rank, e), e.constant(np.array(pixels, np.int64))])
     scaled = e.node("Mul", [pixel, e.constant(np.array(channels, np.int64))])
     starts = np.arange(batch, dtype=np.int64).reshape(-1, *[1] * (rank - 1)) * (pixels * channels)
     base = e.constant(starts + np.arange(channels, dtype=np.int64), "base")
-    return [_back(op, made[0], rank, e), e.node("Add", [scaled, base])]
+    return [back(op, made[0], rank, e), e.node("Add", [scaled, base])]
 
 
 def _fully_connected(op: Any, e: Exporter) -> str:
@@ -109,8 +110,8 @@ def _axis(kind: str) -> Rule:
 def _batch_norm(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     operands: list[SSAValue] = list(op.operands)[1:5]
-    inputs = [_first(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
-    return _back(op, e.node("BatchNormalization", inputs, epsilon=op.prop("epsilon")), rank, e)
+    inputs = [channels_second(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
+    return back(op, e.node("BatchNormalization", inputs, epsilon=op.prop("epsilon")), rank, e)
 
 
 def _layer_norm(op: Any, e: Exporter) -> str:

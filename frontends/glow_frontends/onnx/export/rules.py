@@ -10,6 +10,7 @@ import numpy as np
 from glow_dialects.core.types import shape_of
 from glow_frontends.onnx.export.exporter import Exporter, Rule, element_dtype
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
+from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
 from glow_frontends.onnx.tensors import onnx_type
 
 
@@ -38,7 +39,7 @@ def _wide(rule: Rule) -> Rule:
 
     def wide(op: Any, e: Exporter) -> str:
         dtype = element_dtype(op.results[0])
-        if dtype.kind == "f" or dtype in (np.dtype(np.int32), np.dtype(np.int64)):
+        if dtype.kind not in "iu" or dtype in (np.dtype(np.int32), np.dtype(np.int64)):
             made = rule(op, e)
             assert isinstance(made, str)
             return made
@@ -259,6 +260,32 @@ def _trilu(op: Any, e: Exporter) -> str:
     return e.node("Trilu", [e.name(op.input), k], upper=int(bool(op.prop("upper"))))
 
 
+def _dropout(op: Any, e: Exporter) -> Sequence[str]:
+    keep = np.ones(shape_of(op.mask), bool)
+    return [e.node("Identity", [e.name(op.input)]), e.constant(keep, "mask")]
+
+
+def _resize(op: Any, e: Exporter) -> str:
+    """Scales where they make the sizes, else the sizes themselves."""
+    shape, sizes, scales = shape_of(op.input), op.prop("sizes"), op.prop("scales")
+    by_scale = bool(scales) and all(int(d * s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
+    roi = e.constant(np.array(op.prop("roi"), np.float32), "roi") if op.prop("roi") else ""
+    if by_scale:
+        inputs = [e.name(op.input), roi, e.constant(np.array(scales, np.float32), "scales")]
+    else:
+        inputs = [e.name(op.input), roi, "", e.ints(*sizes)]
+    names = ("mode", "coordinate_transformation_mode", "cubic_coeff_a", "extrapolation_value")
+    nearest = op.prop("nearest_mode")
+    return e.node(
+        "Resize",
+        inputs,
+        exclude_outside=int(op.prop("exclude_outside")),
+        antialias=int(op.prop("antialias")),
+        nearest_mode=nearest if op.prop("mode") == "nearest" else None,
+        **{n: op.prop(n) for n in names},
+    )
+
+
 _UNARY = {
     "neg": "Neg",
     "abs": "Abs",
@@ -374,6 +401,8 @@ _OWN: dict[str, Rule] = {
     "top_k": _top_k,
     "cumsum": _cumsum,
     "trilu": _trilu,
+    "resize": _resize,
+    "dropout": _dropout,
 }
 
 RULES: dict[str, Rule] = {
@@ -383,6 +412,7 @@ RULES: dict[str, Rule] = {
         **{f"reduce_{n}": _reduce(k) for n, k in _REDUCTIONS.items()},
         **_OWN,
         **NN_RULES,
+        **QUANTIZED_RULES,
     }.items()
 }
 for _name in _SMALL_INTEGERS_LACK:

@@ -1,0 +1,125 @@
+"""Quantised operators in ONNX: between DequantizeLinear and QuantizeLinear nodes, as tools expect them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW
+from glow_frontends.onnx.export.exporter import Exporter, Rule
+from glow_frontends.onnx.export.nn import back, channels_second, window
+
+
+def _kind(value: SSAValue) -> UniformQuantizedType | None:
+    kind = element_of(value)
+    return kind if isinstance(kind, UniformQuantizedType) else None
+
+
+def _parameters(kind: UniformQuantizedType, e: Exporter) -> tuple[list[str], dict[str, int]]:
+    """Scale and zero point initializers, and the axis where there is one."""
+    scale: Array = kind.scale_array.astype(np.float32)
+    zero: Array = kind.zero_point_array.astype(dtype_of(kind))
+    if kind.axis.data < 0:
+        return [e.constant(scale.reshape(()), "scale"), e.constant(zero.reshape(()), "zero_point")], {}
+    return [e.constant(scale, "scale"), e.constant(zero, "zero_point")], {"axis": kind.axis.data}
+
+
+def real(value: SSAValue, e: Exporter) -> str:
+    """The real numbers that a value stands for."""
+    kind = _kind(value)
+    if kind is None:
+        return e.name(value)
+    inputs, axis = _parameters(kind, e)
+    return e.node("DequantizeLinear", [e.name(value), *inputs], **axis)
+
+
+def stored(op: Any, name: str, e: Exporter) -> str:
+    """Real numbers as the result's stored integers, limited as a fused activation says."""
+    kind = _kind(op.results[0])
+    if kind is None:
+        return name
+    inputs, axis = _parameters(kind, e)
+    made = e.node("QuantizeLinear", [name, *inputs], **axis)
+    low, high = op.prop("low"), op.prop("high")
+    if low in (None, NO_LOW) and high in (None, NO_HIGH):
+        return made
+    dtype = dtype_of(kind)
+    info = np.iinfo(dtype)
+    ends = [
+        max(info.min, low if low != NO_LOW else info.min),
+        min(info.max, high if high != NO_HIGH else info.max),
+    ]
+    return e.node("Clip", [made, *(e.constant(np.array(v, dtype)) for v in ends)])
+
+
+def _quantize(op: Any, e: Exporter) -> str:
+    return stored(op, e.name(op.input), e)
+
+
+def _dequantize(op: Any, e: Exporter) -> str:
+    return real(op.input, e)
+
+
+def _arithmetic(kind: str) -> Rule:
+    return lambda op, e: stored(op, e.node(kind, [real(op.lhs, e), real(op.rhs, e)]), e)
+
+
+def _bias(op: Any, weights: SSAValue, e: Exporter) -> list[str]:
+    """An i32 bias in units of the product of the scales."""
+    if op.bias is None:
+        return []
+    left, right = _kind(op.input), _kind(weights)
+    assert left is not None and right is not None
+    unit = (left.scale_array * right.scale_array).astype(np.float32)
+    scale = e.constant(unit if unit.size > 1 else unit.reshape(()), "unit")
+    axis = {"axis": 0} if unit.size > 1 else {}
+    return [e.node("DequantizeLinear", [e.name(op.bias), scale], **axis)]
+
+
+def _conv(op: Any, e: Exporter) -> str:
+    rank = len(shape_of(op.input))
+    inputs = [channels_second(op, real(v, e), rank, e) for v in (op.input, op.filter)]
+    made = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.prop("group"), **window(op))
+    return stored(op, back(op, made, rank, e), e)
+
+
+def _fully_connected(op: Any, e: Exporter) -> str:
+    inputs = [real(op.input, e), real(op.weights, e), *_bias(op, op.weights, e)]
+    return stored(op, e.node("Gemm", inputs), e)
+
+
+def _avg_pool(op: Any, e: Exporter) -> str:
+    rank = len(shape_of(op.input))
+    made = e.node(
+        "AveragePool",
+        [channels_second(op, real(op.input, e), rank, e)],
+        kernel_shape=list(op.prop("kernel")),
+        count_include_pad=int(bool(op.prop("count_include_pad"))),
+        **window(op),
+    )
+    return stored(op, back(op, made, rank, e), e)
+
+
+def _lookup(op: Any, e: Exporter) -> str:
+    kind = _kind(op.input)
+    assert kind is not None
+    first = -128 if kind.signed else 0
+    wide = e.node("Cast", [e.name(op.input)], to=7)
+    place = e.node("Sub", [wide, e.constant(np.array(first, np.int64))])
+    return e.node("Gather", [e.name(op.table), place])
+
+
+RULES: dict[str, Rule] = {
+    "quantize": _quantize,
+    "dequantize": _dequantize,
+    "quantized_add": _arithmetic("Add"),
+    "quantized_sub": _arithmetic("Sub"),
+    "quantized_mul": _arithmetic("Mul"),
+    "quantized_conv": _conv,
+    "quantized_fully_connected": _fully_connected,
+    "quantized_avg_pool": _avg_pool,
+    "lookup": _lookup,
+}
