@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
+from xdsl.ir import Attribute, Operation, TypeAttribute
 
-from glow_backends.base import registry
-from glow_dialects.dialects import context
+from glow_dialects.dialects import GlowContext, context
 
 FROM_XDSL = ("arith", "cf", "func", "llvm", "math", "memref", "scf", "tensor", "test")
 
 
+class ToolContext(GlowContext):
+    """Asks the backends for their dialects only when a program names a dialect that is not ours."""
+
+    _asked = False
+
+    def _ask_backends(self, name: str) -> None:
+        dialect = name.partition(".")[0]
+        if self._asked or "." not in name or dialect in self._registered_dialects:
+            return
+        from glow_backends.base import registry
+
+        self._asked = True
+        for backend in registry().values():
+            for offered, make in backend.dialects().items():
+                self.register_dialect(offered, make)
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        self._ask_backends(name)
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def get_optional_attr(self, name: str) -> type[Attribute] | None:
+        self._ask_backends(name)
+        return super().get_optional_attr(name)
+
+    def get_optional_type(self, name: str) -> type[TypeAttribute] | None:
+        self._ask_backends(name)
+        return super().get_optional_type(name)
+
+
 def tool_context() -> Context:
     """A context that loads each dialect when a program first uses it."""
-    ctx = context()
+    made = ToolContext()
+    vars(made).update(vars(context()))
     known = get_all_dialects()
     for name in FROM_XDSL:
-        ctx.register_dialect(name, known[name])
-    for backend in registry().values():
-        for name, make in backend.dialects().items():
-            ctx.register_dialect(name, make)
-    return ctx
+        made.register_dialect(name, known[name])
+    return made
