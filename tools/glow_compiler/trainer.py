@@ -18,7 +18,7 @@ from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
 from glow_compiler.training_graph import TrainingGraph
 from glow_dialects.core.errors import BindingError, GlowError
-from glow_dialects.core.types import Array, dtype_of
+from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_passes.autodiff.freeze_placeholders import freeze_placeholders
 from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_runtime.compile import compile_module
@@ -68,6 +68,7 @@ class Trainer:
         self.state: dict[str, Array] = self._program.state  # pyright: ignore
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
         self._inputs = [p for p in self._program.inputs if p.name not in self.graph.own_inputs]
+        self._label_shape = shape_of(self.graph.labels_type)
         self._inference: Program | None = None
         self._fresh = False
         self.steps = 0
@@ -106,12 +107,11 @@ class Trainer:
     # --- training -------------------------------------------------------------------------------
     def step(self, inputs: Any, labels: Any) -> float:
         """One update; returns the loss before it. GlowError where the loss is not finite."""
-        feed = check_inputs(self._inputs, _by_name(inputs, self._inputs))
-        feed[self.graph.labels] = self.loss.check(
-            np.asarray(labels), self.graph.labels_type, self.graph.classes
-        )
+        feed = self._feed(inputs)
+        feed[self.graph.labels] = self._checked(np.asarray(labels))
         if self._rate is not None:
-            self._rate[...] = self.optimizer.rate(self.steps)
+            if not self.steps or callable(self.optimizer.lr):
+                self._rate[...] = self.optimizer.rate(self.steps)
             feed[LEARNING_RATE] = self._rate
         before = {n: a.copy() for n, a in self.state.items()} if self.detect_anomaly else None
         results = self._program.run(feed)
@@ -121,6 +121,24 @@ class Trainer:
             self._anomaly(loss, feed, before)
         self.steps += 1
         return loss
+
+    def _feed(self, inputs: Any) -> dict[str, Array]:
+        """The inputs by name, checked; a lone array that fits goes a short way."""
+        if isinstance(inputs, np.ndarray) and len(self._inputs) == 1:
+            port = self._inputs[0]
+            if inputs.shape == port.shape and inputs.dtype == port.dtype:
+                return {port.name: inputs}
+        return check_inputs(self._inputs, _by_name(inputs, self._inputs))
+
+    def _checked(self, labels: Array) -> Array:
+        """The labels in the form that the program takes."""
+        graph = self.graph
+        if graph.classes and labels.dtype == np.int64 and labels.shape == self._label_shape:
+            flat = np.ascontiguousarray(labels)
+            # Negative numbers are large ones without a sign.
+            if flat.size and flat.view(np.uint64).max() < graph.classes:
+                return flat
+        return self.loss.check(labels, graph.labels_type, graph.classes)
 
     def _anomaly(self, loss: float, feed: dict[str, Array], before: dict[str, Array] | None) -> None:
         if before is None:
@@ -248,6 +266,8 @@ class Trainer:
         for name, array in arrays.items():
             self.state[name][...] = array
         self.steps, self.epoch = facts["steps"], facts["epoch"]
+        if self._rate is not None:
+            self._rate[...] = self.optimizer.rate(self.steps)
         self._position, self.seed, self._fresh = facts["position"], facts["seed"], False
 
     def module(self) -> ModuleOp:
