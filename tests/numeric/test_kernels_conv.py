@@ -168,6 +168,8 @@ DIRECT = {
     "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
     "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
     "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),
+    "group-banded": DirectConvSpec(2, 60, 72, (9, 9), (3, 3), pads=(1,) * 4, group=4, epilogue=ALL),
+    "group-few": DirectConvSpec(1, 12, 20, (14, 20), (1, 1), group=4),
     "first": DirectConvSpec(1, 3, 64, (47, 60), (7, 7), (2, 2), (3, 3, 3, 3), plain_input=True, epilogue=ALL),
     "first-3x3": DirectConvSpec(2, 1, 20, (28, 28), (3, 3), pads=(1,) * 4, plain_input=True),
 }

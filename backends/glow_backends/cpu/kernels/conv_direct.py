@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.builder import I64, KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     Block,
     Dot,
@@ -25,25 +25,32 @@ from glow_backends.cpu.kernels.blocks import (
     Output,
     Stream,
     choose_block,
+    even_tiles,
+    fits,
     multiply,
     reduce_nest,
     stream_parts,
     zeros,
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, tile_runs
-from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index, table
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
 
 
 def supports_direct(spec: DirectConvSpec, target: CpuTarget) -> bool:
-    """Whether `emit_conv_direct` takes this spec (groups must merge into whole blocks)."""
-    return spec.merged_groups(target.lanes) > 0
+    """Whether `emit_conv_direct` takes this spec."""
+    return spec.group == 1 or not spec.plain_input
 
 
 @dataclass(frozen=True)
 class ConvPlan:
-    """How a convolution is cut; `spec` is the given one with a 1x1 image flattened to one row."""
+    """How a convolution is cut; `spec` is the given one with a 1x1 image flattened to one row.
+
+    Groups that share blocks of channels are taken together (`groups` is 1 then); `bands` has the
+    first input block, the number of full ones and of partial ones that each block of output
+    channels reads.
+    """
 
     spec: DirectConvSpec
     block: Block
@@ -55,6 +62,40 @@ class ConvPlan:
     tiles: int
     rows_an_item: int
     tiles_an_item: int
+    bands: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def depth_blocks(self) -> int:
+        """Input blocks that the weights of a block of output channels stand for."""
+        if self.bands:
+            return max(full + rest for _, full, rest in self.bands)
+        return self.in_blocks + (self.in_rest > 0)
+
+
+def bands_of(spec: DirectConvSpec, width: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
+    """(first block, full blocks, partial blocks) of the inputs of each `width` output channels."""
+    rows, columns = spec.in_channels // spec.group, spec.out_channels // spec.group
+    whole = spec.in_channels // lanes
+    bands: list[tuple[int, int, int]] = []
+    for first in range(0, spec.out_channels, width):
+        last = min(first + width, spec.out_channels) - 1
+        low = first // columns * rows // lanes
+        high = ceil_div((last // columns + 1) * rows, lanes)
+        bands.append((low, min(high, whole) - low, int(high > whole)))
+    return tuple(bands)
+
+
+def _banded_block(spec: DirectConvSpec, rows: int, outputs: int, target: CpuTarget) -> Block:
+    """The register block with the least estimated cycles where blocks read bands of the input."""
+    best, least = Block(1, 1), float("inf")
+    for vectors in (v for v in range(1, 5) if outputs % v == 0):
+        reads = sum(a + b for _, a, b in bands_of(spec, vectors * target.lanes, target.lanes))
+        limit = max(r for r in range(1, 33) if fits(Block(r, vectors), target))
+        size, full, rest = even_tiles(rows, limit)
+        cycles = full * Block(size, vectors).cycles() + (Block(rest, vectors).cycles() if rest else 0)
+        if reads * cycles < least:
+            best, least = Block(size, vectors), reads * cycles
+    return best
 
 
 def lying(spec: DirectConvSpec) -> DirectConvSpec:
@@ -78,11 +119,15 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         spec = replace(spec, size=(1, prod(spec.size)))
     if spec.size[1] == 1 and spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]):
         spec = lying(spec)
-    groups = spec.group // spec.merged_groups(lanes)
+    banded = not spec.whole_groups(lanes)
+    groups = 1 if banded else spec.group
     inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
     in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
     height, width = spec.out_size
-    block = choose_block(width, outputs, target, whole=True)
+    if banded:
+        block = _banded_block(spec, width, outputs, target)
+    else:
+        block = choose_block(width, outputs, target, whole=True)
     tiles = ceil_div(width, block.rows)
     # An item's pixels of all input channels stay in half of L2 while the weights pass.
     pixels = target.l2 // 2 // (4 * inputs * prod(spec.strides))
@@ -105,14 +150,15 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         tiles,
         rows_an_item,
         tiles_an_item,
+        bands_of(spec, block.vectors * lanes, lanes) if banded else (),
     )
 
 
 def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
     """(K, C/g, R, S) to (g', K/g'/vc, C/g'/c, R, S, c, vc): v vectors of output channels inmost.
 
-    g' counts merged groups, whose filters become block-diagonal; channels are padded with zeros.
-    A plain input has blocks of one channel.
+    g' counts groups of whole blocks; other groups are one, of which each block of outputs keeps
+    its band of inputs. Channels are padded with zeros. A plain input has blocks of one channel.
     """
     plan = plan_conv(spec, target)
     merged = spec.group // plan.groups
@@ -126,7 +172,13 @@ def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> n
     width = plan.block.vectors * target.lanes
     dense = pad_to(pad_to(dense, 1, width), 2, lanes)
     parts = dense.reshape(plan.groups, dense.shape[1] // width, width, -1, lanes, r, s)
-    return np.ascontiguousarray(parts.transpose(0, 1, 3, 5, 6, 4, 2))
+    packed = parts.transpose(0, 1, 3, 5, 6, 4, 2)
+    if not plan.bands:
+        return np.ascontiguousarray(packed)
+    banded = np.zeros((1, packed.shape[1], plan.depth_blocks, *packed.shape[3:]), packed.dtype)
+    for i, (first, full, rest) in enumerate(plan.bands):
+        banded[0, i, : full + rest] = packed[0, i, first : first + full + rest]
+    return banded
 
 
 def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
@@ -161,6 +213,9 @@ class DirectEmission:
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if plan.spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(plan.spec.epilogue.extras)]
+        self.bands = table(k, np.array(plan.bands)) if plan.bands else None
+        self.full: Index = plan.in_blocks
+        self.partial: Index = int(plan.in_rest > 0)
 
     def emit(self) -> None:
         """Items (image, rows, tiles, output channels), shared by the workers."""
@@ -180,8 +235,12 @@ class DirectEmission:
             group = split_index(k, channel, [plan.groups, filters])[0]
             block = k.mul(channel, plan.block.vectors)
             planes = k.index((image, plan.groups * in_blocks), (group, in_blocks))
+            if self.bands is not None:
+                at = k.mul(channel, 3)
+                band = [k.load(self.bands, k.add(at, i), I64) for i in range(3)]
+                planes, self.full, self.partial = k.add(planes, band[0]), band[1], band[2]
             self.x_item = k.gep(self.x, k.mul(planes, self.plane))
-            self.w_item = k.gep(self.w, k.mul(channel, in_blocks * taps))
+            self.w_item = k.gep(self.w, k.mul(channel, plan.depth_blocks * taps))
             out = k.add(k.mul(image, plan.groups * plan.out_blocks), block)
             self.y_item = k.mul(out, self.out_plane)
             self.bias_at = k.mul(block, self.lanes)
@@ -219,7 +278,7 @@ class DirectEmission:
             return None
         tiles = plan.rows_an_item * plan.tiles_an_item
         parts = stream_parts(tiles, self.depth * self.width)
-        size = (plan.in_blocks + (plan.in_rest > 0)) * prod(self.spec.kernel) * self.depth * self.width
+        size = plan.depth_blocks * prod(self.spec.kernel) * self.depth * self.width
         number = k.b.sub(k.i(tile), k.i(self.first_tile))
         if plan.rows_an_item > 1:
             passed = k.b.sub(k.i(row), k.i(self.first_row))
@@ -243,7 +302,7 @@ class DirectEmission:
         rows = Loop(count, spec.dilations[0] * spec.size[1] * self.depth, columns * self.depth * self.width)
 
         def reduce(
-            x_at: ir.Value, skip: int, blocks: int, depth: int, sums: Sequence[ir.Value]
+            x_at: ir.Value, skip: Index, blocks: Index, depth: int, sums: Sequence[ir.Value]
         ) -> list[ir.Value]:
             w_at, ahead = k.gep(w_start, skip), stream and stream.moved(k, k.add(w, skip))
             outer = [Loop(blocks, self.plane, taps), rows]
@@ -278,10 +337,10 @@ class DirectEmission:
         stream = self._stream(row, tile)
         sums = self.start(run.rows * vectors)
         if plan.in_blocks:
-            sums = reduce(x_at, 0, plan.in_blocks, self.depth, sums)
+            sums = reduce(x_at, 0, self.full, self.depth, sums)
         if plan.in_rest:
-            x_rest = k.gep(x_at, plan.in_blocks * self.plane)
-            sums = reduce(x_rest, plan.in_blocks * taps, 1, plan.in_rest, sums)
+            x_rest = k.gep(x_at, k.mul(self.full, self.plane))
+            sums = reduce(x_rest, k.mul(self.full, taps), self.partial, plan.in_rest, sums)
         self.store(k.add(y, k.mul(pixel, self.lanes)), run.rows, sums)
 
     # --- what integers do otherwise -----------------------------------------------------------

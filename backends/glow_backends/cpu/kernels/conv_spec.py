@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import lcm
 
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.epilogue import Epilogue
@@ -43,13 +42,10 @@ class DirectConvSpec:
         ]
         return sizes[0], sizes[1]
 
-    def merged_groups(self, lanes: int) -> int:
-        """How many neighbouring groups make whole channel blocks; 0 where none do."""
-        if self.group == 1:
-            return 1
-        rows, columns = self.in_channels // self.group, self.out_channels // self.group
-        count = lcm(lcm(rows, lanes) // rows, lcm(columns, lanes) // columns)
-        return count if self.group % count == 0 and not self.plain_input else 0
+    def whole_groups(self, lanes: int) -> bool:
+        """Whether every group has whole blocks of input and output channels."""
+        counts = (self.in_channels // self.group, self.out_channels // self.group)
+        return self.group == 1 or not any(count % lanes for count in counts)
 
 
 @dataclass(frozen=True)

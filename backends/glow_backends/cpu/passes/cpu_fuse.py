@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp
 from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
@@ -50,13 +51,22 @@ def _kernel(value: SSAValue) -> Kernel | None:
 
 
 def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
-    """relu(conv(x) {steps}) -> conv(x) {steps, relu}; add(conv(x), y) -> conv(x, y) {steps, add}."""
+    """relu(conv(x) {steps}) -> conv(x) {steps, relu}; add(conv(x), y) -> conv(x, y) {steps, add}.
+
+    A number as the right-hand side stands in the step: mul(conv(x), 0.5) -> conv(x) {mul(0.5)}.
+    """
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
         return None
     name, result = op.name.removeprefix("glow."), op.results[0]
     if dtype_of(result.type) != np.float32 or not supports(name, "f32"):
         return None
     operands = list(op.operands)
+    if name in BINARY and len(operands) == 2:
+        for own, other in [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]:
+            number = known_number(operands[other], r.symbols)
+            kernel = None if number is None else _kernel(operands[own])
+            if kernel is not None and operands[own].type == result.type:
+                return r(fused(kernel, EpilogueStep(name, (number,)), []))
     if any(v.type != result.type for v in operands):
         return None
     if len(operands) == 1:

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.stack import StackOp, steps_attr
@@ -20,7 +21,6 @@ from glow_backends.cpu.steps import parameters
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.module import FuncOp, SaveOp, functions
-from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
 
@@ -92,24 +92,13 @@ class _Groups:
         return list(unique.values())
 
 
-def _number(value: SSAValue, symbols: Symbols) -> float | int | bool | None:
-    """The one value that all elements have, where that is known cheaply."""
-    if isinstance(value.owner, SplatOp):
-        number = value.owner.value.value.data
-        return number if values.is_float(dtype_name(value)) else int(number)
-    if shape_of(value) and max(shape_of(value)) > 1:
-        return None
-    array = symbols.array(value)
-    return None if array is None else array.reshape(-1)[0].item()
-
-
 def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
     """What the loop reads: operands from outside that are not known numbers."""
     inside = set(members)
     found: dict[SSAValue, None] = {}
     for op in members:
         for value in op.operands:
-            if value.owner not in inside and _number(value, symbols) is None:
+            if value.owner not in inside and known_number(value, symbols) is None:
                 found[value] = None
     return list(found)
 
@@ -123,7 +112,7 @@ def _stored(members: Sequence[Operation]) -> list[SSAValue]:
 def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     """The loop of a group; None where there is nothing to gain."""
     inputs = _inputs(members, symbols)
-    numbers = any(_number(v, symbols) is not None for m in members for v in m.operands)
+    numbers = any(known_number(v, symbols) is not None for m in members for v in m.operands)
     stored = _stored(members)
     if (len(members) == 1 and not numbers) or not inputs or not stored:
         return None
@@ -134,7 +123,7 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     def argument(value: SSAValue) -> int:
         if value in place:
             return place[value]
-        number, kind = _number(value, symbols), dtype_name(value)
+        number, kind = known_number(value, symbols), dtype_name(value)
         key = (repr(number), kind)
         if key not in constants:
             steps.append(Step("constant", (), (number,), kind))

@@ -16,14 +16,13 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PoolOp
-from glow_backends.cpu.kernels.conv_direct import supports_direct
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
 from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, plane_conv
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormOp
@@ -59,7 +58,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if rank > 4 or not known or dtype_of(op.input.type) != np.float32:
         return False
     batch, channels, spatial = op.sizes(op.input)
-    out, inner, kernel = op.sizes(op.filter)
+    out, _, kernel = op.sizes(op.filter)
     spec = DirectConvSpec(
         batch,
         channels,
@@ -72,16 +71,12 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         op.prop("group"),
     )
     if few_channels(spec, target):
-        filters = _filters(op, region, last, rank, inner, 0)
+        filters = _filters(op, region, last, rank)
         if filters is not None and plane_conv(op, region, spec, filters):
             return True
     algorithm = "direct"
     if supports_depthwise(spec):
         algorithm = "depthwise"
-    dense = algorithm == "direct" and not supports_direct(spec, target)
-    if dense and region.array(op.filter) is None:
-        return False
-    spec = replace(spec, group=1) if dense else spec
     image = channels < target.lanes and spec.group == 1 and op.input not in region.known
     if image and not last:
         source = region.plain(op.input)
@@ -93,7 +88,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         if form is None:
             return False
         source = form.value
-    filters = _filters(op, region, last, rank, inner, channels if dense else 0)
+    filters = _filters(op, region, last, rank)
     if filters is None:
         return False
     bias = [region.constant(v) for v in op.group("bias")]
@@ -113,27 +108,16 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
-def _filters(op: ConvOp, region: Region, last: bool, rank: int, inner: int, dense: int) -> SSAValue | None:
-    """The filter as OIHW; with `dense` input channels, groups become zeros off the diagonal."""
-    if not last and rank == 4 and not dense:
+def _filters(op: ConvOp, region: Region, last: bool, rank: int) -> SSAValue | None:
+    """The filter as OIHW."""
+    if not last and rank == 4:
         return region.constant(op.filter)
     array = region.array(op.filter)
     if array is None:
         return None
     array = np.moveaxis(array, -1, 1) if last else array
     array = array[:, :, None, :] if rank == 3 else array
-    if dense:
-        array = _ungrouped(array, op.prop("group"), inner, dense)
     return region.weight(array, f"{region.name_of(op.filter)}.oihw")
-
-
-def _ungrouped(array: Array, group: int, inner: int, channels: int) -> Array:
-    out = array.shape[0] // group
-    made = np.zeros((array.shape[0], channels, *array.shape[2:]), array.dtype)
-    for g in range(group):
-        rows = slice(g * out, (g + 1) * out)
-        made[rows, g * inner : (g + 1) * inner] = array[rows]
-    return made
 
 
 def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
