@@ -23,6 +23,7 @@ from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
     from glow_compiler import optim
+    from glow_compiler.files import save
     from glow_compiler.functions import grad, jit, value_and_grad
     from glow_compiler.quantization import profile, quantize
     from glow_compiler.trainer import Trainer
@@ -35,6 +36,7 @@ _LAZY = {
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
     "profile": "glow_compiler.quantization",
+    "save": "glow_compiler.files",
     "quantize": "glow_compiler.quantization",
 }
 
@@ -71,5 +73,6 @@ __all__ = [
     "optim",
     "profile",
     "quantize",
+    "save",
     "value_and_grad",
 ]

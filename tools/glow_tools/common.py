@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from glow_runtime.files import whole
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -153,22 +153,6 @@ def read_module(
 
         attach(module, weights)
     return module
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write; it becomes `path` when the block ends well, else it goes."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp's files are private
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | None, text: str) -> None:

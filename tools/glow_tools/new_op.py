@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import command, fail, guarded, whole
+from glow_runtime.files import whole
+from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
   python -m glow_tools.new_op soft_clip "x / (1 + np.abs(x))" --doc "x squashed to (-1, 1)"

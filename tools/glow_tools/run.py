@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from glow_tools.common import command, count_option, fail, guarded, shape_option, whole
+from glow_runtime.files import whole
+from glow_tools.common import command, count_option, fail, guarded, shape_option
 
 EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime

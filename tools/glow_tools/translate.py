@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glow_tools.common import (
-    WEIGHTS,
     command,
     guarded,
     read_module,
     shape_option,
-    whole,
     write_text,
 )
 
@@ -49,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = _arguments()
     a = made.parse_args(argv)
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
+    if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":
+        made.error(f"a .{form} file is called NAME.{form}")
     if form not in WRITERS:
         made.error(f"no form '.{form}'; targets end in {', '.join('.' + w for w in WRITERS)}")
     return guarded(lambda: _translate(a.source, a.target, form, dict(a.shape)))
@@ -62,15 +62,16 @@ def _translate(source: str, target: str, form: str, shapes: dict[str, tuple[int,
     WRITERS[form](module, target)
 
 
-def write_mlir(module: ModuleOp, target: str) -> None:
-    """The IR text, and its weights beside it; weights cannot go to standard output."""
-    from glow_runtime import weights
-    from glow_tools.targets import text_of
+def _write_model(module: ModuleOp, target: str) -> None:
+    """Both forms that hold a whole model; on standard output IR text goes without its weights."""
+    if target == "-":
+        from glow_tools.targets import text_of
 
-    if target != "-" and weights.resources(module):
-        with whole(Path(target).with_suffix(WEIGHTS)) as temporary:
-            weights.write(module, temporary)
-    write_text(target, text_of(module))
+        write_text(target, text_of(module))
+        return
+    import glow_compiler as glow
+
+    glow.save(module, target)
 
 
 def _write_dot(module: ModuleOp, target: str) -> None:
@@ -86,20 +87,18 @@ def _write_svg(module: ModuleOp, target: str) -> None:
 
 
 def _write_onnx(module: ModuleOp, target: str) -> None:
+    if target != "-":
+        _write_model(module, target)
+        return
     import sys
 
     from glow_frontends.onnx.export import export_model
 
-    data = export_model(module).SerializeToString()
-    if target == "-":
-        sys.stdout.buffer.write(data)
-        return
-    with whole(Path(target)) as temporary:
-        temporary.write_bytes(data)
+    sys.stdout.buffer.write(export_model(module).SerializeToString())
 
 
 WRITERS: dict[str, Callable[[ModuleOp, str], None]] = {
-    "mlir": write_mlir,
+    "mlir": _write_model,
     "onnx": _write_onnx,
     "dot": _write_dot,
     "svg": _write_svg,

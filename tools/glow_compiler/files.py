@@ -1,0 +1,45 @@
+"""Models in files: IR text with its weights beside it, or ONNX. Files appear whole or not at all."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from xdsl.printer import Printer
+
+from glow_dialects.core.errors import UnsupportedError
+from glow_runtime import weights
+from glow_runtime.files import whole
+
+#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
+WEIGHTS = ".weights.safetensors"
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Write a module or GraphBuilder as `.mlir`, with constants above 256 bytes in
+    `NAME.weights.safetensors` beside it, or as `.onnx`, by the extension of `path`.
+
+    Raises UnsupportedError for other extensions and for operators that ONNX has no form of, GlowError
+    where a weight has no values.
+    """
+    from glow_compiler.api import load
+
+    module, target = load(model), Path(path)
+    match target.suffix:
+        case ".mlir":
+            out = StringIO()
+            Printer(out).print_op(module)
+            if weights.resources(module):
+                with whole(target.with_suffix(WEIGHTS)) as temporary:
+                    weights.write(module, temporary)
+            with whole(target) as temporary:
+                temporary.write_text(out.getvalue() + "\n", encoding="utf-8")
+        case ".onnx":
+            from glow_frontends.onnx.export import export_model
+
+            data = export_model(module).SerializeToString()
+            with whole(target) as temporary:
+                temporary.write_bytes(data)
+        case other:
+            raise UnsupportedError(f"{path}: no form '{other}'; there are .mlir and .onnx")
