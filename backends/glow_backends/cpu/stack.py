@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
-from glow_backends.cpu.pointwise_rules import Param
+from glow_backends.cpu.steps import to_param
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp, PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop
@@ -49,19 +49,6 @@ def step_text(step: Step, number: int, first: str | None) -> str:
     return f"%{number} = {step.op}{params}{args}{dtype}"
 
 
-def _param(text: str) -> Param:
-    """A parameter as `repr` writes it."""
-    if text[:1] in "'\"":
-        return text[1:-1]
-    words: Mapping[str, Param] = {"True": True, "False": False, "None": None}
-    if text in words:
-        return words[text]
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
 def program_of(steps: Sequence[str], dtypes: Sequence[str], outputs: Sequence[int]) -> Pointwise:
     """The program that the steps' texts describe; a VerifyException where one makes no sense."""
     known, made = list(dtypes), list[Step]()
@@ -75,7 +62,7 @@ def program_of(steps: Sequence[str], dtypes: Sequence[str], outputs: Sequence[in
             raise VerifyException(f"glow_cpu.stack: step '{text}' is number %{len(known)}")
         kind = dtype or (known[places[0]] if places else "f32")
         try:
-            parsed = tuple(_param(p.strip()) for p in params.split(",")) if params else ()
+            parsed = tuple(to_param(p.strip()) for p in params.split(",")) if params else ()
         except ValueError:
             raise VerifyException(f"glow_cpu.stack: parameters of '{text}' cannot be read") from None
         if not values.has(kind) or not supports(op, kind):

@@ -1,17 +1,17 @@
-"""Steps of fused epilogues as they stand in the IR: `"relu"`, `"clip(0.0, 6.0)"`, `"add"`."""
+"""Steps of fused epilogues as they stand in the IR: `"relu"`, `"clip(0.0, 6.0)"`, `"add"`, `"mul(0.5)"`."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernels.epilogue import EpilogueStep
+from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
 from glow_backends.cpu.pointwise import supports
+from glow_backends.cpu.pointwise_rules import Param
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
 from glow_dialects.core.types import Array, tensor_of
 from glow_dialects.dialects import card_ops
@@ -30,12 +30,25 @@ def to_text(step: EpilogueStep) -> str:
     return f"{step.op}({', '.join(repr(p) for p in step.params)})"
 
 
+def to_param(text: str) -> Param:
+    """A parameter as `repr` writes it; a ValueError for anything else."""
+    if text[:1] in "'\"" and text[:1]:
+        return text[1:-1]
+    words: Mapping[str, Param] = {"True": True, "False": False, "None": None}
+    if text in words:
+        return words[text]
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def from_text(text: str) -> EpilogueStep:
     """The inverse of `to_text`; a VerifyException where no kernel knows the step."""
     name, _, rest = text.partition("(")
     try:
-        params = ast.literal_eval(f"({rest.removesuffix(')')},)") if rest else ()
-    except (SyntaxError, ValueError):
+        params = tuple(to_param(p.strip()) for p in rest.removesuffix(")").split(",")) if rest else ()
+    except ValueError:
         raise VerifyException(f"step '{text}' cannot be read; expected op(param, ...)") from None
     if not supports(name, "f32") or name == "constant":
         raise VerifyException(f"step '{text}': there is no element-wise operator '{name}'")
@@ -65,6 +78,9 @@ def run_steps(steps: Sequence[EpilogueStep], value: Array, extras: Sequence[Arra
     rest = iter(extras)
     for step in steps:
         operands = [value, next(rest)] if step.binary else [value]
+        if step.op in BINARY and step.params:
+            operands.append(np.array(step.params[0], value.dtype))
+            step = EpilogueStep(step.op)
         value = _operator(step, operands).evaluate(operands)[0]
     return np.asarray(value)
 

@@ -17,7 +17,10 @@ BINARY = ("add", "sub", "mul", "div", "max", "min")
 
 @dataclass(frozen=True)
 class EpilogueStep:
-    """An element-wise operator by its graph name, with its parameters."""
+    """An element-wise operator by its graph name, with its parameters.
+
+    A binary one with a parameter, such as `mul(0.5)`, has that number as its right-hand side.
+    """
 
     op: str
     params: tuple[Param, ...] = ()
@@ -25,7 +28,7 @@ class EpilogueStep:
     @property
     def binary(self) -> bool:
         """Whether it reads an extra operand."""
-        return self.op in BINARY
+        return self.op in BINARY and not self.params
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,15 @@ class Epilogue:
         inputs = 1 + self.extras
         made: list[Step] = []
         current, extra = 0, 1
-        for number, step in enumerate(self.steps):
-            args = (current, extra) if step.binary else (current,)
-            extra += step.binary
-            made.append(Step(step.op, args, step.params, dtype))
-            current = inputs + number
+        for step in self.steps:
+            args, params = (current,), step.params
+            if step.binary:
+                args, extra = (current, extra), extra + 1
+            elif step.op in BINARY:
+                made.append(Step("constant", (), step.params, dtype))
+                args, params = (current, inputs + len(made) - 1), ()
+            made.append(Step(step.op, args, params, dtype))
+            current = inputs + len(made) - 1
         return Pointwise(inputs, tuple(made), (current,), (dtype,) * inputs)
 
 
