@@ -13,17 +13,31 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
+from glow_dialects.core.types import (
+    Array,
+    Tensor,
+    UniformQuantizedType,
+    dtype_of,
+    element_of,
+    shape_of,
+    tensor,
+    typed,
+)
 
 
 def _width(kind: Attribute) -> int:
     """Bits of an element type; 0 where it has no fixed width."""
+    if isinstance(kind, UniformQuantizedType):
+        return kind.storage.width.data
     return kind.bitwidth if isinstance(kind, FixedBitwidthType) else 0
 
 
 @graph_op
 class BitCastOp(PureOp):
-    """The input's bits as the result type: the same shape, an element type of the same width."""
+    """The input's bits as the result type: the same shape, an element type of the same width.
+
+    Stored integers of a quantised type are plain integers of their width.
+    """
 
     name = "glow.bit_cast"
     VIEW = True

@@ -65,6 +65,13 @@ def optimize(lowered: bool = False) -> tuple[ModulePass, ...]:
     return OPTIMIZE_LOWERED if lowered else OPTIMIZE
 
 
+def match_integers() -> tuple[ModulePass, ...]:
+    """What makes integer operators of quantised models, before constants are folded."""
+    from glow_passes.quantize.match_qdq import MatchQdqPass
+
+    return (MatchQdqPass(),)
+
+
 def decompose_for(legal: Callable[[GraphOp], bool]) -> tuple[ModulePass, ...]:
     """Decomposition of every node that is not `legal` for the backend."""
     from glow_passes.lower.decompose import DecomposePass

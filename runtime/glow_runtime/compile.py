@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError
 from glow_dialects.dialects import context
-from glow_passes.pipeline import INSTR, LOWER, PassRunner, decompose_for, optimize
+from glow_passes.pipeline import INSTR, LOWER, PassRunner, decompose_for, match_integers, optimize
 
 Progress = Callable[[str], None]
 
@@ -35,6 +35,7 @@ def quiet_gc() -> Iterator[None]:
 def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
     """Names and passes of every phase, in order."""
     return [
+        ("match integers", match_integers()),
         ("optimize", optimize()),
         ("lower", decompose_for(backend.supports)),
         ("optimize lowered", optimize(lowered=True)),

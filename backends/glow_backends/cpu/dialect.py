@@ -153,7 +153,7 @@ def check_extras(op: Any) -> None:
             raise VerifyException(f"{op.name}: extra is {value.type}, result {op.results[0].type}")
 
 
-@instr_op(of=ConvOp)
+@instr_op(of=ConvOp, inplace=("extras",))
 class ConvInstr(InstrOp):
     """A blocked convolution with its epilogue."""
 

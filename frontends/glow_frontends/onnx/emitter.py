@@ -139,6 +139,10 @@ class Emitter:
             self._kept.append(value)
         return self._constants[key]
 
+    def stored(self, array: Array, kind: Tensor) -> SSAValue:
+        """A constant of stored integers under a quantised type, never folded away."""
+        return self._constant(np.ascontiguousarray(array), kind)
+
     def _constant(self, array: Array, kind: Tensor) -> SSAValue:
         name = self.unique(self._names.get(id(array), "constant"))
         constant = ConstantOp.of(name, array, kind)

@@ -123,7 +123,7 @@ def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
     return r(DequantizeOp(r(type(op)(*(p.input for p in parts))), results=op.result.type))
 
 
-def _again(op: Any, r: Rewriter, result: Any = None, **changed: Any) -> SSAValue:
+def requantizing_again(op: Any, r: Rewriter, result: Any = None, **changed: Any) -> SSAValue:
     """A requantising operator with another result type or other limits."""
     groups = [op.group(name) for name, _ in op.groups()]
     operands = [values[0] if values else None for values in groups]
@@ -131,16 +131,17 @@ def _again(op: Any, r: Rewriter, result: Any = None, **changed: Any) -> SSAValue
     return r(type(op)(*operands, results=result or op.results[0].type, **properties))
 
 
-def _narrowed(op: Any, low: float, high: float) -> dict[str, int]:
-    """The limits of a requantising operator, narrowed to the real numbers low .. high."""
-    kind = quantized_type(op.results[0])
+def narrowed(
+    kind: UniformQuantizedType, low: float, high: float, limits: tuple[int, int] = (NO_LOW, NO_HIGH)
+) -> dict[str, int]:
+    """`limits` of stored integers (low, high), narrowed to the real numbers low .. high of `kind`."""
     smallest, largest = limits_of(kind)
     bounds = np.array([low, high])
     clipped = np.clip(np.rint(bounds / scale_of(kind)) + zero_of(kind), smallest, largest)
     # A limit at the end of the range is written down too: another result type must keep it.
     return {
-        "low": op.prop("low") if low == -np.inf else max(int(clipped[0]), op.prop("low")),
-        "high": op.prop("high") if high == np.inf else min(int(clipped[1]), op.prop("high")),
+        "low": limits[0] if low == -np.inf else max(int(clipped[0]), limits[0]),
+        "high": limits[1] if high == np.inf else min(int(clipped[1]), limits[1]),
     }
 
 
@@ -153,7 +154,8 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     low, high = (0.0, np.inf) if isinstance(op, ReluOp) else (op.prop("min"), op.prop("max"))
     if low > high:
         return None
-    return r(DequantizeOp(_again(made, r, **_narrowed(made, low, high)), results=op.result.type))
+    bounds = narrowed(quantized_type(made.results[0]), low, high, made.limits())
+    return r(DequantizeOp(requantizing_again(made, r, **bounds), results=op.result.type))
 
 
 def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
@@ -168,7 +170,7 @@ def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
     moved = quantize_array(dequantize_array(np.clip(limits, *limits_of(old)), old), new)
     low = NO_LOW if limits[0] == NO_LOW else int(moved[0])
     high = NO_HIGH if limits[1] == NO_HIGH else int(moved[1])
-    return _again(made, r, op.result.type, low=low, high=high)
+    return requantizing_again(made, r, op.result.type, low=low, high=high)
 
 
 def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
@@ -218,7 +220,7 @@ def real_result(op: Any, r: Rewriter) -> SSAValue | None:
     )
     if made is None or (made.prop("low"), made.prop("high")) != (NO_LOW, NO_HIGH):
         return None
-    return _again(made, r, op.result.type) if is_float(element_of(op.result)) else None
+    return requantizing_again(made, r, op.result.type) if is_float(element_of(op.result)) else None
 
 
 PATTERNS: Sequence[Pattern] = (

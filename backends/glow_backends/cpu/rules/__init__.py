@@ -13,10 +13,21 @@ from glow_dialects.core.instr_op import InstrOp
 @cache
 def rules() -> dict[str, Rule]:
     """Every rule, by the name of its instruction (`glow_instr.` left out)."""
-    from glow_backends.cpu.rules import blocked, conv, data, gemm, nn, pointwise, reduce, resize, training
+    from glow_backends.cpu.rules import (
+        blocked,
+        conv,
+        data,
+        gemm,
+        nn,
+        pointwise,
+        quantized,
+        reduce,
+        resize,
+        training,
+    )
 
     table: dict[str, Rule] = {}
-    for part in (pointwise, conv, gemm, blocked, data, nn, reduce, resize, training):
+    for part in (pointwise, conv, gemm, blocked, data, nn, quantized, reduce, resize, training):
         assert not table.keys() & part.RULES.keys(), "an instruction has one rule"
         table |= part.RULES
     return table

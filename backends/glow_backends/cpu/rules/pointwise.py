@@ -23,7 +23,7 @@ def elementwise(op: InstrOp, context: CallContext) -> KernelCall | None:
     kind = dtype_name(outs[0])
     if name == "splat":
         program = Pointwise(0, (Step("constant", (), (op.prop("value"),), kind),), (0,))
-        return _loop(program, outs, [])
+        return loop(program, outs, [])
     if not known(op) or not supports(name, kind):
         return None
     params = tuple(
@@ -33,10 +33,11 @@ def elementwise(op: InstrOp, context: CallContext) -> KernelCall | None:
     )
     step = Step(name, tuple(range(len(ins))), params, kind)
     program = Pointwise(len(ins), (step,), (len(ins),), tuple(dtype_name(v) for v in ins))
-    return _loop(program, outs, ins)
+    return loop(program, outs, ins)
 
 
-def _loop(program: Pointwise, outs: list[SSAValue], ins: list[SSAValue]) -> KernelCall:
+def loop(program: Pointwise, outs: list[SSAValue], ins: list[SSAValue]) -> KernelCall:
+    """A call of the loop over a program."""
     spec = ElementwiseSpec(
         program,
         shape(outs[0]),
@@ -50,13 +51,13 @@ def _loop(program: Pointwise, outs: list[SSAValue], ins: list[SSAValue]) -> Kern
 def copy(op: Any, context: CallContext) -> KernelCall | None:
     """A copy is a loop without steps."""
     kind = dtype_name(op.src)
-    return _loop(Pointwise(1, (), (0,), (kind,)), [op.dest], [op.src])
+    return loop(Pointwise(1, (), (0,), (kind,)), [op.dest], [op.src])
 
 
 def stack(op: Any, context: CallContext) -> KernelCall | None:
     """A loop of many steps."""
     del context
-    return _loop(program_in(op), op.group("result"), op.group("inputs"))
+    return loop(program_in(op), op.group("result"), op.group("inputs"))
 
 
 RULES: dict[str, Rule] = {"copy": copy, "glow_cpu_instr.stack": stack}

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
+from xdsl.ir import SSAValue
 
+from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -53,6 +57,27 @@ def spread(g: Emitter, n: Node, parameter: Value, x: Value) -> Value:
     return take(g, parameter, np.arange(shape(x)[axis], dtype=np.int64) // block, axis)
 
 
+def quantized_kind(n: Node, x: Value, stored: np.dtype) -> UniformQuantizedType | None:
+    """The quantised type that known parameters give to `x`; None where they do not make one."""
+    scale, zero = n[1], n.get(2)
+    widths = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32}
+    if stored.name not in widths or n.integer("block_size", 0) or n.integer("precision", 0):
+        return None
+    if not isinstance(scale, np.ndarray) or scale.dtype != FLOAT or not scale.size:
+        return None
+    if isinstance(zero, SSAValue) or not (np.isfinite(scale).all() and (scale > 0).all()):
+        return None
+    zeros = np.zeros(scale.shape, np.int64) if zero is None else np.asarray(zero).astype(np.int64)
+    if scale.ndim > 1 or zeros.size != scale.size:
+        return None
+    width, signed = widths[stored.name], stored.kind == "i"
+    if scale.size == 1:
+        return UniformQuantizedType.of(width, float(scale.flat[0]), int(zeros.flat[0]), signed)
+    axis = axis_of(n.integer("axis", 1), rank(x))
+    scales, points = scale.astype(np.float64).tolist(), zeros.reshape(-1).tolist()
+    return UniformQuantizedType.of(width, scales, points, signed, axis)
+
+
 def quantize_linear(g: Emitter, n: Node) -> Value:
     """QuantizeLinear: saturate(round(x / scale) + zero point)."""
     x, scale, zero = n[0], n[1], n.get(2)
@@ -61,6 +86,11 @@ def quantize_linear(g: Emitter, n: Node) -> Value:
         target = dtype_of_value(zero)
     elif n.integer("output_dtype", 0):
         target = numpy_type(n.integer("output_dtype"))
+    kind = quantized_kind(n, x, target) if dtype_of_value(x) == FLOAT else None
+    if kind is not None and isinstance(x, SSAValue):
+        return g(
+            BitCastOp, g(QuantizeOp, x, results=tensor(shape(x), kind)), results=tensor(shape(x), target)
+        )
     precision = numpy_type(n.integer("precision")) if n.integer("precision", 0) else dtype_of_value(scale)
     if dtype_of_value(x) == INT32 and precision.kind != "f":
         precision = FLOAT
@@ -85,6 +115,11 @@ def dequantize_linear(g: Emitter, n: Node) -> Value:
     """DequantizeLinear: (x - zero point) * scale."""
     x, scale, zero = n[0], n[1], n.get(2)
     target = numpy_type(n.integer("output_dtype")) if n.integer("output_dtype", 0) else dtype_of_value(scale)
+    kind = quantized_kind(n, x, dtype_of_value(x)) if target == FLOAT else None
+    if kind is not None:
+        held = tensor(shape(x), kind)
+        q = g(BitCastOp, x, results=held) if isinstance(x, SSAValue) else g.stored(x, held)
+        return g(DequantizeOp, q, results=tensor(shape(x), target))
     exact = is_integer(dtype_of_value(x))
     wide = cast_to(g, x, INT32 if exact else FLOAT)
     if zero is not None:

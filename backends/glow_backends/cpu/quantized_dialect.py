@@ -1,0 +1,86 @@
+"""`glow_cpu.quantized_conv`: convolution of unsigned bytes on channel blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.irdl import operand_def, opt_operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import int_prop, ints_prop
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, shape_of
+from glow_dialects.ops.conv import convolve
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, requantized, scale_of, zero_of
+from glow_dialects.ops.windows import output_sizes
+
+
+@graph_op
+class QuantizedConvOp(PureOp):
+    """Exact sums of products of bytes, requantised (glow.quantized_conv on blocks).
+
+    `input` is blocked, unsigned, of one scale; padding counts as stored zeros, so a padded input has
+    zero point 0. `filter` is OIHW, signed; `bias` i32. The result is blocked, unsigned or f32.
+    """
+
+    name = "glow_cpu.quantized_conv"
+    lanes = int_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    low = int_prop(NO_LOW)
+    high = int_prop(NO_HIGH)
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        source = quantized_type(self.input)
+        if source.signed or (any(self.prop("pads")) and zero_of(source)):
+            raise VerifyException(
+                f"{self.name}: the input must be unsigned, with zero point 0 where it is padded, "
+                f"got {self.input.type}"
+            )
+        batch, _, height, width, lanes = shape_of(self.input)
+        out, _, *kernel = shape_of(self.filter)
+        window = (kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        want = (batch, -(-out // lanes), *output_sizes((height, width), *window), lanes)
+        if shape_of(self.results[0]) != want:
+            raise VerifyException(f"{self.name}: the result is {self.results[0].type}, expected {want}")
+
+
+@instr_op(of=QuantizedConvOp)
+class QuantizedConvInstr(InstrOp):
+    """The card's integer arithmetic on blocks."""
+
+    name = "glow_cpu_instr.quantized_conv"
+
+    def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
+        source, to = quantized_type(self.operands[1]), element_of(self.operands[0])
+        x = unblock_channels(input, filter.shape[1]).astype(np.float64) - zero_of(source)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), 1)
+        offset = None if bias is None else bias.astype(np.float64)
+        total = convolve(x, filter.astype(np.float64), *window, bias=offset)
+        scales = quantized_type(self.operands[2]).scale_array.reshape(1, -1, 1, 1)
+        y = requantized(total, scale_of(source), scales, to, self.prop("low"), self.prop("high"))
+        result[...] = block_channels(y.astype(result.dtype), self.prop("lanes"))
+
+
+def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
+    """What sums of stored integers start with: the bias, less the input's zero point times weights."""
+    taps = filters.astype(np.int64).sum(axis=tuple(range(1, filters.ndim)))
+    total = -zero * taps + (0 if bias is None else bias.astype(np.int64))
+    return total.astype(np.int32)
+
+
+def factor_of(weights: Any, source: UniformQuantizedType, to: Any, count: int) -> Array:
+    """float32 factor of the sums, one an output channel."""
+    scales: Sequence[float] = weights.scale_array
+    ratio = scale_of(source) / scale_of(to) if isinstance(to, UniformQuantizedType) else scale_of(source)
+    return np.broadcast_to(np.asarray(scales) * ratio, (count,)).astype(np.float32)

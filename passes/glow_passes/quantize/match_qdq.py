@@ -1,0 +1,223 @@
+"""glow-match-qdq: float operators between dequantize and quantize compute on integers.
+
+    quantize(conv(dequantize(q), dequantize(w)))  ->  quantized_conv(q, w)
+
+The form in which ONNX tools write quantised models: conversions around every operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, dequantize_array, quantized_type
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.requantize import scale_of
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.linear import plain_properties
+from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
+
+
+def bit_cast_of_bit_cast(op: Any, r: Rewriter) -> SSAValue | None:
+    """bit_cast(bit_cast(x)) -> bit_cast(x); to the type that it has -> x."""
+    if op.input.type == op.result.type:
+        return op.input
+    inner: Any = producer(op.input, BitCastOp)
+    return None if inner is None else r(BitCastOp(inner.input, results=op.result.type))
+
+
+def _byte_source(value: SSAValue) -> SSAValue | None:
+    """The integers that `value` dequantises, where they are 8 bits of one scale."""
+    inner: Any = producer(value, DequantizeOp)
+    if inner is None:
+        return None
+    kind = quantized_type(inner.input)
+    return inner.input if kind.axis.data < 0 and kind.storage.width.data == 8 else None
+
+
+def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
+    """Constant signed bytes with zero point 0 and scales along `axis`, or one."""
+    inner: Any = producer(value, DequantizeOp)
+    if inner is None or r.array(inner.input) is None:
+        return None
+    kind = quantized_type(inner.input)
+    fits = kind.storage.width.data == 8 and kind.signed and kind.axis.data in (-1, axis)
+    return inner.input if fits and not kind.zero_point_array.any() else None
+
+
+def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | None:
+    """A bias as i32 in `units`; None where there is none, False where it cannot be one."""
+    if value is None:
+        return None
+    inner: Any = producer(value, DequantizeOp)
+    array = r.array(inner.input if inner is not None else value)
+    if array is None:
+        return False
+    real = array if inner is None else dequantize_array(np.asarray(array), quantized_type(inner.input))
+    stored = np.rint(np.asarray(real, np.float64) / units)
+    if not np.isfinite(stored).all() or np.abs(stored).max(initial=0) >= 2**31:
+        return False
+    return r.weight(stored.astype(np.int32), "bias")
+
+
+def _linear(
+    op: Any, r: Rewriter, made: Any, axis: int, bias: SSAValue | None, **given: Any
+) -> SSAValue | None:
+    x = _byte_source(op.operands[0])
+    w = None if x is None or op.group("predicate") else _weights(op.operands[1], axis, r)
+    if x is None or w is None or element_of(op.results[0]) != f32:
+        return None
+    units = quantized_type(w).scale_array * scale_of(quantized_type(x))
+    stored = _bias(bias, units, r)
+    if isinstance(stored, bool):
+        return None
+    if len(shape_of(x)) > 2 and made is QuantizedFullyConnectedOp:
+        rows = tensor((int(np.prod(shape_of(x)[:-1])), shape_of(x)[-1]), element_of(x))
+        flat = r(
+            made(
+                r(ReshapeOp(x, results=rows)),
+                w,
+                stored,
+                results=tensor((rows.get_shape()[0], shape_of(w)[1])),
+            )
+        )
+        return r(ReshapeOp(flat, results=op.results[0].type))
+    return r(made(x, w, stored, results=op.results[0].type, **given))
+
+
+def conv(op: Any, r: Rewriter) -> SSAValue | None:
+    """conv of dequantised bytes -> quantized_conv with a real result."""
+    return _linear(op, r, QuantizedConvOp, 0, op.bias, **op.window_properties())
+
+
+def product(op: Any, r: Rewriter) -> SSAValue | None:
+    """A product with constant dequantised weights -> quantized_fully_connected with a real result."""
+    if len(shape_of(op.operands[1])) != 2:
+        return None
+    bias = op.bias if isinstance(op, FullyConnectedOp) else None
+    return _linear(op, r, QuantizedFullyConnectedOp, 1, bias)
+
+
+def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_fully_connected + constant row -> its bias."""
+    for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        shaped: Any = producer(value, ReshapeOp, single=True)
+        inner: Any = producer(
+            value if shaped is None else shaped.input, QuantizedFullyConnectedOp, single=True
+        )
+        if inner is None or inner.bias is not None or shape_of(op.result) != shape_of(value):
+            continue
+        if element_of(inner.result) != f32 or shape_of(other) != shape_of(inner.result)[1:]:
+            continue
+        x, w = quantized_type(inner.input), quantized_type(inner.weights)
+        stored = _bias(other, w.scale_array * scale_of(x), r)
+        if isinstance(stored, bool):
+            continue
+        made = r(QuantizedFullyConnectedOp(inner.input, inner.weights, stored, results=inner.result.type))
+        return made if shaped is None else r(ReshapeOp(made, results=op.result.type))
+    return None
+
+
+def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantize(relu(quantized_conv with a real result)) -> quantized_conv with a stored result."""
+    kind = quantized_type(op.result)
+    if kind.axis.data >= 0 or kind.storage.width.data > 16:
+        return None
+    value, limits = op.input, (-np.inf, np.inf)
+    limiter: Any = producer(value, ReluOp, single=True) or producer(value, ClipOp, single=True)
+    if limiter is not None and not limiter.group("predicate"):
+        limits = (0.0, np.inf) if isinstance(limiter, ReluOp) else (limiter.prop("min"), limiter.prop("max"))
+        value = limiter.input
+    shaped: Any = producer(value, ReshapeOp, single=True)
+    value = value if shaped is None else shaped.input
+    made: Any = producer(value, QuantizedConvOp, single=True) or producer(
+        value, QuantizedFullyConnectedOp, single=True
+    )
+    if made is None or limits[0] > limits[1]:
+        return None
+    result = tensor(shape_of(made.result), kind)
+    bounds = narrowed(kind, *limits, made.limits())
+    stored = requantizing_again(made, r, result, **bounds)
+    return stored if shaped is None else r(ReshapeOp(stored, results=op.result.type))
+
+
+def quantize_of_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantize(relu(dequantize(p) + dequantize(q))) -> quantized_add(p, q); - and * alike."""
+    kind = quantized_type(op.result)
+    if kind.axis.data >= 0 or kind.storage.width.data != 8:
+        return None
+    value, limits = op.input, (-np.inf, np.inf)
+    limiter: Any = producer(value, ReluOp, single=True)
+    if limiter is not None and not limiter.group("predicate"):
+        value, limits = limiter.input, (0.0, np.inf)
+    for plain, stored in _ARITHMETIC:
+        inner: Any = producer(value, plain, single=True)
+        if inner is not None and not inner.group("predicate"):
+            parts = [_byte_source(v) for v in inner.operands]
+            if any(p is None for p in parts):
+                return None
+            bounds = narrowed(kind, *limits)
+            return r(stored(*parts, results=op.result.type, **bounds))
+    return None
+
+
+_ARITHMETIC: tuple[tuple[Any, Callable[..., Any]], ...] = (
+    (AddOp, QuantizedAddOp),
+    (SubOp, QuantizedSubOp),
+    (MulOp, QuantizedMulOp),
+)
+
+
+def quantize_of_pool(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantize(avg_pool(dequantize(q))) -> quantized_avg_pool(q)."""
+    inner: Any = producer(op.input, AvgPoolOp, single=True)
+    source = None if inner is None or inner.group("predicate") else _byte_source(inner.input)
+    kind = quantized_type(op.result)
+    if inner is None or source is None or kind.axis.data >= 0 or kind.storage.width.data != 8:
+        return None
+    return r(QuantizedAvgPoolOp(source, results=op.result.type, **plain_properties(inner)))
+
+
+PATTERNS = (
+    Pattern((BitCastOp,), bit_cast_of_bit_cast),
+    Pattern((ConvOp,), conv),
+    Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), product),
+    Pattern((AddOp,), bias_of_product),
+    Pattern((QuantizeOp,), quantize_of_linear),
+    Pattern((QuantizeOp,), quantize_of_arithmetic),
+    Pattern((QuantizeOp,), quantize_of_pool),
+)
+
+
+@dataclass(frozen=True)
+class MatchQdqPass(ModulePass):
+    """Operators between conversions become integer operators; the conversions fold."""
+
+    name = "glow-match-qdq"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not any(isinstance(node, DequantizeOp) for node in op.walk()):
+            return
+        rewrite(op, PATTERNS)
+        FoldConversionsPass().apply(ctx, op)
+        rewrite(op, PATTERNS)
