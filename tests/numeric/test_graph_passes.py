@@ -35,7 +35,7 @@ from glow_passes.graph import GRAPH_PASSES, OPTIMIZE, OPTIMIZE_LOWERED
 CTX = context()
 Make = Callable[[Any, Graph, Any], SSAValue]
 
-SHAPES = ((2, 3, 4), (3, 4), (4,), (3, 1), ())
+SHAPES = ((2, 3, 4), (3, 4), (4,), (1, 1), (3, 1), ())
 
 
 def _unary(op: Any) -> Make:
@@ -87,7 +87,7 @@ def _transpose(draw: Any, g: Graph, pick: Any) -> SSAValue:
 def _reshape(draw: Any, g: Graph, pick: Any) -> SSAValue:
     x = pick()
     size = int(np.prod(shape_of(x)))
-    shapes = [(size,), (1, size), (size, 1), (2, size // 2), (size // 4, 4), (2, 3, 4), (3, 4), ()]
+    shapes = [(size,), (1, size), (size, 1), (2, size // 2), (size // 4, 4), (2, 3, 4), (3, 4), (1,), ()]
     shape = draw(st.sampled_from([s for s in shapes if int(np.prod(s)) == size]))
     return g.b(ReshapeOp.to(x, shape))
 
@@ -149,7 +149,7 @@ def graphs(draw: Any) -> Graph:
     """A few inputs and constants (often 0, 1, uniform or scalar), a dozen nodes, two outputs."""
     g = Graph()
     rng = np.random.default_rng(draw(st.integers(0, 1 << 16)))
-    values: list[SSAValue] = [g.input(rng.uniform(-2, 2, s).astype(np.float32)) for s in SHAPES[:3]]
+    values: list[SSAValue] = [g.input(rng.uniform(-2, 2, s).astype(np.float32)) for s in SHAPES[:4]]
     for _ in range(draw(st.integers(1, 4))):
         shape = draw(st.sampled_from(SHAPES))
         kind = draw(st.sampled_from(["random", "zero", "one", "two"]))

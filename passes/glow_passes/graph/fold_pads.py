@@ -18,6 +18,7 @@ from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
 
@@ -77,6 +78,17 @@ def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
     return _again(op, *found, r, count_include_pad=True)
 
 
+def pad_below_transpose(op: Any, r: Rewriter) -> SSAValue | None:
+    """transpose(pad(x)) -> pad(transpose(x)): next to the window, with less to transpose."""
+    pad: Any = producer(op.input, PadOp, single=True)
+    if pad is None or op.group("predicate") or pad.group("predicate"):
+        return None
+    permutation = op.prop("permutation")
+    pads = [side[i] for side in (pad.begins(), pad.ends()) for i in permutation]
+    moved = r(TransposeOp(pad.input, permutation=permutation))
+    return r(PadOp(moved, pads=pads, mode=pad.prop("mode"), value=pad.prop("value")))
+
+
 def _inside(op: Any, extra: tuple[int, ...]) -> bool:
     """Whether every window still meets the input."""
     kernel = op.prop("kernel")
@@ -88,6 +100,7 @@ PATTERNS = (
     Pattern((ConvOp,), pad_before_conv),
     Pattern((MaxPoolOp,), pad_before_max_pool),
     Pattern((AvgPoolOp,), pad_before_avg_pool),
+    Pattern((TransposeOp,), pad_below_transpose),
 )
 
 

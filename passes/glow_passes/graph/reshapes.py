@@ -73,11 +73,11 @@ def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
 def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: Rewriter) -> SSAValue | None:
     """`value` as an operand beside a tensor of shape `below`, None where that needs a copy."""
     mine = shape_of(value)
-    if int(np.prod(mine)) == 1:
-        return value if len(mine) <= len(below) else r(ReshapeOp.to(value, ()))
     inner: Any = producer(value, ReshapeOp)
     if inner is not None and mine == shape and shape_of(inner.input) == below:
         return inner.input
+    if int(np.prod(mine)) == 1:
+        return value if len(mine) <= len(below) else r(ReshapeOp.to(value, ()))
     if mine == shape and (len(below) < len(shape) or is_known(value, r)):
         return r(ReshapeOp.to(value, below))  # towards fewer dimensions only, or it would not end
     # A row that lies along the last dimension of both, such as a bias.
