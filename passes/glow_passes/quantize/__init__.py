@@ -7,6 +7,7 @@ from xdsl.passes import ModulePass
 from glow_passes.quantize.apply_profile import ApplyProfilePass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.instrument import InstrumentPass
+from glow_passes.quantize.match_qdq import MatchQdqPass
 from glow_passes.quantize.quantize import QuantizePass
 
 #: Every pass of quantisation. A test compares this tuple with the folder.
@@ -14,5 +15,6 @@ QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
     ApplyProfilePass,
     FoldConversionsPass,
     InstrumentPass,
+    MatchQdqPass,
     QuantizePass,
 )
