@@ -88,6 +88,10 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         if form is None:
             return False
         source = form.value
+        if spec.kernel == (1, 1) and spec.strides != (1, 1) and not any(spec.pads):
+            # The pixels that are read, side by side: rows of any length make full register blocks.
+            source = region.add(_every(source, spec.strides))
+            spec = replace(spec, size=spec.out_size, strides=(1, 1))
     filters = _filters(op, region, last, rank)
     if filters is None:
         return False
@@ -106,6 +110,12 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     )
     region.remember(op.result, Blocked(region.add(made), out, rank, last))
     return True
+
+
+def _every(value: SSAValue, strides: tuple[int, int]) -> SliceOp:
+    """Every stride-th pixel of a blocked value, from the first on."""
+    steps = (1, 1, *strides, 1)
+    return SliceOp(value, starts=(0,) * 5, ends=shape_of(value), steps=steps)
 
 
 def _filters(op: ConvOp, region: Region, last: bool, rank: int) -> SSAValue | None:
