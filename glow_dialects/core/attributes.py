@@ -156,7 +156,7 @@ def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
     plain = values.dtype.isbuiltin == 1 and values.dtype.kind != "c"
     plain = plain and not isinstance(kind.element_type, UniformQuantizedType)  # xDSL has no such dense
     whole = values.dtype.kind in "iub"
-    exact = plain and (whole or bool(np.all(np.abs(values) < _DECIMAL_BELOW)))
+    exact = plain and (whole or bool(np.all(np.abs(values.astype(np.float64)) < _DECIMAL_BELOW)))
     return DenseIntOrFPElementsAttr(kind, data) if exact else BitsAttr(kind, data)
 
 

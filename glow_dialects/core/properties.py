@@ -34,13 +34,13 @@ def str_prop(default: str | None = None) -> Any:
 def ints_prop(default: Sequence[int] | None = None) -> Any:
     """A list of i64; required where `default` is None."""
     value = None if default is None else DenseArrayBase.from_list(i64, list(default))
-    return prop_def(DenseArrayBase, default_value=value)
+    return prop_def(DenseArrayBase.constr(i64), default_value=value)
 
 
 def floats_prop(default: Sequence[float] | None = None) -> Any:
-    """A list of f64; required where `default` is None."""
+    """A list of f64 (i64 where all are whole); required where `default` is None."""
     value = None if default is None else DenseArrayBase.from_list(f64, list(default))
-    return prop_def(DenseArrayBase, default_value=value)
+    return prop_def(DenseArrayBase.constr(f64) | DenseArrayBase.constr(i64), default_value=value)
 
 
 def check_axis(op: str, axis: int, rank: int) -> None:

@@ -16,7 +16,7 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, typed
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLtOp
-from glow_dialects.ops.elementwise import FloatUnaryOp, binary, unary
+from glow_dialects.ops.elementwise import FloatUnaryOp, UnaryOp, binary, unary
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, Expm1Op, ExpOp, LogOp, erf
@@ -109,6 +109,7 @@ LeakyReluOp, LeakyReluInstr = unary(
     lambda op, b: (e := _E(b, op.input)).where(
         e.above(op.input, 0), op.input, e.mul(op.input, op.prop("alpha"))
     ),
+    base=FloatUnaryOp,
     alpha=float_prop(0.01),
 )
 
@@ -125,6 +126,14 @@ PreluOp, PreluInstr = binary(
     lambda x, slope: np.where(x >= 0, x, x * slope),
     _prelu_gradient,
 )
+
+
+class CeluBaseOp(FloatUnaryOp):
+    """Checks the stretch."""
+
+    def check(self) -> None:
+        if self.prop("alpha") == 0:
+            raise VerifyException(f"{self.name}: alpha is 0")
 
 
 def _elu_parts(op: Any) -> tuple[float, float, float]:
@@ -181,7 +190,7 @@ CeluOp, CeluInstr = unary(
     _elu_gradient,
     _elu_decomposed,
     alpha=float_prop(1.0),
-    base=FloatUnaryOp,
+    base=CeluBaseOp,
 )
 
 
@@ -349,6 +358,14 @@ def limits(kind: Tensor, low: float, high: float) -> tuple[float, float] | tuple
     )
 
 
+class ClipBaseOp(UnaryOp):
+    """Checks the limits."""
+
+    def check(self) -> None:
+        if math.isnan(self.prop("min")) or math.isnan(self.prop("max")):
+            raise VerifyException(f"{self.name}: a limit is NaN")
+
+
 def _clip(x: Array, min: float, max: float) -> Array:
     low, high = (min, max)
     if x.dtype.kind in "iu":
@@ -380,6 +397,7 @@ ClipOp, ClipInstr = unary(
     _clip,
     _clip_gradient,
     _clip_decomposed,
+    base=ClipBaseOp,
     min=float_prop(-math.inf),
     max=float_prop(math.inf),
 )
@@ -389,6 +407,7 @@ ThresholdedReluOp, ThresholdedReluInstr = unary(
     lambda x, alpha: np.where(x > x.dtype.type(alpha), x, x.dtype.type(0)),
     lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, op.prop("alpha")), dy, 0),
     lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, op.prop("alpha")), op.input, 0),
+    base=FloatUnaryOp,
     alpha=float_prop(1.0),
 )
 

@@ -92,7 +92,7 @@ class ConvTransposeOp(WindowOp):
         if len(more) != count or min(more) < 0:
             raise VerifyException(f"{self.name}: output_pads {list(more)} for {count} spatial axes")
         for value in self.group("bias"):
-            if shape_of(value) != (inner * group,):
+            if shape_of(value) != (inner * group,) or element_of(value) != element_of(self.input):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {inner * group} channels")
         steps = zip(spatial, self.prop("strides"), self.prop("dilations"), kernel, strict=True)
         sizes = [

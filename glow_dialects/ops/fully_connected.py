@@ -37,7 +37,7 @@ class FullyConnectedOp(PureOp):
         check_product(self, self.input, self.weights)
         columns = shape_of(self.weights)[1]
         for value in self.group("bias"):
-            if shape_of(value) != (columns,):
+            if shape_of(value) != (columns,) or element_of(value) != element_of(self.input):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns} columns")
         return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
 

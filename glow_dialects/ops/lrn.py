@@ -42,6 +42,8 @@ class LrnOp(PureOp):
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        if 0 in shape_of(self.input):
+            return [self.input]
         # The mean of the squares over neighbouring channels is a pool along the channels.
         f, shape, size = Formula(b, self.input), shape_of(self.input), self.prop("size")
         flat = f.reshape(f.mul(self.input, self.input), (shape[0], 1, shape[1], int(np.prod(shape[2:]))))

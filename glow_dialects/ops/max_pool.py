@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
 
@@ -39,7 +40,7 @@ def max_places(
     """Flat index into NCHW `x` of the first maximum of each window, int64."""
     count = len(kernel)
     view = windows(x, kernel, strides, pads, dilations, lowest(x.dtype))
-    flat = view.reshape(*view.shape[: 2 + count], -1)
+    flat = view.reshape(*view.shape[: 2 + count], math.prod(kernel))
     inside = np.unravel_index(flat.argmax(axis=-1), tuple(kernel))
     place = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * count)
     for axis in range(count):
@@ -57,6 +58,8 @@ class _MaxPool(WindowOp):
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
         self.check_window(len(shape_of(input)), self.prop("kernel"))
+        if dtype_of(input.type).kind == "b":
+            raise VerifyException(f"{self.name}: booleans have no maximum, got {input.type}")
         return [self.window_result(input, self.prop("kernel"), self.sizes(input)[1])]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

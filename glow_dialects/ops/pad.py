@@ -111,7 +111,8 @@ class PadInstr(InstrOp):
         pads, mode = self.prop("pads"), self.prop("mode")
         begins, ends = pads[: input.ndim], pads[input.ndim :]
         if mode == "constant":
-            result[...] = np.array(self.prop("value")).astype(result.dtype)
+            with np.errstate(all="ignore"):
+                result[...] = np.array(self.prop("value")).astype(result.dtype)
             result[tuple(slice(a, a + n) for a, n in zip(begins, input.shape, strict=True))] = input
             return
         rows = zip(input.shape, begins, ends, strict=True)

@@ -115,7 +115,7 @@ def _reduction(
     def reference(self: InstrOp, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
             made = reduce(widen(input), tuple(self.prop("axes")))
-        result[...] = np.asarray(made).reshape(result.shape)
+            result[...] = np.asarray(made).reshape(result.shape)
 
     made = type(
         f"{camel}Instr",
@@ -146,10 +146,13 @@ def _sum(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
-    if x.dtype.kind in "iu":  # integers: the exact quotient towards zero
-        count = math.prod(x.shape[i] for i in axes)
-        return np.trunc(np.sum(x, axis=axes, dtype=np.int64) / max(count, 1)).astype(x.dtype)
-    return np.mean(x, axis=axes, dtype=x.dtype)
+    if x.dtype.kind in "iu":  # the exact quotient, towards zero
+        count = max(math.prod(x.shape[i] for i in axes), 1)
+        total = np.sum(x, axis=axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
+        quotient = np.floor_divide(total, count)
+        return (quotient + ((total < 0) & (quotient * count != total))).astype(x.dtype)
+    count = math.prod(x.shape[i] for i in axes)
+    return _sum(x, axes) / x.dtype.type(count)
 
 
 def _limits(dtype: np.dtype) -> tuple[Any, Any]:

@@ -44,10 +44,9 @@ class SliceOp(PureOp):
         for axis, (size, start, end, step) in enumerate(zip(shape, *self.bounds(), strict=True)):
             if step == 0:
                 raise VerifyException(f"glow.slice: the step of axis {axis} is 0")
-            low, high = (0, size) if step > 0 else (-1, size - 1)
             empty = (end <= start) if step > 0 else (end >= start)
-            inside = low <= start <= high and low <= end <= high
-            if not inside and not (empty and 0 <= start <= size):
+            bounded = 0 <= start <= size and (0 if step > 0 else -1) <= end <= size
+            if not bounded or (step < 0 and start == size and not empty):
                 raise VerifyException(
                     f"glow.slice: {start} .. {end} by {step} leaves axis {axis} of {size} elements"
                 )

@@ -32,7 +32,8 @@ class SplatInstr(InstrOp):
     """Fill a buffer."""
 
     def reference(self, result: Array) -> None:
-        result[...] = np.array(self.prop("value")).astype(result.dtype)
+        with np.errstate(all="ignore"):
+            result[...] = np.array(self.prop("value")).astype(result.dtype)
 
 
 SAMPLES = (

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, dtype_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp, negated
-from glow_dialects.ops.elementwise import FloatUnaryOp, unary
+from glow_dialects.ops.elementwise import FloatUnaryOp, UnaryOp, unary
 
 
 def _no_gradient(op: Any, dy: SSAValue, b: Builder) -> None:
@@ -46,14 +47,25 @@ def _square(x: SSAValue, b: Builder) -> SSAValue:
     return b(MulOp(x, x))
 
 
-NegOp, NegInstr = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b))
+class NumberUnaryOp(UnaryOp):
+    """A function of numbers: booleans are refused."""
+
+    def check(self) -> None:
+        kind = self.operands[0].type
+        if dtype_of(kind).kind == "b":
+            raise VerifyException(f"{self.name}: the operand must be of numbers, got {kind}")
+
+
+NegOp, NegInstr = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b), base=NumberUnaryOp)
 AbsOp, AbsInstr = unary("abs", "|x|", np.abs, lambda op, dy, b: _times(dy, b(SignOp(op.input)), b))
 FloorOp, FloorInstr = unary("floor", "The largest integer <= x", _integers_kept(np.floor), _no_gradient)
 CeilOp, CeilInstr = unary("ceil", "The smallest integer >= x", _integers_kept(np.ceil), _no_gradient)
 RoundOp, RoundInstr = unary(
     "round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient
 )
-SignOp, SignInstr = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient)
+SignOp, SignInstr = unary(
+    "sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp
+)
 TruncOp, TruncInstr = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
 # inG = outG / (2 out)
 SqrtOp, SqrtInstr = unary(

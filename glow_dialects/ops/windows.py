@@ -42,7 +42,9 @@ class WindowOp(PureOp):
 
     def sizes(self, value: SSAValue | Attribute) -> tuple[int, int, tuple[int, ...]]:
         """(batch, channels, spatial sizes) of a tensor in this operator's layout."""
-        batch, *rest = shape_of(value)
+        batch, *rest = shape_of(value) or (0,)
+        if len(rest) < 2:
+            raise VerifyException(f"{self.name}: a tensor of rank {len(shape_of(value))} has no spatial axes")
         if self.prop("layout") == "NHWC":
             return batch, rest[-1], tuple(rest[:-1])
         return batch, rest[0], tuple(rest[1:])

@@ -71,9 +71,27 @@ glow.func @error1 {
 
 // -----
 
-// CHECK: glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>
+// CHECK: glow.celu: alpha is 0
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {
+  %x = glow.get @x : tensor<2x3xf32>
+  %r0 = glow.celu %x {alpha = 0.0 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+}
+
+// -----
+
+// CHECK: glow.clip: a limit is NaN
+glow.placeholder @x input : tensor<2x3xf32>
+glow.func @error3 {
+  %x = glow.get @x : tensor<2x3xf32>
+  %r0 = glow.clip %x {min = 0x7FF8000000000000 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+}
+
+// -----
+
+// CHECK: glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>
+glow.placeholder @x input : tensor<2x3xf32>
+glow.func @error4 {
   %x = glow.get @x : tensor<2x3xf32>
   %r0 = glow.tanh %x : (tensor<2x3xf32>) -> tensor<3xf32>
 }

@@ -37,3 +37,12 @@ glow.func @error2 {
   %x = glow.get @x : tensor<2x3xf32>
   %r0 = glow.slice %x {starts = array<i64: 0, 0>, ends = array<i64: 2, 4>, steps = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<2x4xf32>
 }
+
+// -----
+
+// CHECK: glow.slice: 0 .. -1 by 1 leaves axis 1 of 3 elements
+glow.placeholder @x input : tensor<2x3xf32>
+glow.func @error3 {
+  %x = glow.get @x : tensor<2x3xf32>
+  %r0 = glow.slice %x {starts = array<i64: 0, 0>, ends = array<i64: 2, -1>, steps = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<2x0xf32>
+}

@@ -26,3 +26,12 @@ glow.func @error1 {
   %x = glow.get @x : tensor<2x3xf32>
   %r0 = glow.transpose %x {permutation = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
 }
+
+// -----
+
+// CHECK: Expected attribute i64 but got f64
+glow.placeholder @x input : tensor<2x3xf32>
+glow.func @error2 {
+  %x = glow.get @x : tensor<2x3xf32>
+  %r0 = glow.transpose %x {permutation = array<f64: 1.0, 0.0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+}

@@ -76,3 +76,12 @@ glow.func @error1 {
   %x = glow.get @x : tensor<2xi32>
   %r0 = glow.sqrt %x : (tensor<2xi32>) -> tensor<2xi32>
 }
+
+// -----
+
+// CHECK: glow.neg: the operand must be of numbers, got tensor<2xi1>
+glow.placeholder @x input : tensor<2xi1>
+glow.func @error2 {
+  %x = glow.get @x : tensor<2xi1>
+  %r0 = glow.neg %x : (tensor<2xi1>) -> tensor<2xi1>
+}
