@@ -92,10 +92,7 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     total = conv.batch * height * width
     points = (spec.tile + 2) ** 2
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
-    # V and M of a block take about the L2 cache, but weights should serve many tiles.
-    room = target.l2 // (4 * points * (inputs + outputs) * lanes)
-    largest = min(total, max(_TILES[0], min(room, _TILES[1])))
-    fewest = ceil_div(total, largest)
+    fewest = _fewest_blocks(total, 4 * points * lanes, inputs, outputs, target)
     if target.threads > 1 and total >= 8 * target.threads:
         fewest = ceil_div(fewest, target.threads) * target.threads
     best: tuple[float, Block, int] | None = None
@@ -128,8 +125,27 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     )
 
 
-_TILES = (28, 112)
-"""The least and the most tiles of a block, where there are as many."""
+_FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
+"""Blocks have at least so many tiles, where there are as many, and at most so many bytes of V and M."""
+
+
+def _fewest_blocks(total: int, unit: int, inputs: int, outputs: int, target: CpuTarget) -> int:
+    """Into how many blocks to cut `total` tiles so that the least memory moves past the L2 cache.
+
+    The weights pass once a block; V and M of a block, `unit` bytes a tile and channel block, go out
+    and come back as far as they exceed the cache.
+    """
+    weights = unit * inputs * outputs * target.lanes
+
+    def traffic(blocks: int) -> float:
+        held = ceil_div(total, blocks) * unit * (inputs + outputs)
+        beyond = max(0.0, 1 - 0.75 * target.l2 / held)
+        return blocks * weights + 2 * beyond * held * blocks
+
+    tile = unit * (inputs + outputs)
+    most = max(1, total // _FEW_TILES)
+    least = min(most, ceil_div(total * tile, _SCRATCH))
+    return min(range(least, most + 1), key=traffic)
 
 
 def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
