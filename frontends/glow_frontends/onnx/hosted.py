@@ -14,7 +14,7 @@ from glow_frontends.onnx.importer import runtime_inputs
 from glow_frontends.onnx.model import domain_of, opsets
 from glow_frontends.onnx.segments import Build, GraphRunner, Setting, Values
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue
+from glow_frontends.onnx.values import AnyValue, MapValue, NoneValue, SequenceValue
 
 
 class HostedModel:
@@ -36,7 +36,7 @@ class HostedModel:
 
 
 def to_host(value: Any, kind: TypeProto) -> AnyValue:
-    """A caller's value: lists are sequences, None an empty optional, strings object arrays."""
+    """A caller's value: lists are sequences, dictionaries maps, None an empty optional."""
     which = kind.WhichOneof("value")
     if which == "optional_type":
         return NoneValue() if value is None else to_host(value, kind.optional_type.elem_type)
@@ -46,6 +46,8 @@ def to_host(value: Any, kind: TypeProto) -> AnyValue:
         if element.WhichOneof("value") == "tensor_type":
             dtype = numpy_type(element.tensor_type.elem_type)
         return SequenceValue([to_host(v, element) for v in value], dtype)
+    if which == "map_type":
+        return MapValue(dict(value))
     array = np.asarray(value)
     return array.astype(object) if array.dtype.kind in "US" else array
 
@@ -56,5 +58,7 @@ def from_host(value: AnyValue) -> Any:
         return [from_host(v) for v in value.items]
     if isinstance(value, NoneValue):
         return None
+    if isinstance(value, MapValue):
+        return value.entries
     assert isinstance(value, np.ndarray)
     return np.array(value) if not value.flags.writeable or value.base is not None else value

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.errors import NeedsHost, RuleError
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import AnyValue, HostValue, NoneValue, SequenceValue, Value
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue, Value
 
 if TYPE_CHECKING:
     from glow_frontends.onnx.scope import Scope
@@ -53,7 +53,7 @@ class Node:
         value = self.any_input(index)
         if isinstance(value, HostValue):
             raise NeedsHost(self.op)
-        if isinstance(value, SequenceValue | NoneValue):
+        if isinstance(value, SequenceValue | NoneValue | MapValue):
             raise RuleError(f"input {index} is not a tensor")
         return value
 

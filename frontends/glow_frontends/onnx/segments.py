@@ -25,9 +25,10 @@ from glow_dialects.core.types import Array, Tensor, tensor
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.onnx.host_control import CONTROL
 from glow_frontends.onnx.model import label, sort_nodes, uses
 from glow_frontends.onnx.scope import FAILURES, Scope, Session
-from glow_frontends.onnx.values import AnyValue, HostValue, NoneValue, SequenceValue
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 
 #: Compiles a module of a segment.
 Build: TypeAlias = Callable[[ModuleOp], Callable[[dict[str, Array]], dict[str, Array]]]
@@ -53,6 +54,8 @@ class Segment:
     fixed: dict[str, Array] = field(default_factory=dict[str, Array])
     inputs: dict[str, tuple[str, int | None]] = field(default_factory=dict[str, tuple[str, int | None]])
     host: bool = False
+    #: Inputs of the node at `stop` whose contents it asked for.
+    wanted: list[str] = field(default_factory=list[str])
 
 
 @dataclass
@@ -114,7 +117,11 @@ class GraphRunner:
             if segment.stop > position:
                 position = segment.stop
                 continue
-            if not segment.host and promoted != position and self._promote(position, values, fixed):
+            if (
+                not segment.host
+                and promoted != position
+                and self._promote(position, segment.wanted, values, fixed)
+            ):
                 promoted = position
                 continue
             self._host(self.nodes[position], values)
@@ -126,9 +133,12 @@ class GraphRunner:
             raise UnsupportedError(f"{self.setting.source}: output '{name}' is not computed by any node")
         return values[name]
 
-    def _promote(self, position: int, values: Values, fixed: dict[str, Array]) -> bool:
-        """Make the contents of a node's small operands part of the specialisation."""
-        names = [n for n in uses(self.nodes[position]) if n not in fixed and _small(values.get(n))]
+    def _promote(self, position: int, wanted: list[str], values: Values, fixed: dict[str, Array]) -> bool:
+        """Make contents that a node asked for, or its small integers, part of the specialisation."""
+        node = self.nodes[position]
+        if not wanted and node.op_type not in CONTROL:
+            wanted = [n for n in sorted(uses(node)) if _whole(values.get(n))]
+        names = [n for n in wanted if n not in fixed and _small(values.get(n))]
         if not names:
             return False
         seen = self._contents.setdefault(position, set())
@@ -170,6 +180,9 @@ class GraphRunner:
             except NeedsValue as need:
                 segment.stop = index
                 segment.host = isinstance(need, NeedsHost)
+                if need.value is not None:
+                    names = self.nodes[index].input
+                    segment.wanted = [n for n in names if n and scope.values.get(n) is need.value]
                 break
             if scope.session.problems:
                 raise ImportProblems(self.setting.source, scope.session.problems)
@@ -192,8 +205,6 @@ class GraphRunner:
 
     # --- host steps --------------------------------------------------------------------------
     def _host(self, node: NodeProto, values: Values) -> None:
-        from glow_frontends.onnx.host_control import CONTROL
-
         self.setting.hosted.add(node.op_type)
         control = CONTROL.get(node.op_type) if not node.domain else None
         if control is not None:
@@ -245,6 +256,8 @@ class _Ports:
             return SequenceValue(items, value.dtype)
         if isinstance(value, NoneValue):
             return value
+        if isinstance(value, MapValue):
+            return HostValue()
         return self._tensor(name, None, value, inputs)
 
     def _tensor(
@@ -298,6 +311,10 @@ def _part(value: AnyValue, index: int | None) -> Array:
 
 def _small(value: AnyValue | None) -> bool:
     return isinstance(value, np.ndarray) and value.size <= FIXED_ELEMENTS and value.dtype != object
+
+
+def _whole(value: AnyValue | None) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
 
 
 def _key(value: AnyValue, fixed: bool) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -35,8 +35,15 @@ class HostValue:
     """Strings that only the host holds, and only at run time."""
 
 
+@dataclass
+class MapValue:
+    """An ONNX map; only the host holds one."""
+
+    entries: dict[str | int, Any] = field(default_factory=dict[str | int, Any])
+
+
 #: Anything that a name of an ONNX graph may stand for.
-AnyValue: TypeAlias = Value | SequenceValue | NoneValue | HostValue
+AnyValue: TypeAlias = Value | SequenceValue | NoneValue | HostValue | MapValue
 
 
 def shape(value: Value) -> tuple[int, ...]:

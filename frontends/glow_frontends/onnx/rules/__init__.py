@@ -12,6 +12,7 @@ from glow_frontends.onnx.rules import (
     einsum,
     elementwise,
     index,
+    maps,
     ml,
     nn,
     norm,
@@ -28,6 +29,7 @@ from glow_frontends.onnx.rules import (
     shape,
     signal,
     strings,
+    svm,
     training,
     trees,
 )
@@ -61,7 +63,7 @@ RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
             strings,
         )
     ),
-    "ai.onnx.ml": (ml.RULES, trees.RULES),
+    "ai.onnx.ml": (ml.RULES, maps.RULES, svm.RULES, trees.RULES),
     "ai.onnx.preview.training": (training.RULES,),
 }
 

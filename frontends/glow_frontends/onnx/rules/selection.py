@@ -97,6 +97,31 @@ def _suppress(corners: Array, order: Array, most: int, overlap: float) -> list[i
     return chosen
 
 
+def max_roi_pool(g: Emitter, n: Node) -> Array:
+    """MaxRoiPool: the maximum of each cell of regions (batch, left, top, right, bottom)."""
+    del g
+    x, rois = inputs_of(n, 2)
+    height, width = n.integers("pooled_shape")
+    scaled = np.rint(rois[:, 1:] * n.number("spatial_scale", 1.0)).astype(int)
+    out = np.zeros((len(rois), x.shape[1], height, width), x.dtype)
+    for index, (left, top, right, bottom) in enumerate(scaled):
+        plane = x[int(rois[index, 0])]
+        rows = _cells(top, max(bottom - top + 1, 1), height, plane.shape[1])
+        columns = _cells(left, max(right - left + 1, 1), width, plane.shape[2])
+        for i, (first, last) in enumerate(rows):
+            for j, (start, end) in enumerate(columns):
+                if last > first and end > start:
+                    out[index, :, i, j] = plane[:, first:last, start:end].max(axis=(1, 2))
+    return out
+
+
+def _cells(start: int, span: int, count: int, size: int) -> list[tuple[int, int]]:
+    """Begin and end of each of `count` cells of a span, inside [0, size]."""
+    steps = span / count
+    ends = [(int(np.floor(i * steps)) + start, int(np.ceil((i + 1) * steps)) + start) for i in range(count)]
+    return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in ends]
+
+
 def image_decoder(g: Emitter, n: Node) -> Array:
     """ImageDecoder, by Pillow where it is installed."""
     del g
@@ -117,6 +142,7 @@ RULES: dict[str, Versions] = {
     "NonZero": non_zero,
     "Compress": compress,
     "Unique": unique,
+    "MaxRoiPool": max_roi_pool,
     "NonMaxSuppression": non_max_suppression,
     "ImageDecoder": image_decoder,
 }

@@ -1,0 +1,176 @@
+"""Models that are no static graph: data-dependent shapes, loops, sequences; and what is specialised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.types import Array
+
+F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def info(name: str, kind: int = F, shape: list[Any] | None = None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    weights: dict[str, Array] | None = None,
+) -> onnx.ModelProto:
+    initializers = [numpy_helper.from_array(v, n) for n, v in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "test", inputs, outputs, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def check(m: onnx.ModelProto, *feeds: dict[str, Array]) -> glow.Executable:
+    """One executable gives for every feed what onnxruntime gives."""
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    net = glow.compile(m, backend="interpreter")
+    for feed in feeds:
+        got = net.run(feed)
+        for output, want in zip(m.graph.output, session.run(None, feed), strict=True):
+            np.testing.assert_allclose(got[output.name], np.asarray(want), rtol=1e-5, atol=1e-6)
+    return net
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_shape_that_depends_on_data() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["rows"], perm=[1, 0]),
+        helper.make_node("GatherND", ["r", "rows"], ["values"]),
+        helper.make_node("Exp", ["values"], ["y"]),
+    ]
+    m = model(nodes, [info("x", F, [5, 7])], [info("y")])
+    feeds = [{"x": RNG.standard_normal((5, 7)).astype(np.float32)} for _ in range(3)]
+    net = check(m, *feeds)
+    assert net.program.report.notes["host"] == {"NonZero"}
+
+
+def test_a_range_that_depends_on_data() -> None:
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["limit"], to=I),
+        helper.make_node("Range", ["zero", "limit", "one"], ["r"]),
+        helper.make_node("Mul", ["r", "r"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "one": np.array(1)}
+    m = model(nodes, [info("x", F, [4])], [info("y", I)], weights)
+    check(m, *({"x": np.array([1, 2, n, 3], np.float32)} for n in (9, 4, 1, 7, 8, 12, 30)))
+
+
+def loop_model() -> onnx.ModelProto:
+    """x doubled until its sum passes 100, every sum kept."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["x_in", "x_in"], ["x_out"]),
+            helper.make_node("ReduceSum", ["x_out"], ["total"], keepdims=0),
+            helper.make_node("Less", ["total", "limit"], ["go"]),
+            helper.make_node("Identity", ["total"], ["kept"]),
+        ],
+        "body",
+        [info("i", I, []), info("c", B, []), info("x_in", F, [3])],
+        [info("go", B, []), info("x_out", F, [3]), info("kept", F, [])],
+    )
+    nodes = [helper.make_node("Loop", ["", "yes", "x"], ["y", "sums"], body=body)]
+    weights = {"yes": np.array(True), "limit": np.array(100, np.float32)}
+    return model(nodes, [info("x", F, [3])], [info("y", F, [3]), info("sums")], weights)
+
+
+def test_a_loop_until_data_say_stop() -> None:
+    net = check(
+        loop_model(),
+        {"x": np.array([1, 2, 3], np.float32)},
+        {"x": np.array([0.1, 0.2, 0.3], np.float32)},
+        {"x": np.array([40, 20, 30], np.float32)},
+    )
+    assert net.program.report.notes["host"] == {"Loop"}
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+def test_branches_of_different_shapes(shape: tuple[int, ...]) -> None:
+    small = helper.make_graph([helper.make_node("ReduceSum", ["x"], ["a"])], "then", [], [info("a")])
+    large = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "else", [], [info("b")])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["z"], then_branch=small, else_branch=large),
+        helper.make_node("Mul", ["z", "two"], ["y"]),
+    ]
+    weights = {"zero": np.array(0, np.float32), "two": np.array(2, np.float32)}
+    m = model(nodes, [info("x", F, list(shape))], [info("y")], weights)
+    check(m, {"x": np.ones(shape, np.float32)}, {"x": -np.ones(shape, np.float32)})
+
+
+def test_branches_of_one_shape_stay_compiled() -> None:
+    then = helper.make_graph([helper.make_node("Exp", ["x"], ["a"])], "then", [], [info("a", F, [4])])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "else", [], [info("b", F, [4])])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["y"], then_branch=then, else_branch=other),
+    ]
+    m = model(nodes, [info("x", F, [4])], [info("y", F, [4])], {"zero": np.array(0, np.float32)})
+    net = check(m, {"x": np.ones(4, np.float32)}, {"x": -np.ones(4, np.float32)})
+    assert "host" not in net.program.report.notes
+
+
+def test_a_shape_input_is_specialised_on() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    m = model(nodes, [info("x", F, [2, 6]), info("s", I, ["n"])], [info("y")])
+    x = RNG.standard_normal((2, 6)).astype(np.float32)
+    net = check(m, {"x": x, "s": np.array([3, 4])}, {"x": x, "s": np.array([12])})
+    assert "host" not in net.program.report.notes
+
+
+def test_sequences_at_the_border() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", F, None)
+    nodes = [
+        helper.make_node("SequenceInsert", ["s", "x"], ["longer"]),
+        helper.make_node("ConcatFromSequence", ["longer"], ["y"], axis=0),
+        helper.make_node("SequenceLength", ["longer"], ["n"]),
+    ]
+    m = model(nodes, [sequence, info("x", F, ["k"])], [info("y"), info("n", I)])
+    net = glow.compile(m, backend="interpreter")
+    for lengths in ((1, 2), (3,), ()):
+        parts = [np.full(k, k, np.float32) for k in lengths]
+        out = net.run({"s": parts, "x": np.zeros(2, np.float32)})
+        np.testing.assert_array_equal(out["y"], np.concatenate([*parts, np.zeros(2, np.float32)]))
+        assert out["n"] == len(parts) + 1
+
+
+def test_detection_end_to_end() -> None:
+    """Boxes through NonMaxSuppression, gathered and scaled: compiled before and after the host step."""
+    nodes = [
+        helper.make_node("Sigmoid", ["logits"], ["scores"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["kept"]),
+        helper.make_node("Gather", ["kept", "two"], ["places"], axis=1),
+        helper.make_node("Squeeze", ["boxes", "zero"], ["flat"]),
+        helper.make_node("Gather", ["flat", "places"], ["chosen"], axis=0),
+        helper.make_node("Mul", ["chosen", "size"], ["y"]),
+    ]
+    weights = {
+        "most": np.array([5]),
+        "iou": np.array([0.5], np.float32),
+        "least": np.array([0.5], np.float32),
+        "two": np.array(2),
+        "zero": np.array([0]),
+        "size": np.array(320, np.float32),
+    }
+    m = model(nodes, [info("boxes", F, [1, 30, 4]), info("logits", F, [1, 2, 30])], [info("y")], weights)
+    corners = RNG.random((2, 1, 30, 2)).astype(np.float32)
+    boxes = np.concatenate([corners.min(0), corners.max(0)], -1)
+    feeds = [{"boxes": boxes, "logits": RNG.standard_normal((1, 2, 30)).astype(np.float32)} for _ in range(3)]
+    check(m, *feeds)
