@@ -14,8 +14,9 @@ from glow_backends.cpu.kernels.conv_int8 import (
     pack_int8_conv,
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.kernels.integer import Requantize
-from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
 from glow_dialects.ops.conv import convolve
@@ -99,3 +100,31 @@ def test_sums_beyond_the_range_saturate() -> None:
             aligned(np.full(16, 1e20, np.float32)),
         )
         assert (y == want).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("shape", [(1, 40, 64), (7, 129, 30), (33, 16, 5), (20, 100, 2), (64, 64, 64)])
+def test_products_are_exact(shape: tuple[int, int, int], real: bool, target: str) -> None:
+    """Signed inputs, every rest of rows, columns and depth."""
+    m, n, depth = shape
+    made = TARGETS[target]
+    spec = Int8GemmSpec(m, n, depth, True, Requantize(3, -100, 127, real))
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (m, depth)).astype(np.int8)
+    w = rng.integers(-127, 128, (depth, n)).astype(np.int8)
+    bias = rng.integers(-3000, 3000, n).astype(np.int32)
+    factor = (rng.random(n) * 1e-2 + 1e-4).astype(np.float32)
+    total = (x.astype(np.int64) @ w.astype(np.int64) + bias).astype(np.float32) * factor
+    want = total if real else np.clip(np.rint(total) + np.float32(3), -100, 127).astype(np.int8)
+    sums = bias - 128 * w.astype(np.int32).sum(0)
+    width = 8 * made.lanes
+    y = aligned(np.zeros((m, n), want.dtype))
+    StandaloneKernel(emit_gemm_int8, spec, made)(
+        y,
+        aligned(x),
+        aligned(pack_int8_gemm(w, spec, made)),
+        aligned(pad_to(sums, 0, width)),
+        aligned(pad_to(factor, 0, width)),
+    )
+    np.testing.assert_array_equal(y, want)

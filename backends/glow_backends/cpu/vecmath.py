@@ -73,41 +73,50 @@ def _exp2_of(like: Vec, n: ir.Value) -> Vec:
     return like.from_bits(b.shl(biased, constant(n.type, _MANTISSA[like.single])))
 
 
-def _exp_reduce(x: Vec) -> tuple[ir.Value, Vec, Vec]:
-    """x = n ln 2 + r: (n as integers, r, e^r - 1 - r over r^2)."""
+def _exp_parts(x: Vec) -> tuple[Vec, Vec]:
+    """x = n ln 2 + r: (a value whose lowest bits are the integer n, e^r - 1)."""
     single = x.single
     shifted = x.fma(_LOG2E, _MAGIC[single])
     n = shifted - _MAGIC[single]
     high, low = _LN2[single]
     r = n.fma(-low, n.fma(-high, x))
-    integer = x.k.b.sub(shifted.bits(), x.of(_MAGIC[single]).bits())
-    return integer, r, r.polynomial(_EXP32 if single else _EXP64)
+    return shifted, (r * r).fma(r.polynomial(_EXP32 if single else _EXP64), r)
+
+
+def _add_exponent(x: Vec, shifted: Vec) -> Vec:
+    """x 2^n for normal results, n as `_exp_parts` gives it: the higher bits of `shifted` leave the word."""
+    b, bits = x.k.b, shifted.bits()
+    return x.from_bits(b.add(x.bits(), b.shl(bits, constant(bits.type, _MANTISSA[x.single]))))
+
+
+def _exp_finite(x: Vec) -> Vec:
+    """e^x where neither x nor the result leaves the normal numbers: -87 <= x <= 88 (f64: 708)."""
+    shifted, p = _exp_parts(x)
+    return _add_exponent(p + 1.0, shifted)
 
 
 def exp(x: Vec) -> Vec:
     """e^x, denormal results included."""
     low, high = (-104.0, 89.0) if x.single else (-746.0, 710.0)
-    n, r, q = _exp_reduce(x.at_least(low).at_most(high))
+    shifted, p = _exp_parts(x.at_least(low).at_most(high))
     b = x.k.b
+    n = b.sub(shifted.bits(), x.of(_MAGIC[x.single]).bits())
     half = b.ashr(n, constant(n.type, 1))
     rest = b.sub(n, half)
-    p = (r * r).fma(q, r) + 1.0
+    p = p + 1.0
     return p * _exp2_of(x, half) * _exp2_of(x, rest)
 
 
 def exp_nonpositive(x: Vec) -> Vec:
     """e^x for x <= 0 or NaN, flushed to zero where the result would be denormal (softmax)."""
-    n, r, q = _exp_reduce(x)
-    p = ((r * r).fma(q, r) + 1.0) * _exp2_of(x, n)
-    return x.of(0.0).where(x.compare("<", -87.0 if x.single else -708.0), p)
+    return x.of(0.0).where(x.compare("<", -87.0 if x.single else -708.0), _exp_finite(x))
 
 
 def expm1(x: Vec) -> Vec:
     """e^x - 1, exact for small x."""
     low, high = (-30.0, 89.0) if x.single else (-60.0, 710.0)
-    n, r, q = _exp_reduce(x.at_least(low).at_most(high))
-    half = _exp2_of(x, x.k.b.sub(n, constant(n.type, 1)))
-    p = (r * r).fma(q, r)
+    shifted, p = _exp_parts(x.at_least(low).at_most(high))
+    half = _add_exponent(x.of(0.5), shifted)
     result = half.fma(p, half - 0.5) * 2.0
     return x.where(x.compare("==", 0.0), result)
 
@@ -157,13 +166,17 @@ def log1p(x: Vec) -> Vec:
 
 def tanh(x: Vec) -> Vec:
     """Hyperbolic tangent."""
-    t = expm1(x.abs() * -2.0)
+    shifted, p = _exp_parts((x.abs() * -2.0).at_least(-40.0))
+    power = _add_exponent(x.of(1.0), shifted)
+    t = power.fma(p, power - 1.0)  # e^(-2 |x|) - 1
     return ((-t) / (t + 2.0)).copysign(x)
 
 
 def sigmoid(x: Vec) -> Vec:
-    """1 / (1 + e^-x)."""
-    return 1.0 / (exp(-x) + 1.0)
+    """1 / (1 + e^-x), flushed to zero where the result would be denormal."""
+    limit = 87.0 if x.single else 708.0
+    result = 1.0 / (_exp_finite((-x).at_least(-limit).at_most(limit)) + 1.0)
+    return x.of(0.0).where(x.compare("<", -limit), result)
 
 
 def softplus(x: Vec) -> Vec:
@@ -173,7 +186,7 @@ def softplus(x: Vec) -> Vec:
 
 def mish(x: Vec) -> Vec:
     """x tanh(softplus(x)), by tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
-    e = exp(x.at_most(30.0))
+    e = _exp_finite(x.at_most(30.0).at_least(-87.0 if x.single else -708.0))
     top = e * (e + 2.0)
     return x * (top / (top + 2.0))
 
@@ -418,9 +431,7 @@ def any_lane(k: KernelBuilder, condition: ir.Value) -> ir.Value:
     return k.b.icmp_unsigned("!=", bits, zero(bits.type))
 
 
-def _unless(
-    x: Vec, rare: ir.Value, usual: Callable[[Vec], Vec], otherwise: Callable[[Vec], Vec]
-) -> Vec:
+def _unless(x: Vec, rare: ir.Value, usual: Callable[[Vec], Vec], otherwise: Callable[[Vec], Vec]) -> Vec:
     """usual(x), or otherwise(x) for the whole vector when `rare` holds in some lane."""
     k = x.k
     slow_block = k.function.append_basic_block("rare")

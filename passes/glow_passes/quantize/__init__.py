@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.passes import ModulePass
 
 from glow_passes.quantize.apply_profile import ApplyProfilePass
+from glow_passes.quantize.convert_floats import ConvertFloatsPass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.instrument import InstrumentPass
 from glow_passes.quantize.match_qdq import MatchQdqPass
@@ -13,6 +14,7 @@ from glow_passes.quantize.quantize import QuantizePass
 #: Every pass of quantisation. A test compares this tuple with the folder.
 QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
     ApplyProfilePass,
+    ConvertFloatsPass,
     FoldConversionsPass,
     InstrumentPass,
     MatchQdqPass,

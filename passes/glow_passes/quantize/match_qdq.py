@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
@@ -33,6 +33,7 @@ from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedO
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import scale_of
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
 from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
@@ -44,6 +45,22 @@ def bit_cast_of_bit_cast(op: Any, r: Rewriter) -> SSAValue | None:
         return op.input
     inner: Any = producer(op.input, BitCastOp)
     return None if inner is None else r(BitCastOp(inner.input, results=op.result.type))
+
+
+def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
+    """transpose(dequantize(constant)) -> dequantize(transposed constant)."""
+    inner: Any = producer(op.input, DequantizeOp)
+    array = None if inner is None or op.group("predicate") else r.array(inner.input)
+    if array is None:
+        return None
+    kind, order = quantized_type(inner.input), op.prop("permutation")
+    if kind.axis.data >= 0:
+        scales, zeros = kind.scale_array.tolist(), kind.zero_point_array.tolist()
+        width, axis = kind.storage.width.data, tuple(order).index(kind.axis.data)
+        kind = UniformQuantizedType.of(width, scales, zeros, kind.signed, axis)
+    moved = np.ascontiguousarray(np.asarray(array).transpose(order))
+    stored = r.weight(moved, "transposed", tensor(moved.shape, kind))
+    return r(DequantizeOp(stored, results=op.result.type))
 
 
 def _byte_source(value: SSAValue) -> SSAValue | None:
@@ -200,6 +217,7 @@ def quantize_of_pool(op: Any, r: Rewriter) -> SSAValue | None:
 
 PATTERNS = (
     Pattern((BitCastOp,), bit_cast_of_bit_cast),
+    Pattern((TransposeOp,), transposed_constant),
     Pattern((ConvOp,), conv),
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), product),
     Pattern((AddOp,), bias_of_product),

@@ -14,7 +14,7 @@ Index = int | ir.Value
 
 def element_bytes(kind: ir.Type) -> int:
     """Size of a float type in bytes."""
-    return {"float": 4, "double": 8}[str(kind)]
+    return {"float": 4, "double": 8, "i8": 1, "i32": 4}[str(kind)]
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -129,7 +129,7 @@ def store_first(
     if live == lanes:
         k.store(value, pointer, offset, kind)
         return
-    suffix = {"float": "f32", "double": "f64"}[str(kind)]
+    suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
     mask = _mask(lanes, live)
     callee = _masked_intrinsic(
         k,

@@ -14,7 +14,9 @@ from glow_backends.cpu.kernels.conv_int8 import (
     pack_int8_conv,
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.kernels.integer import Requantize
+from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_dialect import bias_of, factor_of
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
@@ -75,8 +77,42 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_conv_int8, spec, [o for o in operands if o is not None], flops=flops)
 
 
+def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
+    """A product of bytes with constant weights and bias."""
+    target = context.target
+    source, weights, to = (element_of(v) for v in (op.input, op.weights, op.result))
+    assert isinstance(source, UniformQuantizedType) and isinstance(weights, UniformQuantizedType)
+    array = context.constant(op.weights)
+    biases = [context.constant(v) for v in op.group("bias")]
+    bytes_only = source.storage.width.data == weights.storage.width.data == 8 and weights.signed
+    if array is None or any(b is None for b in biases) or not bytes_only:
+        return None
+    requantize = Requantize(real=True)
+    if isinstance(to, UniformQuantizedType):
+        if to.storage.width.data != 8:
+            return None
+        requantize = Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
+    elif dtype_name(op.result) != "f32":
+        return None
+    (rows, depth), columns = shape(op.input), shape(op.weights)[1]
+    spec = Int8GemmSpec(rows, columns, depth, source.signed, requantize)
+    zero = zero_of(source) + (128 if source.signed else 0)
+    bias = bias_of(array.T, biases[0] if biases else None, zero)
+    width = 8 * target.lanes  # what the widest panel reads
+    operands = [
+        op.result,
+        op.input,
+        context.pack(op.weights, f"int8|{spec}", lambda w: pack_int8_gemm(w, spec, target)),
+        table("sums", pad_to(bias, 0, width)),
+        table("factor", pad_to(factor_of(weights, source, to, columns), 0, width)),
+    ]
+    flops = 2 * rows * columns * depth
+    return KernelCall(emit_gemm_int8, spec, [o for o in operands if o is not None], flops=flops)
+
+
 _ELEMENTWISE = ("quantize", "dequantize", "rescale", "quantized_add", "quantized_sub", "quantized_mul")
 RULES: dict[str, Rule] = {
     **{name: elementwise for name in _ELEMENTWISE},
     "glow_cpu_instr.quantized_conv": conv,
+    "quantized_fully_connected": fully_connected,
 }

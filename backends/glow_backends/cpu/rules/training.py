@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
+from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
 
 
@@ -54,11 +55,14 @@ def conv_gemm(op: Any, mode: str, context: CallContext, values: list[SSAValue]) 
         return None
     operands = {"forward": (1, 0, 2), "data": (0, 1, 2), "weights": (2, 0, 1)}[mode]
     extra = op.group("bias") if spec.bias else []
+    emit, scratch = emit_conv_gemm, conv_gemm_scratch_bytes
+    if panels_fit(spec, context.target):
+        emit, scratch = emit_conv_panels, conv_panels_scratch_bytes
     return KernelCall(
-        emit_conv_gemm,
+        emit,
         spec,
         [*(values[i] for i in operands), *extra],
-        scratch=conv_gemm_scratch_bytes(spec, context.target),
+        scratch=scratch(spec, context.target),
         flops=2 * prod(y) * spec.rows,
     )
 

@@ -1,0 +1,131 @@
+"""Products of a matrix of bytes with constant signed bytes, four products an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles
+from glow_backends.cpu.kernels.integer import Requantize, dot4
+from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index, store_first
+from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+_HIGH_BITS = -0x7F7F7F80  # 0x80808080: turns four signed bytes into unsigned ones
+
+
+@dataclass(frozen=True)
+class Int8GemmSpec:
+    """y = requantize(x @ w + bias) of bytes.
+
+    x is (m, k), unsigned, or `signed` (its bytes then count 128 more); w is what `pack_int8_gemm`
+    made of (k, n), signed; bias (i32) and factor (f32) have n values, padded to the lanes; y is
+    (m, n). Operands: y, x, w, bias, factor.
+    """
+
+    m: int
+    n: int
+    k: int
+    signed: bool = False
+    requantize: Requantize = field(default_factory=Requantize)
+
+    @property
+    def words(self) -> int:
+        """Groups of four along k, the last one filled up with zero weights."""
+        return ceil_div(self.k, 4)
+
+
+def _block(spec: Int8GemmSpec, target: CpuTarget) -> Block:
+    return choose_block(spec.m, ceil_div(spec.n, target.lanes), target)
+
+
+def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
+    """(k, n) to (panels, k / 4, width, 4): four rows of a panel of columns inmost."""
+    width = _block(spec, target).vectors * target.lanes
+    padded = pad_to(pad_to(weights, 0, 4), 1, width)
+    rows, columns = padded.shape
+    parts = padded.reshape(rows // 4, 4, columns // width, width)
+    return np.ascontiguousarray(parts.transpose(2, 0, 3, 1))
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: Int8GemmSpec) -> None:
+        self.k, self.spec, self.lanes = k, spec, k.target.lanes
+        self.block = _block(spec, k.target)
+        self.width = self.block.vectors * self.lanes
+        self.y, self.x, self.w, self.bias, self.factor = k.operands
+
+    def emit(self) -> None:
+        """Items (panel, tile of rows), shared by the workers."""
+        k, spec = self.k, self.spec
+        rows, tiles, rest = even_tiles(spec.m, self.block.rows)
+        whole = spec.n // self.width
+        tail = spec.n - whole * self.width
+        count = tiles + (rest > 0)
+        low, high = k.share((whole + (tail > 0)) * count)
+        with k.loop(low, high) as item:
+            panel, tile = split_index(k, item, [whole + (tail > 0), count])
+            full_columns = k.b.icmp_signed("<", k.i(panel), k.i(whole))
+            full_rows = k.b.icmp_signed("<", k.i(tile), k.i(tiles))
+            row = k.mul(tile, rows)
+            for columns, wanted in ((self.width, full_columns), (tail, k.b.not_(full_columns))):
+                for height, also in ((rows, full_rows), (rest, k.b.not_(full_rows))):
+                    if columns and height and (columns == tail or whole) and (height == rest or tiles):
+                        with k.b.if_then(k.b.and_(wanted, also)):
+                            self._tile(panel, row, height, columns)
+
+    def _tile(self, panel: Index, row: Index, rows: int, columns: int) -> None:
+        k, spec, lanes = self.k, self.spec, self.lanes
+        vectors = ceil_div(columns, lanes)
+        column = k.mul(panel, self.width)
+        w = k.gep(self.w, k.mul(panel, spec.words * self.width), I32)
+        x = k.gep(self.x, k.mul(row, spec.k), I8)
+        bias = [k.load(self.bias, k.add(column, v * lanes), I32, lanes) for v in range(vectors)]
+
+        def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
+            at = k.gep(w, k.mul(index, self.width), I32)
+            weights = [k.load(at, v * lanes, I32, lanes) for v in range(vectors)]
+            after: list[ir.Value] = []
+            for r in range(rows):
+                place = k.gep(x, k.add(k.mul(index, 4), r * spec.k), I8)
+                word = k.splat(self._word(place, live), lanes, I32)
+                after += [dot4(k, word, v, sums[r * vectors + i]) for i, v in enumerate(weights)]
+            return after
+
+        whole, rest = divmod(spec.k, 4)
+        sums: list[ir.Value] = [bias[i % vectors] for i in range(rows * vectors)]
+        if whole:
+            sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
+        if rest:
+            sums = step(whole, sums, rest)
+        kind = F32 if spec.requantize.real else I8
+        for v in range(vectors):
+            factor = k.load(self.factor, k.add(column, v * lanes), lanes=lanes)
+            live = min(lanes, columns - v * lanes)
+            for r in range(rows):
+                value = spec.requantize.apply(k, sums[r * vectors + v], factor)
+                at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
+                store_first(k, value, self.y, at, live, kind)
+
+    def _word(self, place: ir.Value, live: int) -> ir.Value:
+        """Four bytes (or the first `live` of them) as one unsigned word."""
+        k = self.k
+        if live == 4:
+            word = k.load(place, 0, I32, align=1)
+        else:
+            word = k.b.zext(k.load(place, 0, I8), I32)
+            for i in range(1, live):
+                byte = k.b.zext(k.load(place, i, I8), I32)
+                word = k.b.or_(word, k.b.shl(byte, ir.Constant(I32, 8 * i)))
+        return k.b.xor(word, ir.Constant(I32, _HIGH_BITS)) if self.spec.signed else word
+
+
+def emit_gemm_int8(module: ir.Module, name: str, spec: Int8GemmSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
+    k = KernelBuilder(module, name, 5, target)
+    _Emission(k, spec).emit()
+    return k.finish()
