@@ -9,6 +9,7 @@ import pytest
 from kernel_runner import Kernel, aligned
 
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
+from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
 from glow_backends.cpu.target import host
 from glow_dialects.core.sample import random
 from glow_dialects.ops.conv import convolve
@@ -33,6 +34,17 @@ CASES: tuple[dict[str, Any], ...] = (
         "group": 2,
         "bias": True,
     },
+    {"channels": 5, "size": (16, 16), "out_channels": 40, "kernel": (3, 3), "pads": (1, 1, 1, 1)},
+    {"channels": 9, "size": (8, 8), "out_channels": 7, "kernel": (3, 3), "pads": (1, 1, 1, 1), "bias": True},
+    {
+        "channels": 9,
+        "size": (8, 8),
+        "out_channels": 70,
+        "kernel": (3, 3),
+        "strides": (2, 2),
+        "pads": (1, 1, 1, 1),
+    },
+    {"channels": 12, "size": (7, 7), "out_channels": 36, "kernel": (1, 1)},
     {"channels": 3, "size": (1, 50), "out_channels": 5, "kernel": (1, 4), "bias": True},
 )
 
@@ -45,12 +57,15 @@ def spec_of(mode: str, case: dict[str, Any]) -> ConvGemmSpec:
     return ConvGemmSpec(mode, 3, **more)
 
 
+@pytest.mark.parametrize("panels", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("mode", ["forward", "data", "weights"])
 @pytest.mark.parametrize("case", CASES)
-def test_conv_gemm(case: dict[str, Any], mode: str, threads: int) -> None:
-    """Values of each of the three products, for shapes with every kind of tail."""
+def test_conv(case: dict[str, Any], mode: str, threads: int, panels: bool) -> None:
+    """Values of each of the three products in both forms, for shapes with every kind of tail."""
     spec = spec_of(mode, case)
+    if panels and not panels_fit(spec, host(threads)):
+        pytest.skip("rows of outputs fill no vectors")
     x = random(3, spec.channels, *spec.size)
     w = random(spec.out_channels, spec.channels // spec.group, *spec.kernel, seed=1)
     dy = random(3, spec.out_channels, *spec.outputs, seed=2)
@@ -64,6 +79,8 @@ def test_conv_gemm(case: dict[str, Any], mode: str, threads: int) -> None:
     else:
         inputs, want = [x, dy], filter_gradient(x, dy, spec.kernel, *window, spec.group)
     result = aligned(np.full(want.shape, np.nan, np.float32))
-    scratch = aligned(np.full(conv_gemm_scratch_bytes(spec, host(threads)) // 4, np.nan, np.float32))
-    Kernel(emit_conv_gemm, spec, threads)(result, *(aligned(a) for a in inputs), scratch)
+    size = (conv_panels_scratch_bytes if panels else conv_gemm_scratch_bytes)(spec, host(threads))
+    scratch = aligned(np.full(size // 4, np.nan, np.float32))
+    emit = emit_conv_panels if panels else emit_conv_gemm
+    Kernel(emit, spec, threads)(result, *(aligned(a) for a in inputs), scratch)
     np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
