@@ -14,7 +14,7 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
 from glow_dialects.ops.indexing import check_indices, wrapped
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp, inverse
@@ -42,14 +42,14 @@ class GatherOp(PureOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
         assert dy is not None
-        return [gathered_gradient(dy, self.data, self.indices, self.prop("axis"), b), None]
+        return [gathered_gradient(dy, typed(self.data), self.indices, self.prop("axis"), b), None]
 
 
-def gathered_gradient(dy: SSAValue, data: SSAValue, indices: SSAValue, axis: int, b: Builder) -> SSAValue:
-    """The sum of the slices of `dy` that were taken from each place of `data` along `axis`."""
+def gathered_gradient(dy: SSAValue, kind: Tensor, indices: SSAValue, axis: int, b: Builder) -> SSAValue:
+    """The sum of the slices of `dy` that were taken from each place of data of a type along `axis`."""
     from glow_dialects.ops.scatter_nd import ScatterNdOp
 
-    shape, chosen = shape_of(data), shape_of(indices)
+    shape, chosen = shape_of(kind), shape_of(indices)
     rest = (*shape[:axis], *shape[axis + 1 :])
     # the axes of the indices go first, so that each index names one row of a scatter
     width = len(chosen)
@@ -60,7 +60,7 @@ def gathered_gradient(dy: SSAValue, data: SSAValue, indices: SSAValue, axis: int
     )
     rows = b(ReshapeOp.to(b(TransposeOp(dy, permutation=order)), (math.prod(chosen), *rest)))
     places = b(ReshapeOp.to(indices, (math.prod(chosen), 1)))
-    zeros = b.splat(0, tensor((shape[axis], *rest), element_of(data)))
+    zeros = b.splat(0, tensor((shape[axis], *rest), element_of(kind)))
     total = b(ScatterNdOp(zeros, places, rows, reduction="add"))
     back = inverse((axis, *(i for i in range(len(shape)) if i != axis)))
     return b(TransposeOp(total, permutation=back))

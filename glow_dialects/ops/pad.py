@@ -14,7 +14,7 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, check_length, float_prop, ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
 from glow_dialects.ops.gather import GatherOp, gathered_gradient
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.slice import SliceOp
@@ -69,11 +69,11 @@ class PadOp(PureOp):
         if self.prop("mode") == "constant":
             return [b(SliceOp.window(dy, self.begins(), shape_of(self.input)))]
         # a chain of gathers, one an axis, walked backwards
-        steps: list[tuple[SSAValue, SSAValue, int]] = []
+        steps: list[tuple[Tensor, SSAValue, int]] = []
         value = self.input
         for axis, index in self._sources():
             indices = b.constant(index)
-            steps.append((value, indices, axis))
+            steps.append((typed(value), indices, axis))
             value = b(GatherOp(value, indices, axis=axis))
         for source, indices, axis in reversed(steps):
             dy = gathered_gradient(dy, source, indices, axis, b)

@@ -25,8 +25,11 @@ from glow_dialects.core.properties import (
     str_prop,
 )
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, is_float, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.gather import GatherOp, gathered_gradient
+from glow_dialects.ops.select import SelectOp
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -105,6 +108,23 @@ class ResizeOp(ResizeBaseOp):
         properties: dict[str, Any] = dict(self.properties)
         return [b(ResizeGradOp(grads[0], results=self.input.type, **properties))]
 
+    def decompose(self, b: Builder) -> Sequence[SSAValue] | None:
+        sampled, value = taps(self, shape_of(self.input)), self.input
+        if not is_float(element_of(value)) and not all(t.single for t in sampled):
+            return None  # integers are clamped and truncated at the end
+        for tap in sampled:
+            parts = [
+                _weighted(b(GatherOp(value, b.constant(index), axis=tap.axis)), weights, tap, b)
+                for index, weights in tap.columns()
+            ]
+            value = reduce(lambda x, y: b(AddOp(x, y)), parts)
+        for tap in sampled:
+            if tap.outside is not None:
+                mask = b.constant(tap.along(tap.outside, self.result))
+                fill = b.scalar(self.prop("extrapolation_value"), value)
+                value = b(SelectOp(mask, fill, value))
+        return [value]
+
 
 @graph_op
 class ResizeGradOp(ResizeBaseOp):
@@ -119,6 +139,24 @@ class ResizeGradOp(ResizeBaseOp):
         same = element_of(self.grad) == element_of(self.result) and is_float(element_of(self.grad))
         if shape_of(self.grad) != self.prop("sizes") or not same:
             raise VerifyException(f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}")
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        value, shape = self.grad, shape_of(self.result)
+        sampled = taps(self, shape)
+        for tap in sampled:
+            if tap.outside is not None:
+                mask = b.constant(tap.along(tap.outside, self.grad))
+                value = b(SelectOp(mask, b.scalar(0, value), value))
+        for tap in sampled:
+            sizes = list(shape_of(value))
+            sizes[tap.axis] = shape[tap.axis]
+            kind = tensor(sizes, element_of(value))
+            parts = [
+                gathered_gradient(_weighted(value, weights, tap, b), kind, b.constant(index), tap.axis, b)
+                for index, weights in tap.columns()
+            ]
+            value = reduce(lambda x, y: b(AddOp(x, y)), parts)
+        return [value]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         properties: dict[str, Any] = dict(self.properties)
@@ -143,11 +181,27 @@ class Taps:
         """Whether each result is a copy of one element."""
         return self.indices.shape[1] == 1
 
+    def columns(self) -> list[tuple[Array, Array]]:
+        """(index, weight) of every result, tap after tap."""
+        return list(zip(self.indices.T, self.weights.T, strict=True))
+
+    def along(self, vector: Array, like: SSAValue) -> Array:
+        """A vector over the axis, shaped to broadcast over `like`."""
+        return vector.reshape([-1 if i == self.axis else 1 for i in range(len(shape_of(like)))])
+
     def matrix(self, size: int) -> np.ndarray:
         """The dense weights, [results, `size` inputs]."""
         dense = np.zeros((len(self.indices), size))
         np.add.at(dense, (np.arange(len(self.indices))[:, None], self.indices), self.weights)
         return dense
+
+
+def _weighted(value: SSAValue, weights: Array, tap: Taps, b: Builder) -> SSAValue:
+    """`value` times weights along a sampled axis."""
+    if tap.single:
+        return value
+    along = tap.along(weights, value).astype(dtype_of(value.type))
+    return b(MulOp(value, b.constant(along)))
 
 
 def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
