@@ -1,0 +1,171 @@
+"""glow-train: train a model on arrays in files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glow_tools.common import command, count_option, fail, guarded, shape_option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from glow_compiler.optim import Recipe
+
+EXAMPLES = """\
+  glow-train model.onnx --data train.npz --epochs 5 -o trained.onnx
+  glow-train net.mlir --data train.npz --test test.npz --optimizer adam --lr 1e-3 --batch 64
+  glow-train net.mlir --data train.npz --checkpoint state.npz --epochs 20     (again: goes on)
+  glow-train net.mlir --data train.npz --trainable 'classifier*' --schedule cosine -o tuned.mlir
+"""
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command(
+        "glow-train",
+        "Train a model. Data files are .npz archives with one array an input, under the input's name "
+        "(`x` where the model has one input), and the labels under `--labels`; samples along the "
+        "first axis.",
+        EXAMPLES,
+    )
+    add = made.add_argument
+    add("model", help=".onnx or .mlir file, or a Python script to run (its arguments follow)")
+    add("--data", type=Path, metavar="FILE.npz", help="the samples to train on")
+    add("--test", type=Path, metavar="FILE.npz", help="samples to evaluate on after each epoch")
+    add("--labels", default="y", help="name of the labels in the files (default: y)")
+    add("--loss", default="cross_entropy", help="name of the loss (default: cross_entropy)")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="(default: sgd)")
+    add("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
+    add("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
+    add("--weight-decay", type=float, default=0.0, help="(default: 0)")
+    add("--clip-norm", type=float, default=0.0, help="largest norm of the gradients (default: no limit)")
+    add("--schedule", choices=("constant", "cosine"), default="constant", help="of the learning rate")
+    add("--batch", type=count_option, help="samples a step (default: the model's)")
+    add("--epochs", type=count_option, default=1, help="(default: 1)")
+    add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
+    add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ? (default: all)")
+    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="start from it where it exists; saved after each epoch",
+    )
+    add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-train`."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given and given[0].endswith(".py"):
+        return guarded(lambda: _script(given))
+    made = _arguments()
+    a = made.parse_args(given)
+    if a.data is None:
+        made.error("--data is required")
+    if a.output is not None and a.output.suffix not in (".onnx", ".mlir"):
+        made.error(f"-o {a.output}: a trained model is called NAME.onnx or NAME.mlir")
+    return guarded(lambda: _train(a))
+
+
+def _script(arguments: list[str]) -> None:
+    """Run a training script as Python would."""
+    import runpy
+
+    if not Path(arguments[0]).exists():
+        fail(f"no such file: {arguments[0]}")
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _train(a: argparse.Namespace) -> None:
+    import glow_compiler as glow
+
+    data = arrays(a.data)
+    labels = taken(data, a.labels, a.data)
+    trainer = glow.Trainer(
+        a.model,
+        a.loss,
+        recipe(a, len(labels)),
+        batch=a.batch,
+        backend=a.backend,
+        threads=a.threads,
+        trainable=a.trainable or ("*",),
+        shapes=dict(a.shape) or None,
+        seed=a.seed,
+    )
+    names = [p.name for p in trainer.inputs]
+    inputs = chosen(data, names, a.data)
+    validation = None
+    if a.test is not None:
+        test = arrays(a.test)
+        test_labels = taken(test, a.labels, a.test)
+        validation = (chosen(test, names, a.test), test_labels)
+
+    def show(found: dict[str, float]) -> None:
+        figures = ", ".join(f"{n} {v:.4g}" for n, v in found.items() if n != "epoch")
+        print(f"epoch {found['epoch']:.0f}: {figures}", flush=True)
+
+    trainer.fit((inputs, labels), a.epochs, validation=validation, checkpoint=a.checkpoint, progress=show)
+    if a.output is not None:
+        glow.save(trainer.module(), a.output)
+        print(f"wrote {a.output}")
+
+
+def recipe(a: argparse.Namespace, samples: int) -> Recipe:
+    """The optimiser that the options describe; `samples` is how many an epoch has."""
+    from glow_compiler import optim
+
+    options: dict[str, Any] = {"weight_decay": a.weight_decay, "clip_norm": a.clip_norm}
+    if a.optimizer == "sgd":
+        options["momentum"] = a.momentum
+    elif a.momentum:
+        fail(f"--momentum is sgd's; {a.optimizer} has its own")
+    rate: Any = a.lr
+    if a.schedule == "cosine":
+        steps = max(1, a.epochs * (samples // (a.batch or 1)))
+        rate = optim.cosine(a.lr, steps=steps)
+    return getattr(optim, OPTIMIZERS[a.optimizer])(rate, **options)
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                fail(f"{path} holds one array; an .npz archive with inputs and labels is needed")
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+        fail(f"{os.fspath(path)} is no .npz file: {error}")
+
+
+def taken(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
+    """The labels, removed from the data."""
+    if labels not in data:
+        fail(f"{path} has no labels '{labels}'; it holds: {', '.join(data)} (see --labels)")
+    return data.pop(labels)
+
+
+def chosen(data: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> dict[str, np.ndarray]:
+    """The model's inputs; `x` stands for the only one."""
+    if len(names) == 1 and names[0] not in data and "x" in data:
+        return {names[0]: data["x"]}
+    missing = [n for n in names if n not in data]
+    if missing:
+        fail(f"{path} has no input '{missing[0]}'; it holds: {', '.join(data)}")
+    return {n: data[n] for n in names}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
