@@ -117,7 +117,7 @@ def test_products_are_exact(shape: tuple[int, int, int], real: bool, target: str
     factor = (rng.random(n) * 1e-2 + 1e-4).astype(np.float32)
     total = (x.astype(np.int64) @ w.astype(np.int64) + bias).astype(np.float32) * factor
     want = total if real else np.clip(np.rint(total) + np.float32(3), -100, 127).astype(np.int8)
-    sums = bias - 128 * w.astype(np.int32).sum(0)
+    sums = (bias - 128 * w.astype(np.int32).sum(0)).astype(np.int32)
     width = 8 * made.lanes
     y = aligned(np.zeros((m, n), want.dtype))
     StandaloneKernel(emit_gemm_int8, spec, made)(
