@@ -14,7 +14,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import glow_compiler as glow
-from glow_compiler.quantization import Profile, QuantizationError, profile, quantize, report, tune
+from glow_compiler.quantization import (
+    Profile,
+    QuantizationError,
+    convert_floats,
+    profile,
+    quantize,
+    report,
+    tune,
+)
 from glow_dialects.core.types import Array
 from glow_dialects.ops.activation import ClipOp, SigmoidOp
 from glow_dialects.ops.arithmetic import AddOp
@@ -326,6 +334,31 @@ def test_report_lists_worst_layers_first() -> None:
     assert values == sorted(values) and len(values) > 8
     assert all(v > 20 for v in values)
     assert "conv" in made.table()
+
+
+@pytest.mark.parametrize(("to", "least"), [("f16", 50), ("bf16", 30)])
+@pytest.mark.parametrize("storage", [False, True])
+def test_narrow_floats(to: str, least: float, storage: bool) -> None:
+    """16-bit floats keep the outputs; only the borders convert where computation is narrow too."""
+    module, rename = named(network())
+    made = convert_floats(module, to, storage=storage)
+    made.verify()
+    assert decibels(module, made, rename(feeds(2))) > least
+    ops = quantized_ops(made)
+    assert storage or ops.count("cast") == 2
+
+
+def test_float16_saturates() -> None:
+    """Weights that float16 cannot hold become its largest number, not infinity."""
+    g = Graph()
+    x = g.input(np.ones(2, np.float32))
+    g.save(g.b(AddOp(x, g.constant(np.array([1e6, 1], np.float32)))))
+    out = next(
+        iter(glow.compile(convert_floats(g.module, "f16"), backend="interpreter").run(g.inputs).values())
+    )
+    np.testing.assert_array_equal(out, [65504, 2])
+    with pytest.raises(QuantizationError, match="unknown float type 'f8'"):
+        convert_floats(g.module, "f8")
 
 
 def test_tuner_keeps_few_layers_in_float() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.files import save
     from glow_compiler.functions import grad, jit, value_and_grad
-    from glow_compiler.quantization import profile, quantize
+    from glow_compiler.quantization import convert_floats, profile, quantize
     from glow_compiler.trainer import Trainer
     from glow_passes.quantize.schema import QuantizationError
 
@@ -35,6 +35,7 @@ _LAZY = {
     "value_and_grad": "glow_compiler.functions",
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
+    "convert_floats": "glow_compiler.quantization",
     "profile": "glow_compiler.quantization",
     "save": "glow_compiler.files",
     "quantize": "glow_compiler.quantization",
@@ -67,6 +68,7 @@ __all__ = [
     "Trainer",
     "UnsupportedError",
     "compile",
+    "convert_floats",
     "grad",
     "jit",
     "load",

@@ -25,6 +25,7 @@ from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.quantize.apply_profile import annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
+from glow_passes.quantize.convert_floats import ConvertFloatsPass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.instrument import PREFIX, instrument
 from glow_passes.quantize.profile import Profile, observed, value_names
@@ -297,3 +298,21 @@ def tune(
             low = middle
     module, value = tried[high]
     return module, (*already, *worst[:high]), value
+
+
+def convert_floats(
+    model: Any,
+    to: str = "bf16",
+    *,
+    storage: bool = False,
+    keep: Sequence[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> ModuleOp:
+    """The model on 16-bit floats: `to` is bf16 or f16; inputs and outputs stay f32.
+
+    `storage`: only weights are narrow, and computation is in f32. `keep`: operators or names of values
+    that stay f32.
+    """
+    module = prepared(model, shapes)
+    _run(module, (ConvertFloatsPass(to, storage, tuple(keep)), CsePass(), DcePass()))
+    return module
