@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i1, i32
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, TensorType, i1, i32
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -126,10 +127,13 @@ class GraphOp(_Syntax):
         sizes.append(int(predicate is not None))
         if predicate is not None:
             flat.append(predicate)
-        given = {n: to_attribute(v) for n, v in properties.items() if v is not None}
-        Operation.__init__(
-            self, operands=flat, result_types=(), properties=self.normalized(sizes, given)
-        )
+        reals = _real_properties(type(self))
+        given = {
+            n: to_attribute(float(v) if type(v) is int and n in reals else v)
+            for n, v in properties.items()
+            if v is not None
+        }
+        Operation.__init__(self, operands=flat, result_types=(), properties=self.normalized(sizes, given))
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
@@ -222,6 +226,13 @@ class GraphOp(_Syntax):
             properties=normalized,
             attributes=attributes,
         )
+
+
+@cache
+def _real_properties(cls: type[_Syntax]) -> frozenset[str]:
+    """Properties that are floats, for which an int is as good."""
+    known = cls.get_irdl_definition().properties
+    return frozenset(n for n, d in known.items() if FloatAttr in (d.constr.get_bases() or ()))
 
 
 _G = TypeVar("_G", bound=_Syntax)

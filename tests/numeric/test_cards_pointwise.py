@@ -12,6 +12,7 @@ import pytest
 from card_runner import apply
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import tensor
 from glow_dialects.ops import activation, arithmetic, compare, logic, relu, select, unary_math
 from glow_dialects.ops.cast import CastOp
@@ -127,6 +128,13 @@ def test_parameters(index: int) -> None:
     x = np.linspace(-4, 4, 33)
     expected = [formula(float(v)) for v in x]
     np.testing.assert_allclose(apply(op_of(name), x, **properties), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_whole_numbers_serve_as_floats() -> None:
+    """Properties of float type take Python ints."""
+    _, op = Sample(op_of("clip"), (np.array([-1.0, 9.0]),), {"min": 0, "max": 6}).detached()
+    op.verify()
+    assert (op.prop("min"), op.prop("max")) == (0.0, 6.0)
 
 
 def truncated(a: int, b: int) -> int:
