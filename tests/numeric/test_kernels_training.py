@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_runner import Kernel, aligned
+from xdsl.ir import Block
 
+from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
 from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
+from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
 from glow_backends.cpu.target import host
 from glow_dialects.core.sample import random
+from glow_dialects.core.types import tensor_of
+from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
+from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.conv_backward_weights import filter_gradient
 from glow_dialects.ops.conv_transpose import convolve_transposed
+from glow_dialects.ops.max_pool import MaxPoolBackwardOp
 
 CASES: tuple[dict[str, Any], ...] = (
     {"channels": 1, "size": (28, 28), "out_channels": 6, "kernel": (5, 5), "pads": (2, 2, 2, 2)},
@@ -84,3 +91,61 @@ def test_conv(case: dict[str, Any], mode: str, threads: int, panels: bool) -> No
     emit = emit_conv_panels if panels else emit_conv_gemm
     Kernel(emit, spec, threads)(result, *(aligned(a) for a in inputs), scratch)
     np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("mode", ["max", "avg", "counted"])
+@pytest.mark.parametrize(
+    ("size", "kernel", "strides", "pads", "dilations"),
+    [
+        ((28, 28), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+        ((10, 36), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+        ((9, 8), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+        ((7, 12), (2, 3), (1, 2), (1, 0, 0, 2), (2, 1)),
+        ((4, 5), (4, 5), (1, 1), (0, 0, 0, 0), (1, 1)),
+    ],
+)
+def test_pool_backward(mode: str, size: Any, kernel: Any, strides: Any, pads: Any, dilations: Any) -> None:
+    """Gradients of pools, squares of 2 x 2 and whole planes among them."""
+    counted = mode == "counted"
+    spec = PoolBackwardSpec(
+        "max" if mode == "max" else "avg", 6, size, kernel, strides, pads, dilations, counted
+    )
+    x, dy = random(2, 3, *size), random(2, 3, *spec.outputs, seed=1)
+    window = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+    block = Block(arg_types=[tensor_of(x), tensor_of(dy)])
+    if mode == "max":
+        op: Any = MaxPoolBackwardOp(*block.args, **window)
+        arrays = [x, dy]
+    else:
+        op = AvgPoolBackwardOp(block.args[1], results=block.args[0].type, count_include_pad=counted, **window)
+        arrays = [dy]
+    (want,) = op.evaluate(arrays)
+    result = aligned(np.full(x.shape, np.nan, np.float32))
+    Kernel(emit_pool_backward, spec)(result, *(aligned(a) for a in arrays))
+    np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("outer", "channels", "inner"), [(4, 3, 49), (5, 7, 1), (2, 3, 200), (3, 2, 16)])
+def test_batch_norm_train(outer: int, channels: int, inner: int) -> None:
+    """Statistics, results and gradients."""
+    x, dy = random(outer, channels, inner), random(outer, channels, inner, seed=1)
+    scale, bias = random(channels, seed=2), random(channels, seed=3)
+    block = Block(arg_types=[tensor_of(a) for a in (x, scale, bias, dy)])
+    op = BatchNormTrainOp(*block.args[:3], epsilon=0.01)
+    want = op.evaluate([x, scale, bias])
+    made = [aligned(np.full_like(a, np.nan)) for a in want]
+    Kernel(emit_batch_norm_train, BatchNormTrainSpec(outer, channels, inner, 0.01))(
+        *made, *(aligned(a) for a in (x, scale, bias))
+    )
+    for got, expected in zip(made, want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    back = BatchNormBackwardOp(
+        block.args[0], block.args[1], op.mean, op.variance, block.args[3], epsilon=0.01
+    )
+    want = back.evaluate([x, scale, *want[1:], dy])
+    made = [aligned(np.full_like(a, np.nan)) for a in want]
+    spec = BatchNormTrainSpec(outer, channels, inner, 0.01, backward=True)
+    values = (x, scale, *op.evaluate([x, scale, bias])[1:], dy)
+    Kernel(emit_batch_norm_train, spec)(*made, *(aligned(a) for a in values))
+    for got, expected in zip(made, want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)

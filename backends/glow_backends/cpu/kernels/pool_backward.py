@@ -7,10 +7,10 @@ from math import inf, prod
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, KernelBuilder
+from glow_backends.cpu.builder import F32, I32, KernelBuilder
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
-from glow_backends.cpu.kernels.memory import maximum, minimum, store_first
+from glow_backends.cpu.kernels.memory import load_first, maximum, minimum, store_first
 from glow_backends.cpu.target import CpuTarget
 
 
@@ -49,12 +49,13 @@ def emit_pool_backward(
     with common.nest(k, [spec.planes], 4 * spec.planes * (2 * plane + places)) as (number,):
         dx = k.gep(k.operands[0], k.mul(number, plane))
         dy = k.gep(k.operands[-1], k.mul(number, places))
-        if spec.mode == "avg" and spec.kernel == spec.size and not any(spec.pads):
-            share = k.b.fmul(k.load(dy), ir.Constant(F32, 1 / plane))
-            _fill(k, dx, plane, share)
+        x = k.gep(k.operands[1], k.mul(number, plane)) if spec.mode == "max" else None
+        if x is None and spec.kernel == spec.size and not any(spec.pads):
+            _fill(k, dx, plane, k.b.fmul(k.load(dy), ir.Constant(F32, 1 / plane)))
+        elif x is not None and _halves(spec):
+            _halved(k, spec, dx, x, dy)
         else:
             _fill(k, dx, plane, ir.Constant(F32, 0.0))
-            x = k.gep(k.operands[1], k.mul(number, plane)) if spec.mode == "max" else None
             with k.loop(0, spec.outputs[0]) as row, k.loop(0, spec.outputs[1]) as column:
                 grad = k.load(dy, k.add(k.mul(row, spec.outputs[1]), column))
                 if x is not None:
@@ -71,6 +72,59 @@ def _fill(k: KernelBuilder, target: ir.Value, count: int, value: ir.Value) -> No
         k.store(vector, target, at)
     if count > whole:
         store_first(k, vector, target, whole, count - whole)
+
+
+def _halves(spec: PoolBackwardSpec) -> bool:
+    """Whether the windows are the 2 x 2 squares that tile the plane."""
+    even = tuple(2 * n for n in spec.outputs) == spec.size
+    return spec.kernel == spec.strides == (2, 2) and spec.dilations == (1, 1) and even and not any(spec.pads)
+
+
+def _halved(k: KernelBuilder, spec: PoolBackwardSpec, dx: ir.Value, x: ir.Value, dy: ir.Value) -> None:
+    """Squares of 2 x 2 in vectors: every element of dx is written once."""
+    lanes, width = k.target.lanes, spec.outputs[1]
+
+    def shuffled(a: ir.Value, b: ir.Value, places: list[int]) -> ir.Value:
+        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in places])
+        return k.b.shuffle_vector(a, b, mask)
+
+    def some(row: Index, at: Index, live: int) -> None:
+        """`live` windows of row `row` from window `at` on."""
+        counts = (min(lanes, 2 * live), max(0, 2 * live - lanes))
+        lines = [k.gep(x, k.add(k.mul(k.add(k.mul(row, 2), i), spec.size[1]), k.mul(at, 2))) for i in (0, 1)]
+        values: list[ir.Value] = []
+        for line in lines:
+            halves = [
+                load_first(k, line, i * lanes, lanes, n) if n else k.splat(0.0, lanes)
+                for i, n in enumerate(counts)
+            ]
+            values += [shuffled(*halves, [2 * i + odd for i in range(lanes)]) for odd in (0, 1)]
+        best = values[0]
+        wins: list[ir.Value] = []
+        for value in values[1:]:
+            better = k.b.fcmp_unordered(">", value, best)
+            best = k.b.select(better, value, best)
+            wins.append(better)
+        grad = load_first(k, dy, k.add(k.mul(row, width), at), lanes, live)
+        zero, shares = k.splat(0.0, lanes), list[ir.Value]()
+        # The last window element that was better than all before it takes the gradient.
+        for win in reversed(wins):
+            shares.insert(0, k.b.select(win, grad, zero))
+            grad = k.b.select(win, zero, grad)
+        shares.insert(0, grad)
+        for i in (0, 1):
+            line = k.gep(dx, k.add(k.mul(k.add(k.mul(row, 2), i), spec.size[1]), k.mul(at, 2)))
+            for half, n in enumerate(counts):
+                if n:
+                    places = [(j + half * lanes) // 2 + (j % 2) * lanes for j in range(lanes)]
+                    store_first(k, shuffled(shares[2 * i], shares[2 * i + 1], places), line, half * lanes, n)
+
+    whole = width // lanes * lanes
+    with k.loop(0, spec.outputs[0]) as row:
+        with k.loop(0, whole, lanes) as at:
+            some(row, at, lanes)
+        if width > whole:
+            some(row, whole, width - whole)
 
 
 def _to_maximum(
