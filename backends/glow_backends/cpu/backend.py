@@ -58,11 +58,17 @@ class CpuBackend(Backend):
             DcePass(),
         )
 
+    def instr_passes(self) -> Sequence[ModulePass]:
+        from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
+
+        return (CpuPlacePartsPass(),)  # parts of a buffer stay in it
+
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
@@ -73,6 +79,7 @@ class CpuBackend(Backend):
             CpuFusePass,
             CpuStackPass,
             CpuChoosePass,
+            CpuPlacePartsPass,
             ConvertGlowInstrToLLVMPass,
         )
 

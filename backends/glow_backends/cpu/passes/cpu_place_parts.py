@@ -1,0 +1,156 @@
+"""glow-cpu-place-parts: parts of a buffer are computed in it, or read from it, instead of being copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.memory import ALIGN
+from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.types import bytes_of, shape_of, typed
+from glow_dialects.instr.memory import (
+    AllocOp,
+    CopyOp,
+    DeallocOp,
+    InstrFuncOp,
+    ViewOp,
+    WeightOp,
+    instr_functions,
+    origin,
+    uses_of,
+    view_offset,
+)
+from glow_dialects.ops.concat import ConcatInstr
+from glow_dialects.ops.slice import SliceInstr
+from glow_passes.instr.shrink_lives import shrink
+
+
+def _writers(buffer: SSAValue) -> list[Operation]:
+    """The instructions that write a buffer or a view of it."""
+    return [
+        op
+        for op, index in uses_of([buffer])
+        if isinstance(op, InstrOp)
+        and not isinstance(op, DeallocOp)
+        and any(op.operands[index] is v for v in op.written())
+    ]
+
+
+def _replace(old: SSAValue, new: SSAValue) -> None:
+    """Let `new` stand for the alloc `old`, whose life ends with that of what `new` lies in."""
+    for use in list(old.uses):
+        if isinstance(use.operation, DeallocOp):
+            use.operation.detach()
+            use.operation.erase()
+    new.name_hint = new.name_hint or old.name_hint
+    alloc = old.owner
+    assert isinstance(alloc, AllocOp)
+    old.replace_all_uses_with(new)
+    alloc.detach()
+    alloc.erase()
+
+
+def _block_offset(op: SliceInstr) -> int | None:
+    """The element at which a slice starts, if its elements are neighbours; else None."""
+    size, part = shape_of(op.input), shape_of(op.result)
+    starts, steps = op.prop("starts"), op.prop("steps")
+    if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if n > 1):
+        return None
+    whole = True  # all axes so far are taken entirely
+    offset, stride = 0, 1
+    for start, have, wanted in zip(starts[::-1], size[::-1], part[::-1], strict=True):
+        if not whole and wanted != 1:
+            return None
+        whole = whole and wanted == have
+        offset += start * stride
+        stride *= have
+    return offset
+
+
+def view_slice(function: InstrFuncOp, op: SliceInstr) -> bool:
+    """slice @out b, @in a -> b = tensorview a offset n."""
+    offset, result, source = _block_offset(op), op.result, op.input
+    if offset is None or not isinstance(result.owner, AllocOp) or len(_writers(result)) != 1:
+        return False
+    base = origin(source)
+    if isinstance(base.owner, WeightOp) and _writers(base):
+        return False  # its contents may change while the slice is still read
+    count = max(1, prod(shape_of(source)))
+    if (view_offset(source) + offset * (bytes_of(source.type) // count)) % ALIGN:
+        return False
+    view = ViewOp.of(source, result.type, offset)  # pyright: ignore[reportArgumentType]
+    function.block.insert_op_before(view, op)
+    op.detach()
+    op.erase()
+    _replace(result, view.result)
+    return True
+
+
+def place_concat(function: InstrFuncOp, op: ConcatInstr) -> bool:
+    """Parts of a concatenation along the outermost axis are computed where they belong."""
+    result, parts, axis = op.result, list(op.group("inputs")), op.prop("axis")
+    if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
+        return False
+    starts = [sum(prod(shape_of(p)) for p in parts[:i]) for i in range(len(parts))]
+    element = bytes_of(result.type) // max(1, prod(shape_of(result)))
+    if any(start * element % ALIGN for start in starts) or len(_writers(result)) != 1:
+        return False
+    placed = [
+        isinstance(p.owner, AllocOp) and parts.count(p) == 1 and p is not result and typed(p) is not None
+        for p in parts
+    ]
+    if not any(placed):
+        return False
+    block = function.block
+    positions = {item: i for i, item in enumerate(block.ops)}
+    owners = [p.owner for p, movable in zip(parts, placed, strict=True) if movable]
+    first = min((o for o in owners if isinstance(o, AllocOp)), key=lambda o: positions[o])
+    if positions[first] < positions[result.owner]:
+        result.owner.detach()
+        block.insert_op_before(result.owner, first)
+    for part, start, movable in zip(parts, starts, placed, strict=True):
+        view = ViewOp.of(result, part.type, start)  # pyright: ignore[reportArgumentType]
+        if movable:
+            assert isinstance(part.owner, AllocOp)
+            block.insert_op_before(view, part.owner)
+            _replace(part, view.result)
+        else:
+            block.insert_op_before(view, op)
+            block.insert_op_before(CopyOp(view.result, part), op)
+    op.detach()
+    op.erase()
+    return True
+
+
+def place(function: InstrFuncOp) -> int:
+    """Place what can be placed; how many instructions that saved."""
+    saved = 0
+    for op in list(function.block.ops):
+        if isinstance(op, SliceInstr):
+            saved += view_slice(function, op)
+        elif isinstance(op, ConcatInstr):
+            saved += place_concat(function, op)
+    if saved:
+        shrink(function)
+    return saved
+
+
+@dataclass(frozen=True)
+class CpuPlacePartsPass(ModulePass):
+    """Slices and concatenations of whole blocks of memory become views.
+
+    a @out %a; b @out %b; concat @out %c, @in %a, @in %b -> a @out %c[0..]; b @out %c[n..]
+
+    Only where every part starts on an aligned address, as kernels demand.
+    """
+
+    name = "glow-cpu-place-parts"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in instr_functions(op):
+            place(function)
