@@ -23,12 +23,13 @@ from glow_compiler.quantization import (
     report,
     tune,
 )
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, QuantizedArray, UniformQuantizedType
 from glow_dialects.ops.activation import ClipOp, SigmoidOp
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.module import functions
@@ -375,3 +376,19 @@ def test_tuner_keeps_few_layers_in_float() -> None:
     )
     assert value >= start + 2 and 0 < len(kept) < 12
     made.verify()
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("count", [1, 63, 64, 1000])
+def test_lookup_on_cpu(count: int, signed: bool) -> None:
+    """Every byte finds its entry, in whole vectors and behind them."""
+    rng = np.random.default_rng(count)
+    low = -128 if signed else 0
+    kind = UniformQuantizedType.of(8, 0.5, 0, signed)
+    to = UniformQuantizedType.of(8, 0.25, 3)
+    x = QuantizedArray.of(rng.integers(low, low + 256, count), kind)
+    table = rng.integers(-128, 128, 256).astype(np.int8)
+    g = Graph()
+    g.save(g.b(LookupOp(g.input(x), g.input(QuantizedArray.of(table, to)))))
+    (out,) = glow.compile(g.module).run(g.inputs).values()
+    np.testing.assert_array_equal(out, table[np.asarray(x, np.int64) - low])

@@ -19,6 +19,8 @@ from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
 from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, plane_conv
+from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
+from glow_backends.cpu.passes.quantized_layout import is_byte
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
@@ -220,7 +222,10 @@ def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
     counts = [shape_of(v)[first.axis] for v in op.inputs]
     if axis == first.axis and any(c % region.lanes for c in counts[:-1]):
         return False
-    parts = [region.blocked(v, first.last) for v in op.inputs]
+    if is_byte(op.result):  # stored as unsigned bytes on blocks, whatever made them
+        parts = [blocked_bytes(v, region, first.last) for v in op.inputs]
+    else:
+        parts = [region.blocked(v, first.last) for v in op.inputs]
     if any(p is None for p in parts):
         return False
     order = first.over_blocks(range(first.rank), first.axis, -1, -2)

@@ -20,6 +20,7 @@ from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
@@ -199,7 +200,25 @@ def _stack(value: SSAValue, steps: Steps, result: int, kind: Any) -> StackOp:
     return StackOp([value], results=[kind], steps=steps_attr(program), outputs=(result,))
 
 
+def lookup(op: LookupOp, region: Region, target: CpuTarget) -> bool:
+    """The same table, its entries unsigned; the place of an entry does not depend on signs."""
+    table = region.array(op.table) if region.is_known(op.table) else None
+    form = region.known.get(op.input)
+    if form is None or table is None or not is_byte(op.input) or not is_byte(op.result):
+        return False
+    form = blocked(op.input, region, form.last)
+    if form is None:
+        return False
+    to = _byte_kind(op.result)
+    entries = (table.astype(np.int16) + (128 if to.signed else 0)).astype(np.uint8)
+    kept = region.weight(entries, f"{region.name_of(op.table)}.u8", unsigned(to))
+    made = region.add(LookupOp(form.value, kept))
+    region.remember(op.result, replace(form, value=made))
+    return True
+
+
 RULES: dict[type[GraphOp], Rule] = {
+    LookupOp: lookup,
     QuantizedAvgPoolOp: average,
     QuantizedConvOp: conv,
     **{

@@ -16,6 +16,7 @@ from glow_backends.cpu.kernels.conv_int8 import (
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.kernels.integer import Requantize
+from glow_backends.cpu.kernels.lookup import LookupSpec, emit_lookup
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_dialect import bias_of, factor_of
@@ -110,9 +111,21 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_gemm_int8, spec, [o for o in operands if o is not None], flops=flops)
 
 
+def lookup(op: Any, context: CallContext) -> KernelCall | None:
+    """A table of bytes."""
+    kind = element_of(op.input)
+    if dtype_name(op.result) not in ("i8", "u8") or op.group("predicate"):
+        return None
+    signed = isinstance(kind, UniformQuantizedType) and kind.signed
+    return KernelCall(
+        emit_lookup, LookupSpec(prod(shape(op.input)), signed), [op.result, op.input, op.table]
+    )
+
+
 _ELEMENTWISE = ("quantize", "dequantize", "rescale", "quantized_add", "quantized_sub", "quantized_mul")
 RULES: dict[str, Rule] = {
     **{name: elementwise for name in _ELEMENTWISE},
     "glow_cpu_instr.quantized_conv": conv,
+    "lookup": lookup,
     "quantized_fully_connected": fully_connected,
 }
