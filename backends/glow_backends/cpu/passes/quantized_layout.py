@@ -12,9 +12,15 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.dialect import ConvOp as FloatConvOp
+from glow_backends.cpu.kernels.conv_direct import supports_direct
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_dialect import QuantizedConvOp as BlockedConvOp
+from glow_backends.cpu.quantized_dialect import factor_of
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
@@ -89,7 +95,9 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     array = region.array(op.filter) if region.is_known(op.filter) else None
     weights = element_of(op.filter)
     known = array is not None and all(region.is_known(v) for v in op.group("bias"))
-    if rank not in (3, 4) or not known or op.prop("group") != 1 or array is None:
+    if op.prop("group") != 1:
+        return grouped(op, region, target)
+    if rank not in (3, 4) or not known or array is None:
         return False
     assert isinstance(weights, UniformQuantizedType)
     to = element_of(op.results[0])
@@ -134,6 +142,76 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     )
     region.remember(op.result, replace(form, value=region.add(made), channels=out))
     return True
+
+
+def grouped(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
+    """A convolution in groups: sums that float32 holds exactly, on floats, requantised by a loop."""
+    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    array = region.array(op.filter) if region.is_known(op.filter) else None
+    biases = [region.array(v) if region.is_known(v) else None for v in op.group("bias")]
+    weights, to = element_of(op.filter), element_of(op.results[0])
+    byte = is_byte(op.results[0])
+    if rank not in (3, 4) or array is None or any(b is None for b in biases) or not is_byte(op.input):
+        return False
+    assert isinstance(weights, UniformQuantizedType)
+    out = op.sizes(op.filter)[0]
+    bias = np.zeros(out, np.int64) if not biases else np.asarray(biases[0], np.int64)
+    sums = 255 * np.abs(array.astype(np.int64)).reshape(out, -1).sum(axis=1) + np.abs(bias)
+    if sums.max(initial=0) >= 1 << 24 or not (byte or to == f32):
+        return False
+    form = blocked(op.input, region, last)
+    if form is None:
+        return False
+    (batch, channels, spatial), kernel = op.sizes(op.input), op.sizes(op.filter)[2]
+    pads = op.prop("pads")
+    spec = DirectConvSpec(
+        batch,
+        channels,
+        out,
+        _pair(_flat(spatial, 1)),
+        _pair(_flat(kernel, 1)),
+        _pair(_flat(op.prop("strides"), 1)),
+        (0, pads[0], 0, pads[1]) if rank == 3 else pads,
+        _pair(_flat(op.prop("dilations"), 1)),
+        op.prop("group"),
+    )
+    depthwise = supports_depthwise(spec)
+    if not depthwise and not supports_direct(spec, target):
+        return False
+    centred = Steps(1)
+    value = centred.with_number("sub", centred.add("cast", 0), zero_of(_byte_kind(form.value)))
+    source = region.add(_stack([form.value], centred, value, tensor(shape_of(form.value), f32)))
+    filters = np.moveaxis(array, -1, 1) if last else array
+    filters = filters[:, :, None, :] if rank == 3 else filters
+    name = region.name_of(op.filter)
+    total = region.add(
+        FloatConvOp(
+            source,
+            region.weight(np.ascontiguousarray(filters).astype(np.float32), f"{name}.f32"),
+            region.weight(bias.astype(np.float32), f"{name}.bias") if biases else None,
+            [],
+            algorithm="depthwise" if depthwise else "direct",
+            lanes=target.lanes,
+            strides=spec.strides,
+            pads=spec.pads,
+            dilations=spec.dilations,
+            group=spec.group,
+        )
+    )
+    factors = pad_to(factor_of(weights, _byte_kind(op.input), to, out), 0, region.lanes)
+    row = region.weight(factors.reshape(1, -1, 1, 1, region.lanes), f"{name}.factor")
+    steps = Steps(2)
+    result, kind = steps.add("mul", 0, 1), f32
+    if byte:
+        limits, kind = shifted(op), unsigned(_byte_kind(op.results[0]))
+        result = finish(steps, result, kind, limits["low"], limits["high"], "u8")
+    made = region.add(_stack([total, row], steps, result, tensor(shape_of(total), kind)))
+    region.remember(op.result, replace(form, value=made, channels=out))
+    return True
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    return values[0], values[1]
 
 
 def _flat(values: Any, fill: int) -> tuple[int, ...]:
@@ -184,20 +262,21 @@ def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     wide = shape_of(form.value)
     centred = Steps(1)
     value = centred.with_number("sub", centred.add("cast", 0), zero_of(source))
-    plain = region.add(_stack(form.value, centred, value, tensor(wide, f32)))
+    plain = region.add(_stack([form.value], centred, value, tensor(wide, f32)))
     total = region.add(ReduceSumOp(plain, axes=(2, 3), keepdims=True))
     limits, steps = shifted(op), Steps(1)
     factor = float(np.float32(scale_of(source) / scale_of(to) / prod(spatial)))
     real = steps.with_number("mul", 0, factor)
     finished = finish(steps, real, to, limits["low"], limits["high"], "u8")
-    made = region.add(_stack(total, steps, finished, tensor(shape_of(total), to)))
+    made = region.add(_stack([total], steps, finished, tensor(shape_of(total), to)))
     region.remember(op.result, replace(form, value=made))
     return True
 
 
-def _stack(value: SSAValue, steps: Steps, result: int, kind: Any) -> StackOp:
-    program = Pointwise(1, tuple(steps.made), (result,), (dtype_name(value),))
-    return StackOp([value], results=[kind], steps=steps_attr(program), outputs=(result,))
+def _stack(values: list[SSAValue], steps: Steps, result: int, kind: Any) -> StackOp:
+    dtypes = tuple(dtype_name(v) for v in values)
+    program = Pointwise(len(values), tuple(steps.made), (result,), dtypes)
+    return StackOp(values, results=[kind], steps=steps_attr(program), outputs=(result,))
 
 
 def lookup(op: LookupOp, region: Region, target: CpuTarget) -> bool:
