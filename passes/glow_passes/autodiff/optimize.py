@@ -94,9 +94,10 @@ def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> 
         element = element_of(weight)
         if element not in rates:
             rates[element] = learning_rate(module, b, chosen, weight)
-        zeros = np.zeros(shape_of(weight), dtype_of(typed(weight)))
+        shape, dtype = shape_of(weight), dtype_of(typed(weight))
         symbols = [
-            add_placeholder(module, f"{name}.{s}", typed(weight), "state", zeros.copy()) for s in states
+            add_placeholder(module, f"{name}.{s}", typed(weight), "state", np.zeros(shape, dtype))
+            for s in states
         ]
         extra = [step] if step is not None else []
         made = b.insert(

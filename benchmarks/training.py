@@ -1,0 +1,166 @@
+"""Seconds and memory of a training step, one thread, PyTorch beside it.
+
+    python -m benchmarks.training            # every network
+    python -m benchmarks.training mlp lenet
+
+Each measurement runs in its own process: processor seconds of a step (the best of several, so that
+other programs matter little) and the peak of resident memory above that of the bare process. Networks:
+an MLP 64-128-10 with a batch of 32, LeNet with 64, ResNet18 on 32 x 32 images with 32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+STEPS = {"mlp": 2000, "lenet": 40, "resnet18": 4}
+
+
+def network(name: str) -> tuple[Any, np.ndarray]:
+    """(the PyTorch network, a batch of inputs)."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    if name == "mlp":
+        net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+        return net, rng.normal(size=(32, 64)).astype(np.float32)
+    if name == "lenet":
+        layers = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+        layers += [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+        return nn.Sequential(*layers), rng.normal(size=(64, 1, 28, 28)).astype(np.float32)
+    return resnet18(), rng.normal(size=(32, 3, 32, 32)).astype(np.float32)
+
+
+def resnet18() -> Any:
+    """ResNet18 with the stem for small images."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        """Two convolutions and a shortcut."""
+
+        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+            self.first_norm = nn.BatchNorm2d(outputs)
+            self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+            self.second_norm = nn.BatchNorm2d(outputs)
+            self.shortcut = nn.Sequential()
+            if stride != 1 or inputs != outputs:
+                across = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+                self.shortcut = nn.Sequential(across, nn.BatchNorm2d(outputs))
+
+        def forward(self, x: Any) -> Any:
+            """relu(convolutions + shortcut)."""
+            y = torch.relu(self.first_norm(self.first(x)))
+            return torch.relu(self.second_norm(self.second(y)) + self.shortcut(x))
+
+    layers: list[Any] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    inputs = 64
+    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def glow_step(net: Any, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
+    """A step of Glow on the network as ONNX; returns its loss."""
+    import onnx
+    import torch
+
+    import glow_compiler as glow
+
+    file = io.BytesIO()
+    net.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, torch.tensor(x), file, dynamo=False, do_constant_folding=False)
+    model = onnx.load_from_string(file.getvalue())
+    trainer = glow.Trainer(model, "cross_entropy", glow.optim.SGD(lr=0.01, momentum=0.9))
+    feed = {trainer.inputs[0].name: x} if len(trainer.inputs) > 1 else x
+    return lambda: trainer.step(feed, labels)
+
+
+def torch_step(net: Any, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
+    """A step of PyTorch; returns its loss."""
+    import torch
+
+    net.train()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    data, targets = torch.tensor(x), torch.tensor(labels)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(data), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def memory() -> float:
+    """Peak resident memory so far, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(name: str, framework: str) -> dict[str, float]:
+    """One measurement, in this process."""
+    import torch
+
+    torch.set_num_threads(1)
+    net, x = network(name)
+    labels = np.random.default_rng(1).integers(0, 10, len(x))
+    step = (glow_step if framework == "glow" else torch_step)(net, x, labels)
+    before = memory()
+    loss = step()
+    count = STEPS[name]
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(max(1, count // 5)):
+            step()
+        best = min(best, (time.process_time() - start) / max(1, count // 5))
+    return {"milliseconds": best * 1e3, "megabytes": memory() - before, "peak": memory(), "loss": loss}
+
+
+def main() -> None:
+    """Measure what was asked for and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("networks", nargs="*", default=list(STEPS), help=", ".join(STEPS))
+    parser.add_argument("--one", choices=["glow", "torch"], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.networks[0], arguments.one)))
+        return
+    print("network    glow ms   torch ms   faster   glow peak MB   torch peak MB")
+    for name in arguments.networks:
+        found: dict[str, dict[str, float]] = {}
+        for framework in ("glow", "torch"):
+            command = [sys.executable, "-m", "benchmarks.training", name, "--one", framework]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found[framework] = json.loads(done.stdout.splitlines()[-1])
+        ours, theirs = found["glow"], found["torch"]
+        ratio = theirs["milliseconds"] / ours["milliseconds"]
+        assert abs(ours["loss"] - theirs["loss"]) < 1e-3 * abs(theirs["loss"]) + 1e-4
+        print(
+            f"{name:9s} {ours['milliseconds']:8.3f}   {theirs['milliseconds']:8.3f}   {ratio:5.2f}x"
+            f"   {ours['peak']:12.0f}   {theirs['peak']:13.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
