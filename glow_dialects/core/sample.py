@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,10 +59,23 @@ class Sample:
 
 
 def random(*shape: int, dtype: str = "float32", low: float = -1, high: float = 1, seed: int = 0) -> Array:
-    """Reproducible test data: uniform in [low, high), or integers for integer dtypes."""
-    rng = np.random.default_rng(seed + sum(shape))
-    if np.dtype(dtype).kind in "iu":
-        return rng.integers(int(low), int(high), size=shape).astype(dtype)
+    """Reproducible test data: uniform in [low, high), or integers for integer dtypes.
+
+    Hashes of the elements' numbers (splitmix64) rather than numpy.random, which costs every start
+    of a tool its import.
+    """
+    state = (
+        np.arange(1, math.prod(shape) + 1, dtype=np.uint64) + np.uint64(1000 * (seed + sum(shape)))
+    ) * _GOLDEN
+    state = (state ^ (state >> np.uint64(30))) * _MIX[0]
+    state = (state ^ (state >> np.uint64(27))) * _MIX[1]
+    unit = ((state ^ (state >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    unit = unit.reshape(shape)
     if dtype == "bool":
-        return rng.random(shape) < 0.5
-    return rng.uniform(low, high, shape).astype(dtype)
+        return np.asarray(unit < 0.5)
+    values = low + unit * (high - low)
+    return np.asarray(np.floor(values) if np.dtype(dtype).kind in "iu" else values).astype(dtype)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
