@@ -13,7 +13,6 @@ from glow_dialects.ops.activation import SigmoidOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.relu import ReluOp
 from glow_tools import profile, quantize
-from glow_tools.translate import write_mlir
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def model(tmp_path: Path) -> Path:
         x = g.b(ReluOp(g.b(ConvOp(x, g.constant(w), None, pads=(1, 1, 1, 1)))))
     g.save(g.b(SigmoidOp(x)))
     path = tmp_path / "net.mlir"
-    write_mlir(g.module, str(path))
+    glow.save(g.module, str(path))
     return path
 
 

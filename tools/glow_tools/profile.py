@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import command, count_option, guarded, read_module, shape_option, whole
+from glow_tools.common import command, count_option, guarded, read_module, shape_option
 
 EXAMPLES = """\
   glow-profile model.onnx --inputs images.npy -o profile.yaml
@@ -42,6 +42,7 @@ def _run(a: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from glow_compiler.quantization import profile
+    from glow_runtime.files import whole
     from glow_tools.feeds import feeds
 
     module = read_module(a.model, dict(a.shape))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   glow-quantize model.onnx --profile profile.yaml -o model.mlir
   glow-quantize model.onnx --profile profile.yaml --schema symmetric --calibration kl -o model.mlir
+  glow-quantize model.onnx --profile profile.yaml -o qdq.onnx
   glow-quantize model.onnx --profile profile.yaml --keep softmax conv1 -o model.mlir
   glow-quantize model.onnx --profile profile.yaml --inputs images.npy --report out.html
 """
@@ -38,7 +39,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--bias", default="int32", help="int32 (default), int16, int8")
     add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
-    add("-o", "--output", metavar="MODEL.mlir", help="the quantised model")
+    add("-o", "--output", metavar="MODEL", help="the quantised model: .mlir, or QDQ .onnx")
     add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
     add("--inputs", nargs="+", default=[], metavar="FILE", help="data of the report: .npz, .npy")
     add("--random", type=count_option, metavar="SEED", help="random data of the report")
@@ -56,9 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(a: argparse.Namespace) -> int:
+    from glow_compiler import save
     from glow_compiler.quantization import Profile, quantize, report
     from glow_tools.feeds import feeds
-    from glow_tools.translate import write_mlir
 
     shapes = dict(a.shape)
     module = read_module(a.model, dict(shapes))
@@ -74,7 +75,7 @@ def _run(a: argparse.Namespace) -> int:
     if a.output:
         quantized = quantize(module, made, **options)
         quantized.verify()
-        write_mlir(quantized, a.output)
+        save(quantized, a.output)
     if a.report:
         data = feeds(module, a.inputs, a.random, 2)
         found = report(module, data, made, a.backend, **options)
