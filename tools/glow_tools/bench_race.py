@@ -53,7 +53,7 @@ class Runner:
 
 
 class Race:
-    """One model, its inputs, and a worker for each engine."""
+    """One model, its inputs (a .npz file, or random ones), and a worker for each engine."""
 
     def __init__(
         self,
@@ -64,12 +64,16 @@ class Race:
         cores: Sequence[int],
         seed: int,
         folder: Path,
+        inputs: Path | None = None,
     ) -> None:
         self.model = model
         self.engines = engines
         self.folder = folder
         self.feed = folder / "feed.npz"
-        np.savez(self.feed, **random_inputs(model, shapes, seed))  # pyright: ignore[reportArgumentType]
+        if inputs is None:
+            np.savez(self.feed, **random_inputs(model, shapes, seed))  # pyright: ignore[reportArgumentType]
+        else:
+            shutil.copy(inputs, self.feed)
         self.settings: dict[str, Any] = {
             "model": model,
             "shapes": dict(shapes),

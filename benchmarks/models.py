@@ -1,0 +1,118 @@
+"""The models of the benchmarks: the onnx package's light models with real weights, and small networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+LIGHT = (
+    "bvlc_alexnet",
+    "densenet121",
+    "inception_v1",
+    "inception_v2",
+    "resnet50",
+    "shufflenet",
+    "squeezenet",
+    "vgg19",
+    "zfnet512",
+)
+SMALL = ("mlp", "convolutions", "lstm", "attention")
+
+
+def light(name: str, batch: int, folder: Path) -> Path:
+    """A light model of the onnx package with random weights in place of its constant fills.
+
+    The fills make every weight of a layer equal, which no network has. Weights have the variance that
+    keeps activations of order one. `batch` replaces the first dimension.
+    """
+    path = folder / f"{name}_b{batch}.onnx"
+    if path.exists():
+        return path
+    source = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
+    model = onnx.load(source)
+    graph = model.graph
+    known = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    rng = np.random.default_rng(0)
+    made: dict[str, np.ndarray] = {}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape":
+            made[node.output[0]] = _weights(rng, [int(d) for d in known[node.input[0]]])
+        else:
+            nodes.append(node)
+    for node in nodes:
+        if node.op_type == "Reshape" and node.input[1] in known:
+            shape = known[node.input[1]].copy()
+            shape[0] = batch
+            known[node.input[1]] = shape
+    used = {name for node in nodes for name in node.input}
+    weights = {n: a for n, a in {**known, **made}.items() if n in used}
+    inputs = [i for i in graph.input if i.name not in weights and i.name not in known]
+    for value in (*inputs, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    tensors = [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    changed = helper.make_graph(nodes, graph.name, inputs, graph.output, tensors)
+    onnx.save(helper.make_model(changed, opset_imports=model.opset_import, ir_version=8), path)
+    return path
+
+
+def _weights(rng: np.random.Generator, shape: list[int]) -> np.ndarray:
+    """He's initialisation for matrices and filters, values around one for scales and biases."""
+    if len(shape) < 2:
+        return (0.9 + 0.1 * np.abs(rng.standard_normal(shape))).astype(np.float32)
+    spread = np.sqrt(2 / np.prod(shape[1:]))
+    return (spread * rng.standard_normal(shape)).astype(np.float32)
+
+
+def small(name: str, folder: Path) -> Path:
+    """A network that takes some microseconds: calls and short loops are what costs."""
+    path = folder / f"small_{name}.onnx"
+    rng = np.random.default_rng(0)
+    weights: list[onnx.TensorProto] = []
+
+    def weight(*shape: int) -> str:
+        array = rng.standard_normal(shape) / np.sqrt(shape[-1])
+        weights.append(numpy_helper.from_array(array.astype(np.float32), f"w{len(weights)}"))
+        return weights[-1].name
+
+    node = helper.make_node
+    if name == "mlp":
+        shape, result = [1, 64], [1, 10]
+        nodes = [
+            node("Gemm", ["x", weight(64, 128), weight(128)], ["a"]),
+            node("Relu", ["a"], ["b"]),
+            node("Gemm", ["b", weight(128, 10), weight(10)], ["c"]),
+            node("Softmax", ["c"], ["y"]),
+        ]
+    elif name == "convolutions":
+        shape, result = [1, 1, 28, 28], [1, 16, 7, 7]
+        nodes = [
+            node("Conv", ["x", weight(8, 1, 3, 3), weight(8)], ["a"], pads=[1] * 4),
+            node("Relu", ["a"], ["b"]),
+            node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("Conv", ["c", weight(16, 8, 3, 3), weight(16)], ["d"], pads=[1] * 4),
+            node("Relu", ["d"], ["e"]),
+            node("MaxPool", ["e"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+        ]
+    elif name == "lstm":
+        shape, result = [8, 1, 16], [8, 1, 1, 32]
+        operands = ["x", weight(1, 128, 16), weight(1, 128, 32), weight(1, 256)]
+        nodes = [node("LSTM", operands, ["y"], hidden_size=32)]
+    else:
+        shape, result = [1, 16, 32], [1, 16, 32]
+        nodes = [
+            node("MatMul", ["x", weight(32, 32)], ["q"]),
+            node("MatMul", ["x", weight(32, 32)], ["k"]),
+            node("MatMul", ["x", weight(32, 32)], ["v"]),
+            node("Transpose", ["k"], ["t"], perm=[0, 2, 1]),
+            node("MatMul", ["q", "t"], ["s"]),
+            node("Softmax", ["s"], ["p"], axis=-1),
+            node("MatMul", ["p", "v"], ["y"]),
+        ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", result))]
+    graph = helper.make_graph(nodes, name, ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
