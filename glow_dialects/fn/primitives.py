@@ -135,9 +135,6 @@ STRUCTURE: dict[str, int] = {
     "len": 1,
     "item": 2,
     "concat_tuples": 2,
-    "slice_tuple": 1,
-    "range_tuple": 3,
-    "repeat_tuple": 2,
     "shape": 1,
     "gadd": 2,
     "env_drop": 1,
@@ -152,14 +149,24 @@ STRUCTURE: dict[str, int] = {
     "one_like": 1,
     "stop": 1,
     "reshape": 2,
-    "expand": 2,
     "full": 2,
-    "cast_like": 2,
-    "take_row": 2,
-    "put_row": 3,
     "astype": 1,
+    "to_tuple": 1,
+    "with_item": 3,
     "getitem": 1,
+    "sum_items": 1,
+    "fill_like": 2,
+    "item_at": 1,
+    "like_source": 2,
+    "spread": 2,
+    "tuple_part": 3,
+    "tuple_join": 3,
+    "reshape_like": 2,
+    "where": 3,
 }
+
+#: Primitives of any number of arguments.
+VARIADIC = ("stack_values",)
 
 
 def check_primitive(name: str, count: int) -> None:
@@ -168,6 +175,8 @@ def check_primitive(name: str, count: int) -> None:
         wanted = SCALAR[name][0]
     elif name in STRUCTURE:
         wanted = STRUCTURE[name]
+    elif name in VARIADIC:
+        return
     else:
         operator = name.split(":")[-1]
         if name.partition(":")[0] not in ("op", "vjp") or card_of(operator) is None:

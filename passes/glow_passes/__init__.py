@@ -14,6 +14,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.autodiff.differentiate import DifferentiatePass
     from glow_passes.autodiff.freeze_placeholders import FreezePlaceholdersPass
     from glow_passes.autodiff.make_trainable import MakeTrainablePass
+    from glow_passes.fn import FN_PASSES
     from glow_passes.graph import GRAPH_PASSES
     from glow_passes.instr.dead_stores import DeadStoresPass
     from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -38,7 +39,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         ShrinkLivesPass,
         PlanMemoryPass,
     )
-    return {p.name: p for p in (*GRAPH_PASSES, *QUANTIZE_PASSES, *own)}
+    return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *own)}
 
 
 def factories() -> dict[str, Callable[[], type[ModulePass]]]:

@@ -1,7 +1,7 @@
 """Glow on xDSL, the Python API: `import glow_compiler as glow`.
 
-    net = glow.compile("model.onnx", backend="cpu", threads=1)
-    out = net.run({"data": x})
+net = glow.compile("model.onnx", backend="cpu", threads=1)
+out = net.run({"data": x})
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glow_runtime.executable import Executable
 if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.files import save
-    from glow_compiler.functions import grad, jit, value_and_grad
+    from glow_compiler.functions import grad, jit, ops, value_and_grad
     from glow_compiler.quantization import convert_floats, profile, quantize
     from glow_compiler.trainer import Trainer
     from glow_passes.quantize.schema import QuantizationError
@@ -33,6 +33,7 @@ _LAZY = {
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
+    "ops": "glow_compiler.functions",
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
     "convert_floats": "glow_compiler.quantization",

@@ -1,1 +1,14 @@
-"""."""
+"""Passes of the functional dialect."""
+
+from __future__ import annotations
+
+from xdsl.passes import ModulePass
+
+from glow_passes.fn.expand_grad import ExpandGradPass
+from glow_passes.fn.lift_closures import LiftClosuresPass
+
+#: Every pass on functions. A test compares this tuple with the folder.
+FN_PASSES: tuple[type[ModulePass], ...] = (
+    ExpandGradPass,
+    LiftClosuresPass,
+)

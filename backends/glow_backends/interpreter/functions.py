@@ -1,0 +1,167 @@
+"""The interpreter of `glow_fn`: an explicit stack of frames, tail calls in constant space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from glow_backends.interpreter.primitives import Closure, constant_value, primitive, select
+from glow_dialects.core.errors import GlowError
+from glow_dialects.fn.dialect import (
+    CallOp,
+    ConstantOp,
+    GetOp,
+    GradOp,
+    PartialOp,
+    PrimOp,
+    RefOp,
+    ReturnOp,
+    SwitchLayerOp,
+    SwitchOp,
+    TupleOp,
+    ValueAndGradOp,
+)
+from glow_passes.fn.expand_grad import Functions
+
+#: Frames that may wait at once, and calls in tail position that one frame may make of counted functions.
+MAX_DEPTH = 1_000_000
+MAX_TAIL_CALLS = 3_000_000
+
+CALL, TAIL, RETURN = "call", "tail", "return"
+
+
+class RecursionLimitError(GlowError):
+    """A function called itself more often than the limit; most likely it never stops."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        base = name.split(".")[0]
+        super().__init__(f"{base}: recursion is deeper than {limit:,} calls; is a base case missing?")
+
+
+@dataclass
+class Code:
+    """A function as instructions on numbered registers; `registers` holds its constants."""
+
+    name: str
+    arity: int
+    registers: list[Any]
+    steps: list[tuple[Any, int, tuple[int, ...]]]
+    counted: bool
+
+
+class Machine:
+    """Runs the functions of a closed module."""
+
+    def __init__(self, module: ModuleOp, functions: Functions | None = None) -> None:
+        self.functions = functions or Functions(module)
+        self.codes: dict[str, Code] = {}
+
+    def code(self, name: str) -> Code:
+        """The instructions of a function, made when it is first called."""
+        found = self.codes.get(name)
+        if found is None:
+            found = self.codes[name] = self._compile(name)
+        return found
+
+    def _compile(self, name: str) -> Code:
+        source = self.functions.table[name]
+        number: dict[SSAValue, int] = {a: i for i, a in enumerate(source.block.args)}
+        registers: list[Any] = [None] * len(number)
+        steps: list[tuple[Any, int, tuple[int, ...]]] = []
+        ops = list(source.block.ops)
+        for index, op in enumerate(ops):
+            operands = tuple(number[v] for v in op.operands)
+            if isinstance(op, ReturnOp):
+                steps.append((RETURN, -1, operands))
+                continue
+            number[op.results[0]] = len(registers)
+            registers.append(None)
+            target = len(registers) - 1
+            if isinstance(op, ConstantOp):
+                registers[target] = constant_value(op)
+            elif isinstance(op, RefOp):
+                registers[target] = Closure(op.target, ())
+            elif isinstance(op, CallOp):
+                after = ops[index + 1]
+                tail = isinstance(after, ReturnOp) and after.value is op.result
+                steps.append((TAIL if tail else CALL, target, operands))
+            else:
+                steps.append((self._meaning(op), target, operands))
+        counted = "counted" in source.attributes
+        return Code(name, len(source.block.args), registers, steps, counted)
+
+    def _meaning(self, op: Operation) -> Callable[..., Any]:
+        match op:
+            case PartialOp():
+                return lambda f, *x: Closure(f.name, f.captured + x)
+            case SwitchOp():
+                return select
+            case SwitchLayerOp():
+                return lambda i, *x: x[i]
+            case TupleOp():
+                return lambda *x: x
+            case GetOp():
+                index = op.index.value.data
+                return lambda t: t[index]
+            case PrimOp():
+                return primitive(op)
+            case GradOp() | ValueAndGradOp():
+                return lambda f: self._gradient(op, f)
+            case _:
+                raise AssertionError(op.name)
+
+    def _gradient(self, op: GradOp | ValueAndGradOp, function: Closure) -> Closure:
+        forward = self._ahead(function)
+        arity = self.functions.arity(function.name) - len(function.captured)
+        return Closure(self.functions.gradient_of(op, arity), (forward,))
+
+    def _ahead(self, value: Any) -> Any:
+        """A value with its functions in their forward form."""
+        if isinstance(value, Closure):
+            captured = tuple(self._ahead(v) for v in value.captured)
+            return Closure(self.functions.forward(value.name), captured)
+        return tuple(self._ahead(v) for v in value) if type(value) is tuple else value
+
+    def run(self, name: str, arguments: Sequence[Any]) -> Any:
+        """The value of a function for Python numbers, arrays, tuples and closures."""
+        code = self.code(name)
+        registers = [*arguments, *code.registers[code.arity :]]
+        steps, pc, tails = code.steps, 0, 0
+        stack: list[tuple[list[Any], list[Any], int, int, int]] = []
+        while True:
+            what, target, operands = steps[pc]
+            pc += 1
+            if what is CALL or what is TAIL:
+                function = registers[operands[0]]
+                code = self.codes.get(function.name) or self.code(function.name)
+                if what is CALL:
+                    stack.append((steps, registers, pc, target, tails))
+                    tails = 0
+                    if len(stack) > MAX_DEPTH:
+                        raise RecursionLimitError(function.name, MAX_DEPTH)
+                elif code.counted:
+                    tails += 1
+                    if tails > MAX_TAIL_CALLS:
+                        raise RecursionLimitError(function.name, MAX_TAIL_CALLS)
+                given = [*function.captured, *[registers[i] for i in operands[1:]]]
+                if len(given) != code.arity:
+                    raise GlowError(_wrong_count(code, len(function.captured), len(operands) - 1))
+                registers = given + code.registers[code.arity :]
+                steps, pc = code.steps, 0
+            elif what is RETURN:
+                value = registers[operands[0]]
+                if not stack:
+                    return value
+                steps, registers, pc, target, tails = stack.pop()
+                registers[target] = value
+            else:
+                registers[target] = what(*[registers[i] for i in operands])
+
+
+def _wrong_count(code: Code, captured: int, given: int) -> str:
+    wanted = code.arity - captured
+    return f"{code.name.split('.')[0]}: {given} arguments for {wanted} parameter{'s' * (wanted != 1)}"

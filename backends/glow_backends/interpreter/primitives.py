@@ -1,0 +1,343 @@
+"""What the primitives of `glow_fn` do to Python numbers, arrays, tuples and closures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr
+
+from glow_dialects.core.attributes import array_of, to_python
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.types import typed
+from glow_dialects.fn.dialect import ConstantOp, PrimOp
+from glow_dialects.fn.primitives import SCALAR
+from glow_passes.fn.tensors import evaluate_tensors
+
+
+class Closure(NamedTuple):
+    """A function with its captured values, which are its first arguments."""
+
+    name: str
+    captured: tuple[Any, ...]
+
+
+class Zero:
+    """The symbolic zero cotangent: of any type, equal to nothing computed."""
+
+    def __repr__(self) -> str:
+        return "0"
+
+
+ZERO = Zero()
+_ANNIHILATE = {"mul", "div", "neg", "sum_like", "like", "where", "reshape_like", "like_source"}
+
+
+def constant_value(op: ConstantOp) -> Any:
+    """The Python value of a constant."""
+    from xdsl.dialects.builtin import UnitAttr
+
+    if isinstance(op.value, UnitAttr):
+        return None
+    made = to_python(op.value)
+    if isinstance(made, bool | int | float | str):
+        return made
+    return array_of(op.value, typed(op.result))
+
+
+def select(condition: Any, yes: Any, no: Any) -> Any:
+    """One of two values, by a boolean."""
+    return yes if condition else no
+
+
+def number(op: PrimOp, name: str) -> int:
+    """An integer option."""
+    found = op.attributes[name]
+    assert isinstance(found, IntegerAttr)
+    return found.value.data
+
+
+def primitive(op: PrimOp) -> Callable[..., Any]:
+    """The function of a primitive."""
+    name = op.prim.data
+    if name in _STRUCTURE:
+        return _STRUCTURE[name](op)
+    if name in SCALAR:
+        return _scalar(op, name, SCALAR[name][1])
+    return _tensor(op)
+
+
+def _scalar(op: PrimOp, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(*x: Any) -> Any:
+        for value in x:
+            kind = type(value)
+            if kind is float or kind is int or kind is bool:
+                continue
+            if isinstance(value, np.ndarray | np.generic):
+                return on_tensors(*x)
+            if value is ZERO:
+                return _with_zero(name, x)
+            if kind is tuple and name == "add":
+                return x[0] + x[1]
+            if name in ("eq", "ne"):
+                return (x[0] == x[1]) == (name == "eq")
+            raise GlowError(f"{op.source}: {name} of {_kind(value)}; use numbers or arrays")
+        return function(*x)
+
+    return run
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Closure):
+        return "a function"
+    return {"tuple": "a tuple", "NoneType": "None", "str": "a text"}.get(type(value).__name__, "this value")
+
+
+def _with_zero(name: str, x: tuple[Any, ...]) -> Any:
+    if name in _ANNIHILATE:
+        return ZERO
+    if name == "add":
+        return x[1] if x[0] is ZERO else x[0]
+    if name == "sub":
+        return x[0] if x[1] is ZERO else -x[1]
+    raise AssertionError(name)
+
+
+def _tensor(op: PrimOp) -> Callable[..., Any]:
+    attributes = dict(op.attributes)
+
+    def run(*x: Any) -> Any:
+        if any(v is ZERO for v in x):
+            if op.prim.data in ("add", "sub"):
+                return _with_zero(op.prim.data, x)
+            return ZERO
+        return evaluate_tensors(op.prim.data, attributes, x, op.source)
+
+    return run
+
+
+# --- structure ----------------------------------------------------------------------------------------
+def add_cotangents(a: Any, b: Any) -> Any:
+    """The sum of two cotangents; tuples of captured values are aligned at their ends."""
+    if a is ZERO:
+        return b
+    if b is ZERO:
+        return a
+    if type(a) is tuple:
+        size = max(len(a), len(b))
+        left, right = (ZERO,) * (size - len(a)) + a, (ZERO,) * (size - len(b)) + b
+        return tuple(add_cotangents(x, y) for x, y in zip(left, right, strict=True))
+    return a + b
+
+
+def env_item(d: Any, n: int, i: int) -> Any:
+    """Item `i` of the last `n`; zero where it is missing."""
+    at = (0 if d is ZERO else len(d)) - n + i
+    return ZERO if at < 0 else d[at]
+
+
+def _put(count: int, i: int, d: Any) -> Any:
+    return ZERO if d is ZERO else (ZERO,) * i + (d,) + (ZERO,) * (count - i - 1)
+
+
+def zeros_of(x: Any) -> Any:
+    """The zero of the type of a value."""
+    if type(x) is tuple:
+        return tuple(zeros_of(v) for v in x)
+    if isinstance(x, np.ndarray | np.generic):
+        return np.zeros_like(x)
+    return 0.0 if isinstance(x, float) else ZERO
+
+
+def fill(d: Any, x: Any) -> Any:
+    """A cotangent without symbolic zeros, in the structure of the value `x` it belongs to."""
+    if type(x) is tuple and d is not ZERO:
+        return tuple(fill(a, b) for a, b in zip(d, x, strict=True))
+    return zeros_of(x) if d is ZERO else d
+
+
+def _fill_argument(op: PrimOp) -> Callable[..., Any]:
+    def run(d: Any, x: Any) -> Any:
+        if isinstance(x, bool | int | str | Closure):
+            kind = "a function" if isinstance(x, Closure) else f"of type {type(x).__name__}"
+            hint = "differentiate by floats, arrays and tuples of them"
+            raise UnsupportedError(f"grad: argument {number(op, 'position')} is {kind}; {hint}")
+        return fill(d, x)
+
+    return run
+
+
+def _one_like(op: PrimOp) -> Callable[..., Any]:
+    def run(x: Any) -> Any:
+        if isinstance(x, float) or (isinstance(x, np.ndarray | np.generic) and x.shape == ()):
+            return 1.0 if isinstance(x, float) else np.ones_like(x)
+        if isinstance(x, np.ndarray):
+            raise UnsupportedError(f"grad: the function returns an array of shape {x.shape}; return a number")
+        kind = _kind(x) if not isinstance(x, bool | int) else f"a value of type {type(x).__name__}"
+        raise UnsupportedError(f"grad: the function returns {kind}; return a float")
+
+    return run
+
+
+def _sum_like(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(d: Any, x: Any) -> Any:
+        if d is ZERO or isinstance(x, bool | int) or x is ZERO:
+            return ZERO
+        if isinstance(d, float) and isinstance(x, float):
+            return d
+        if isinstance(x, np.ndarray | np.generic) and x.dtype.kind not in "fV":
+            return ZERO
+        return on_tensors(d, x)
+
+    return run
+
+
+def _like(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(d: Any, x: Any) -> Any:
+        if d is ZERO or x is ZERO:
+            return ZERO
+        return d if not isinstance(x, np.ndarray | np.generic) else on_tensors(d, x)
+
+    return run
+
+
+def _item(t: Any, i: Any) -> Any:
+    if t is ZERO:
+        return ZERO
+    try:
+        made = t[int(i)]
+    except IndexError:
+        raise GlowError(f"index {i} of {len(t)} items") from None
+    return np.asarray(made) if isinstance(t, np.ndarray) else made
+
+
+def _with_item(t: Any, i: Any, v: Any) -> Any:
+    if t is ZERO:
+        return ZERO if v is ZERO else None
+    if isinstance(t, np.ndarray):
+        made = t.copy()
+        made[int(i)] = 0 if v is ZERO else v
+        return made
+    return tuple(v if at == int(i) % len(t) else x for at, x in enumerate(t))
+
+
+def _item_put(t: Any, i: Any, d: Any) -> Any:
+    if d is ZERO:
+        return ZERO
+    if isinstance(t, np.ndarray):
+        made = np.zeros_like(t)
+        made[int(i)] = d
+        return made
+    return _put(len(t), int(i) % len(t), d)
+
+
+def _spread(t: Any, d: Any) -> Any:
+    if d is ZERO:
+        return ZERO
+    return (d,) * len(t) if type(t) is tuple else np.broadcast_to(d, t.shape).copy()
+
+
+def _sum_items(t: Any) -> Any:
+    if t is ZERO:
+        return ZERO
+    total = t[0] if len(t) else 0
+    for value in t[1:]:
+        total = add_cotangents(total, value)
+    return total
+
+
+def _where(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(c: Any, a: Any, b: Any) -> Any:
+        if a is ZERO or b is ZERO:
+            return ZERO
+        if isinstance(c, np.ndarray | np.generic):
+            return on_tensors(c, a, b)
+        return a if c else b
+
+    return run
+
+
+def _part(op: PrimOp) -> Callable[..., Any]:
+    first = number(op, "part") == 0
+    return lambda d, a, b: ZERO if d is ZERO else d[: len(a)] if first else d[len(a) :]
+
+
+def _join(op: PrimOp) -> Callable[..., Any]:
+    first = number(op, "part") == 0
+
+    def run(d: Any, a: Any, b: Any) -> Any:
+        if d is ZERO:
+            return ZERO
+        return d + (ZERO,) * len(b) if first else (ZERO,) * len(a) + d
+
+    return run
+
+
+def _tuple_put(op: PrimOp) -> Callable[..., Any]:
+    i = number(op, "i")
+    return lambda t, d: _put(len(t), i % len(t), d)
+
+
+def _rows(op: PrimOp) -> Callable[..., Any]:
+    return lambda t: ZERO if t is ZERO else tuple(t) if type(t) is tuple else tuple(np.asarray(r) for r in t)
+
+
+def _shape(op: PrimOp) -> Callable[..., Any]:
+    return lambda x: tuple(int(s) for s in np.shape(x))
+
+
+def _getitem(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(x: Any) -> Any:
+        if type(x) is tuple:
+            from glow_passes.fn.tensors import key_of
+
+            return x[key_of(op.attributes)[0]]
+        return on_tensors(x)
+
+    return run
+
+
+_STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
+    "zero": lambda op: lambda: ZERO,
+    "stop": lambda op: lambda x: x,
+    "gadd": lambda op: add_cotangents,
+    "env_drop": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else (d[: len(d) - n] or ZERO),
+    "env_pad": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else d + (ZERO,) * n,
+    "env_item": lambda op: lambda d, n=number(op, "n"), i=number(op, "i"): env_item(d, n, i),
+    "env_put": lambda op: (
+        lambda d, n=number(op, "n" if "n" in op.attributes else "of"), i=number(op, "i"): _put(n, i, d)
+    ),
+    "tuple_put": _tuple_put,
+    "item_at": lambda op: lambda d, i=number(op, "i"): ZERO if d is ZERO else d[i],
+    "item": lambda op: _item,
+    "item_put": lambda op: _item_put,
+    "with_item": lambda op: _with_item,
+    "sum_items": lambda op: _sum_items,
+    "spread": lambda op: _spread,
+    "concat_tuples": lambda op: lambda a, b: ZERO if a is ZERO or b is ZERO else a + b,
+    "tuple_part": _part,
+    "tuple_join": _join,
+    "one_like": _one_like,
+    "fill_like": _fill_argument,
+    "sum_like": _sum_like,
+    "like": _like,
+    "where": _where,
+    "len": lambda op: len,
+    "shape": _shape,
+    "to_tuple": _rows,
+    "like_source": lambda op: (
+        lambda d, x: d if d is ZERO or type(x) is tuple else np.stack(fill(d, tuple(x)))
+    ),
+    "getitem": _getitem,
+}

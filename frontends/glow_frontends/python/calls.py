@@ -1,0 +1,264 @@
+"""Calls: Python functions, built-ins, `math`, NumPy, operator cards, methods of arrays, gradients."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import Attribute
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.fn.dialect import GradOp, ValueAndGradOp, argnums
+from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.types import any_type
+from glow_frontends.python.emit import Known, Static, Value
+from glow_frontends.python.functions import apply, described
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Env, Expressions
+
+Keywords = dict[str, Value]
+Handler = Callable[["Expressions", ast.AST, list[Value], Keywords], Value]
+
+
+def call(c: Expressions, node: ast.Call, env: Env) -> Value:
+    """The value of a call."""
+    if isinstance(node.func, ast.Attribute):
+        base = c.expression(node.func.value, env)
+        if isinstance(base, SSAValue) or isinstance(base.value, np.ndarray):
+            from glow_frontends.python.library import method
+
+            values, keywords = arguments(c, node, env)
+            return method(c, node, c.ssa(base, node), node.func.attr, values, keywords)
+    function = c.expression(node.func, env)
+    values, keywords = arguments(c, node, env)
+    c.at(node)
+    return apply_value(c, node, function, values, keywords)
+
+
+def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Keywords]:
+    """Values of the arguments; `*tuple` is spread."""
+    values: list[Value] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            items = c.items(c.expression(argument.value, env), argument)
+            if items is None:
+                c.fail(argument, "* needs a tuple of known length", "pass the items one by one")
+            values += items
+        else:
+            values.append(c.expression(argument, env))
+    keywords: Keywords = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            c.fail(node, "** cannot be compiled", "write the keywords out")
+        keywords[keyword.arg] = c.expression(keyword.value, env)
+    return values, keywords
+
+
+def apply_value(
+    c: Expressions, node: ast.AST, function: Value, values: list[Value], keywords: Keywords
+) -> Value:
+    """A call of a value of the program or of a Python object."""
+    if isinstance(function, SSAValue):
+        return _apply(c, node, function, values, keywords)
+    thing = function.value
+    handler = _handler(thing)
+    if handler is not None:
+        return handler(c, node, values, keywords)
+    if isinstance(thing, functools.partial):
+        given = [*(Static(v) for v in thing.args), *values]
+        return apply_value(c, node, Static(thing.func), given, {**_statics(thing.keywords), **keywords})
+    return _apply(c, node, as_function(c, thing, node), values, keywords)
+
+
+def _statics(values: dict[str, Any]) -> Keywords:
+    return {n: Static(v) for n, v in values.items()}
+
+
+def _apply(
+    c: Expressions, node: ast.AST, function: SSAValue, values: list[Value], keywords: Keywords
+) -> SSAValue:
+    by_name = {n: c.ssa(v, node) for n, v in keywords.items()}
+    return apply(c, function, [c.ssa(v, node) for v in values], by_name, node)
+
+
+def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -> SSAValue:
+    """A Python callable as a function value; `full`: of all its parameters, those with defaults too."""
+    if hasattr(thing, "glow_gradient"):
+        inner, positions, single, with_value = thing.glow_gradient
+        return gradient(c, as_function(c, inner, node, full), positions, single, with_value)
+    if hasattr(thing, "glow_function"):
+        return as_function(c, thing.glow_function, node, full)
+    if isinstance(thing, functools.partial):
+        inner = as_function(c, thing.func, node)
+        known = c.signature(inner)
+        by_name = {n: c.ssa(Static(v), node) for n, v in thing.keywords.items()}
+        given = [c.ssa(Static(v), node) for v in thing.args]
+        return bound(c, inner, known, given, by_name, node)
+    handler = _handler(thing)
+    if handler is not None:
+        return _wrapped(c, thing, handler, node)
+    if isinstance(thing, type) or not hasattr(thing, "__code__"):
+        name = getattr(thing, "__qualname__", None) or repr(thing)
+        module = getattr(thing, "__module__", None)
+        full = f"{module}.{name}" if module and module != "builtins" else name
+        c.fail(node, f"{full} cannot be compiled", "use Python functions, math, numpy and glow.ops")
+    name = c.importer.function(thing)
+    value = c.ref(name)
+    if full:
+        return value
+    code = thing.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    rest = bool(code.co_flags & 0x04)
+    names = code.co_varnames[: count + rest]
+    values = thing.__defaults__ or ()
+    first = code.co_argcount - len(values)
+    given = dict(zip(names[first : code.co_argcount], values, strict=True)) | (thing.__kwdefaults__ or {})
+    made = {n: c.ssa(Static(v), node) for n, v in given.items()}
+    return described(c, value, names, made, rest)
+
+
+def _wrapped(c: Expressions, thing: Any, handler: Handler, node: ast.AST) -> SSAValue:
+    """A built-in function as a value: of as many parameters as its primitive takes."""
+    name = getattr(thing, "__name__", "builtin")
+    count = _ARITY.get(name, 2 if name in ("maximum", "minimum", "add", "multiply", "max", "min") else 1)
+    names = [f"x{i}" for i in range(count)]
+    return c.function(name, names, lambda values: c.ssa(handler(c, node, list(values), {}), node))
+
+
+_ARITY = {n: count for n, (count, _) in SCALAR.items()}
+
+
+def bound(
+    c: Expressions,
+    function: SSAValue,
+    known: Known | None,
+    values: Sequence[SSAValue],
+    keywords: dict[str, SSAValue],
+    node: ast.AST,
+) -> SSAValue:
+    """functools.partial: the function with some arguments fixed."""
+    if known is None or not (keywords or known.defaults or known.rest):
+        if keywords:
+            c.fail(node, "keywords in partial of an unknown function", "bind the arguments by position")
+        made = c.partial(function, *values) if values else function
+        if known is not None:
+            c.known[made] = Known(made, known.names[len(values) :])
+        return made
+    unknown = [n for n in keywords if n not in known.names]
+    if unknown:
+        c.fail(node, f"there is no parameter '{unknown[0]}'")
+    fixed = {**known.defaults, **dict(zip(known.names, values, strict=False)), **keywords}
+    firm = set(known.names[: len(values)])
+    names = [n for n in known.names if n not in firm]
+
+    def body(inner: list[SSAValue]) -> SSAValue:
+        by_name = {**fixed, **dict(zip(names, inner, strict=True))}
+        return c.call(known.full, *[by_name[n] for n in known.names])
+
+    full = c.function(f"{c.name}.partial", names, body)
+    given = {n: v for n, v in fixed.items() if n not in firm}
+    return described(c, full, names, given, known.rest)
+
+
+def gradient(
+    c: Expressions, function: SSAValue, positions: Sequence[int], single: bool, with_value: bool
+) -> SSAValue:
+    """glow.grad or glow.value_and_grad of a function value."""
+    op = ValueAndGradOp if with_value else GradOp
+    made = op.create(operands=[function], properties=argnums(positions, single), result_types=[any_type])
+    value = c.add(made)
+    known = c.signature(function)
+    if known is not None and function is known.full:
+        c.known[value] = Known(value, known.names, known.defaults, known.rest)
+    return value
+
+
+def _transform(with_value: bool) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        wanted = keywords.get("argnums", values[1] if len(values) > 1 else Static(0))
+        if not isinstance(wanted, Static):
+            items = c.items(wanted, node)
+            numbers = [_int_constant(v) for v in items or ()]
+            if not numbers or None in numbers:
+                c.fail(node, "argnums must be known when compiling", "write the numbers")
+            return gradient(
+                c, c.ssa(values[0], node), [n for n in numbers if n is not None], False, with_value
+            )
+        single = isinstance(wanted.value, int)
+        numbers = (wanted.value,) if single else tuple(wanted.value)
+        return gradient(c, c.ssa(values[0], node), numbers, single, with_value)
+
+    return handle
+
+
+def _int_constant(value: Value) -> int | None:
+    from xdsl.dialects.builtin import IntegerAttr
+
+    from glow_dialects.fn.dialect import ConstantOp
+
+    if isinstance(value, Static):
+        return value.value
+    owner = value.owner
+    if isinstance(owner, ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None
+
+
+def _operator(name: str) -> Handler:
+    """A card as a function: arrays by position, properties by keyword."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        attributes = {n: static_attribute(c, node, n, v) for n, v in keywords.items()}
+        operands = [c.ssa(v, node) for v in values]
+        return c.prim(f"op:{name}", *operands, **attributes)
+
+    return handle
+
+
+def static_attribute(c: Expressions, node: ast.AST, name: str, value: Value) -> Attribute:
+    """An option of an operator: known when compiling."""
+    if isinstance(value, SSAValue):
+        items = c.items(value, node)
+        numbers = None if items is None else [_int_constant(v) for v in items]
+        if numbers is None and _int_constant(value) is not None:
+            return to_attribute(_int_constant(value))
+        if numbers is None or None in numbers:
+            c.fail(node, f"'{name}' must be known when compiling", "write the number")
+        return to_attribute([n for n in numbers if n is not None])
+    try:
+        return to_attribute(value.value)
+    except TypeError:
+        c.fail(node, f"'{name}' cannot be {value.value!r}", "use numbers and texts")
+
+
+def _partial(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    function = c.ssa(values[0], node)
+    rest = [c.ssa(v, node) for v in values[1:]]
+    return bound(
+        c, function, c.signature(function), rest, {n: c.ssa(v, node) for n, v in keywords.items()}, node
+    )
+
+
+def _handler(thing: Any) -> Handler | None:
+    """What compiles calls of a Python object, None for functions of the user."""
+    if thing is functools.partial:
+        return _partial
+    transform = getattr(thing, "glow_transform", None)
+    if transform is not None:
+        if transform == "jit":
+            return lambda c, node, values, keywords: values[0]
+        return _transform(transform == "value_and_grad")
+    operator = getattr(thing, "glow_operator", None)
+    if operator is not None:
+        return _operator(operator)
+    from glow_frontends.python.library import HANDLERS
+
+    try:
+        return HANDLERS.get(thing)
+    except TypeError:
+        return None

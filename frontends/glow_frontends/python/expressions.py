@@ -1,0 +1,350 @@
+"""Expressions as operations: operators, short circuit, tuples, indices, lambdas, names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, i64
+from xdsl.ir import SSAValue
+
+from glow_dialects.fn.dialect import TupleOp
+from glow_frontends.python.emit import Emitter, Known, Static, Value
+from glow_frontends.python.errors import FunctionError
+from glow_frontends.python.source import Source
+
+if TYPE_CHECKING:
+    from glow_frontends.python.importer import Importer
+
+Env = dict[str, Value]
+
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_div",
+    ast.Mod: "mod", ast.Pow: "pow", ast.BitAnd: "bitand", ast.BitOr: "bitor", ast.BitXor: "bitxor",
+    ast.LShift: "shl", ast.RShift: "shr",
+}  # fmt: skip
+COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+}  # fmt: skip
+TESTS = {*COMPARE.values(), "not", "to_bool"}
+
+
+class Expressions(Emitter):
+    """Compiles the expressions of one Python function."""
+
+    def __init__(self, source: Source, importer: Importer, name: str) -> None:
+        super().__init__()
+        self.source = source
+        self.importer = importer
+        self.name = name
+
+    def fail(self, node: ast.AST, what: str, instead: str = "") -> NoReturn:
+        """Raise the error of a construct that cannot be compiled."""
+        raise FunctionError(what, instead, self.source.where(node), self.source.excerpt(node))
+
+    def at(self, node: ast.AST) -> None:
+        """Operations from here on come from the line of `node`."""
+        if hasattr(node, "lineno"):
+            self.line = StringAttr(self.source.where(node))
+
+    # --- values ---------------------------------------------------------------------------------
+    def ssa(self, value: Value, node: ast.AST) -> SSAValue:
+        """A value of the program: Python objects become constants and functions."""
+        if isinstance(value, SSAValue):
+            return value
+        thing = value.value
+        if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
+            if isinstance(thing, np.ndarray) and thing.dtype == object:
+                self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
+            return self.constant(thing)
+        if isinstance(thing, tuple | list):
+            return self.tuple(*[self.ssa(Static(v), node) for v in thing])
+        if callable(thing) or hasattr(thing, "func"):
+            from glow_frontends.python.calls import as_function
+
+            return as_function(self, thing, node)
+        kind = type(thing).__name__
+        if isinstance(thing, ModuleType):
+            kind = f"module {thing.__name__}"
+        self.fail(node, f"a {kind} cannot be a value", "use numbers, arrays, tuples and functions")
+
+    def expression(self, node: ast.expr, env: Env) -> Value:
+        """The value of an expression; a Python object where it is known now."""
+        self.at(node)
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            from glow_frontends.python.hints import instead_of
+
+            kind = type(node).__name__
+            self.fail(node, f"{kind} expressions cannot be compiled", instead_of(node))
+        return method(node, env)
+
+    def value(self, node: ast.expr, env: Env) -> SSAValue:
+        """The value of an expression as a value of the program."""
+        made = self.expression(node, env)
+        return self.ssa(made, node)
+
+    def _constant(self, node: ast.Constant, env: Env) -> Value:
+        if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
+            self.fail(node, f"{type(node.value).__name__} constants cannot be compiled", "use real numbers")
+        return Static(node.value)
+
+    def _name(self, node: ast.Name, env: Env) -> Value:
+        if node.id in env:
+            return env[node.id]
+        if node.id in self.maybe:
+            self.fail(
+                node, f"'{node.id}' may have no value here", "assign it on every path, before the if or loop"
+            )
+        names = self.source.names
+        if node.id in names:
+            return Static(names[node.id])
+        self.fail(node, f"the name '{node.id}' is not defined", "define it before the function is compiled")
+
+    #: Names that are assigned on some paths only.
+    maybe: set[str] = set()
+
+    def _binop(self, node: ast.BinOp, env: Env) -> Value:
+        left, right = self.expression(node.left, env), self.expression(node.right, env)
+        self.at(node)
+        if isinstance(node.op, ast.MatMult):
+            return self.prim("op:batch_matmul", self.ssa(left, node.left), self.ssa(right, node.right))
+        return self.binary(BINARY[type(node.op)], left, right, node)
+
+    def binary(self, name: str, left: Value, right: Value, node: ast.AST) -> Value:
+        """An arithmetic operator; `+` and `*` on tuples build tuples."""
+        if name == "mul" and _is_text_or_tuple(left) and isinstance(right, Static):
+            items = self.items(left, node)
+            if items is not None and isinstance(right.value, int):
+                return self.tuple(*[self.ssa(v, node) for v in items * right.value])
+        return self.prim(name, self.ssa(left, node), self.ssa(right, node))
+
+    def _unaryop(self, node: ast.UnaryOp, env: Env) -> Value:
+        inner = self.expression(node.operand, env)
+        if isinstance(node.op, ast.UAdd):
+            return inner
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(inner, Static)
+            and isinstance(inner.value, int | float)
+        ):
+            return Static(-inner.value)
+        if isinstance(node.op, ast.Not) and isinstance(inner, Static):
+            return Static(not inner.value)
+        name = {ast.USub: "neg", ast.Not: "not", ast.Invert: "invert"}[type(node.op)]
+        return self.prim(name, self.ssa(inner, node))
+
+    def _compare(self, node: ast.Compare, env: Env) -> Value:
+        left = self.expression(node.left, env)
+        return self._chain(left, list(zip(node.ops, node.comparators, strict=True)), node, env)
+
+    def _chain(
+        self, left: Value, rest: list[tuple[ast.cmpop, ast.expr]], node: ast.Compare, env: Env
+    ) -> Value:
+        operator, expression = rest[0]
+        right = self.expression(expression, env)
+        if isinstance(operator, ast.Is | ast.IsNot):
+            if isinstance(left, Static) and isinstance(right, Static):
+                return Static((left.value is right.value) == isinstance(operator, ast.Is))
+            if isinstance(right, Static) and right.value is None:
+                return Static(isinstance(operator, ast.IsNot))
+            self.fail(node, "'is' compares identities of Python objects", "use ==")
+        if isinstance(operator, ast.In | ast.NotIn):
+            items = self.items(right, node)
+            if items is None:
+                self.fail(node, "'in' needs a tuple of known length", "compare the items one by one")
+            found: SSAValue | None = None
+            for item in items:
+                same = self.prim("eq", self.ssa(left, node), self.ssa(item, node))
+                found = same if found is None else self.switch(found, found, same)
+            made = self.constant(False) if found is None else found
+            return self.prim("not", made) if isinstance(operator, ast.NotIn) else made
+        first = self.prim(COMPARE[type(operator)], self.ssa(left, node), self.ssa(right, node))
+        if len(rest) == 1:
+            return first
+
+        def more(_: list[SSAValue]) -> SSAValue:
+            return self.ssa(self._chain(right, rest[1:], node, env), node)
+
+        return self.choose(first, more, lambda _: self.constant(False))
+
+    def choose(self, condition: SSAValue, yes: Any, no: Any) -> SSAValue:
+        """Call one of two functions without parameters, made from the bodies given."""
+        on_true = self.function(f"{self.name}.if", (), yes)
+        on_false = self.function(f"{self.name}.else", (), no)
+        return self.call(self.switch(condition, on_true, on_false))
+
+    def truth(self, value: Value, node: ast.AST) -> Value:
+        """The truth of a value; a Python bool where it is known now."""
+        if isinstance(value, Static) and isinstance(value.value, bool | int | float | str | tuple | None):
+            return Static(bool(value.value))
+        made = self.ssa(value, node)
+        owner = made.owner
+        name = getattr(owner, "prim", None)
+        return made if name is not None and name.data in TESTS else self.prim("to_bool", made)
+
+    def _boolop(self, node: ast.BoolOp, env: Env) -> Value:
+        return self._junction(node, list(node.values), env)
+
+    def _junction(self, node: ast.BoolOp, values: Sequence[ast.expr], env: Env) -> Value:
+        first = self.expression(values[0], env)
+        if len(values) == 1:
+            return first
+        conjunction = isinstance(node.op, ast.And)
+        test = self.truth(first, node)
+        if isinstance(test, Static):
+            return self._junction(node, values[1:], env) if test.value == conjunction else first
+
+        def rest(_: list[SSAValue]) -> SSAValue:
+            return self.ssa(self._junction(node, values[1:], env), node)
+
+        def stop(_: list[SSAValue]) -> SSAValue:
+            return self.ssa(first, node)
+
+        return self.choose(test, rest, stop) if conjunction else self.choose(test, stop, rest)
+
+    def _ifexp(self, node: ast.IfExp, env: Env) -> Value:
+        test = self.truth(self.expression(node.test, env), node.test)
+        if isinstance(test, Static):
+            return self.expression(node.body if test.value else node.orelse, env)
+        return self.choose(test, lambda _: self.value(node.body, env), lambda _: self.value(node.orelse, env))
+
+    def _lambda(self, node: ast.Lambda, env: Env) -> Value:
+        from glow_frontends.python.functions import closure
+
+        return closure(self, node, node.args, f"{self.name}.lambda", env, None)
+
+    # --- tuples ---------------------------------------------------------------------------------
+    def items(self, value: Value, node: ast.AST) -> list[Value] | None:
+        """The items of a value whose length is known now."""
+        if isinstance(value, Static):
+            if isinstance(value.value, range):
+                return [Static(i) for i in value.value]
+            return [Static(v) for v in value.value] if isinstance(value.value, tuple | list) else None
+        return list(value.owner.values) if isinstance(value.owner, TupleOp) else None
+
+    def _tuple(self, node: ast.Tuple | ast.List, env: Env) -> Value:
+        values: list[Value] = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                inner = self.expression(item.value, env)
+                found = self.items(inner, item)
+                if found is None:
+                    self.fail(item, "* needs a tuple of known length", "write the items out")
+                values += found
+            else:
+                values.append(self.expression(item, env))
+        return self.tuple(
+            *[self.ssa(v, n) for v, n in zip(values, _padded(node.elts, len(values)), strict=True)]
+        )
+
+    _list = _tuple
+
+    def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
+        generator = node.generators[0]
+        if len(node.generators) > 1:
+            self.fail(node, "a comprehension has one for", "nest functions or write loops")
+        items = self.items(self.expression(generator.iter, env), node)
+        if items is None:
+            self.fail(node, "a comprehension needs a length that is known when compiling", "write a for loop")
+        made: list[SSAValue] = []
+        for item in items:
+            inner = dict(env)
+            self.bind(generator.target, item, inner)
+            tests = [self.truth(self.expression(t, inner), t) for t in generator.ifs]
+            if not all(isinstance(t, Static) for t in tests):
+                self.fail(node, "a condition in a comprehension must be known when compiling", "write a loop")
+            if all(isinstance(t, Static) and t.value for t in tests):
+                made.append(self.value(node.elt, inner))
+        return self.tuple(*made)
+
+    _generatorexp = _listcomp
+
+    def bind(self, target: ast.expr, value: Value, env: Env) -> None:
+        """Assign to a name, or unpack into several."""
+        if isinstance(target, ast.Name):
+            env[target.id] = value
+            self.maybe = self.maybe - {target.id}
+            if isinstance(value, SSAValue) and value.name_hint is None and target.id.isascii():
+                value.name_hint = target.id
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value, env)
+        else:
+            from glow_frontends.python.hints import instead_of
+
+            self.fail(target, f"assignment to {ast.unparse(target)} cannot be compiled", instead_of(target))
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, env: Env) -> None:
+        items = self.items(value, target)
+        count = len(target.elts)
+        starred = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
+        if items is None:
+            if starred:
+                self.fail(target, "* needs a tuple of known length", "index the tuple")
+            whole = self.prim("to_tuple", self.ssa(value, target), count=_number(count))
+            items = [self.get(whole, i) for i in range(count)]
+        if starred:
+            at = starred[0]
+            tail = count - at - 1
+            if len(items) < count - 1:
+                self.fail(target, f"{len(items)} values for {count} names")
+            middle = items[at : len(items) - tail]
+            packed = self.tuple(*[self.ssa(v, target) for v in middle])
+            items = [*items[:at], packed, *items[len(items) - tail :]]
+        if len(items) != count:
+            self.fail(target, f"{len(items)} values for {count} names")
+        for inner, item in zip(target.elts, items, strict=True):
+            self.bind(inner.value if isinstance(inner, ast.Starred) else inner, item, env)
+
+    def _subscript(self, node: ast.Subscript, env: Env) -> Value:
+        from glow_frontends.python.indexing import subscript
+
+        return subscript(self, node, env)
+
+    def _attribute(self, node: ast.Attribute, env: Env) -> Value:
+        inner = self.expression(node.value, env)
+        if isinstance(inner, Static):
+            try:
+                return Static(getattr(inner.value, node.attr))
+            except AttributeError:
+                self.fail(node, f"{ast.unparse(node.value)} has no attribute '{node.attr}'")
+        if node.attr == "shape":
+            return self.prim("shape", inner)
+        if node.attr == "T":
+            return self.prim("op:transpose", inner)
+        if node.attr == "ndim":
+            return self.prim("len", self.prim("shape", inner))
+        self.fail(node, f"attribute '{node.attr}' of a value cannot be compiled", "use a function call")
+
+    def _call(self, node: ast.Call, env: Env) -> Value:
+        from glow_frontends.python.calls import call
+
+        return call(self, node, env)
+
+    def signature(self, value: Value) -> Known | None:
+        """What is known of a function value's parameters."""
+        return self.known.get(value) if isinstance(value, SSAValue) else None
+
+
+def _number(value: int) -> Any:
+    from xdsl.dialects.builtin import IntegerAttr
+
+    return IntegerAttr(value, i64)
+
+
+def numbers(values: Sequence[int]) -> DenseArrayBase:
+    """An attribute of integers."""
+    return DenseArrayBase.from_list(i64, list(values))
+
+
+def _padded(nodes: Sequence[ast.expr], count: int) -> list[ast.expr]:
+    return [nodes[min(i, len(nodes) - 1)] for i in range(count)]
+
+
+def _is_text_or_tuple(value: Value) -> bool:
+    if isinstance(value, Static):
+        return isinstance(value.value, tuple | list)
+    return isinstance(value.owner, TupleOp)

@@ -1,0 +1,184 @@
+"""Nested functions and lambdas: closures, defaults, recursive groups, and calls that know them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from glow_frontends.python.emit import Known, Static, Value
+from glow_frontends.python.expressions import Env, Expressions
+from glow_frontends.python.names import read_names
+from glow_frontends.python.statements import Flow, Statements
+
+if TYPE_CHECKING:
+    pass
+
+
+def parameters(arguments: ast.arguments) -> tuple[list[str], bool]:
+    """Names of the parameters in order of the compiled function, and whether the last is `*rest`."""
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    rest = arguments.vararg is not None
+    names += [a.arg for a in arguments.kwonlyargs]
+    return ([*names, arguments.vararg.arg] if arguments.vararg is not None else names), rest
+
+
+def defaults(c: Expressions, arguments: ast.arguments, env: Env) -> dict[str, SSAValue]:
+    """Default values, evaluated where the function is defined."""
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    pairs = list(zip(names[len(names) - len(arguments.defaults) :], arguments.defaults, strict=True))
+    for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if value is not None:
+            pairs.append((argument.arg, value))
+    return {name: c.value(value, env) for name, value in pairs}
+
+
+def closure(
+    c: Expressions,
+    node: ast.FunctionDef | ast.Lambda,
+    arguments: ast.arguments,
+    name: str,
+    env: Env,
+    own: str | None,
+) -> SSAValue:
+    """The value of a nested function; `own` is its name where it calls itself."""
+    assert isinstance(c, Statements)
+    if arguments.kwarg is not None:
+        c.fail(node, "**keywords cannot be compiled", "name the parameters")
+    names, rest = parameters(arguments)
+    given = defaults(c, arguments, env)
+    wanted = [own, *names] if own is not None else names
+
+    def body(values: list[SSAValue]) -> SSAValue:
+        inner: Env = {**env, **dict(zip(wanted, values, strict=True))}
+        if own is not None:
+            c.known[values[0]] = Known(values[0], tuple(names), given, rest)
+        return compile_body(c, node, inner, name, names)
+
+    full = c.function(name, wanted, body, recursive=own is not None, counted=True)
+    return described(c, full, names, given, rest)
+
+
+def compile_body(
+    c: Statements, node: ast.FunctionDef | ast.Lambda, env: Env, name: str, names: Sequence[str]
+) -> SSAValue:
+    """The value of a function's body."""
+    outer, kept = c.name, c.maybe
+    c.name, c.maybe = name, c.maybe - set(names)
+    if isinstance(node, ast.Lambda):
+        value = c.value(node.body, env)
+    else:
+
+        def missing(inner: Env) -> SSAValue:
+            return c.constant(None)
+
+        value = c.run(node.body, env, Flow(past=missing))
+    c.name, c.maybe = outer, kept
+    return value
+
+
+def described(
+    c: Expressions, full: SSAValue, names: Sequence[str], given: dict[str, SSAValue], rest: bool
+) -> SSAValue:
+    """The function as a value: of the parameters without defaults; calls by name know the rest."""
+    value = full
+    if given or rest:
+        required = [n for n in names[: len(names) - rest] if n not in given]
+
+        def short(values: list[SSAValue]) -> SSAValue:
+            by_name = {**given, **dict(zip(required, values, strict=True))}
+            tail = [c.tuple()] if rest else []
+            return c.call(full, *[by_name[n] for n in names[: len(names) - rest]], *tail)
+
+        value = c.function(f"{c.name}.defaults", required, short)
+    c.known[value] = Known(full, tuple(names), given, rest)
+    return value
+
+
+def define(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
+    """Bind the names of nested functions that are defined together."""
+    for node in group:
+        if node.decorator_list:
+            c.fail(node.decorator_list[0], "decorators of nested functions cannot be compiled", "call them")
+        env.pop(node.name, None)
+    if len(group) == 1:
+        node = group[0]
+        own = node.name if node.name in read_names(node) else None
+        c.at(node)
+        env[node.name] = _named(closure(c, node, node.args, node.name, env, own), node.name)
+        return
+    _define_group(c, group, env)
+
+
+def _define_group(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
+    """Mutual recursion: one recursive function without parameters gives the tuple of all of them."""
+    given = [defaults(c, node.args, env) for node in group]
+
+    def made(values: list[SSAValue]) -> SSAValue:
+        whole = values[0]
+
+        def one(node: ast.FunctionDef) -> SSAValue:
+            names, rest = parameters(node.args)
+
+            def body(arguments: list[SSAValue]) -> SSAValue:
+                inner: Env = {**env, **_siblings(c, group, given, c.call(whole))}
+                inner.update(zip(names, arguments, strict=True))
+                return compile_body(c, node, inner, node.name, names)
+
+            return c.function(node.name, names, body, counted=True)
+
+        return c.tuple(*[one(node) for node in group])
+
+    name = ".".join(n.name for n in group)
+    env.update(_siblings(c, group, given, c.call(c.function(name, ("self",), made, recursive=True))))
+
+
+def _siblings(
+    c: Statements, group: Sequence[ast.FunctionDef], given: Sequence[dict[str, SSAValue]], whole: SSAValue
+) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for index, node in enumerate(group):
+        names, rest = parameters(node.args)
+        found[node.name] = _named(described(c, c.get(whole, index), names, given[index], rest), node.name)
+    return found
+
+
+def _named(value: SSAValue, name: str) -> SSAValue:
+    if value.name_hint is None and name.isascii():
+        value.name_hint = name
+    return value
+
+
+def apply(
+    c: Expressions, function: SSAValue, values: list[SSAValue], keywords: dict[str, SSAValue], node: ast.AST
+) -> SSAValue:
+    """A call of a function value: by its full parameters where they are known."""
+    known = c.signature(function)
+    if known is None:
+        if keywords:
+            c.fail(node, "keywords in the call of an unknown function", "pass the arguments by position")
+        return c.call(function, *values)
+    plain = known.names[: len(known.names) - known.rest]
+    tail: list[SSAValue] = []
+    if len(values) > len(plain):
+        if not known.rest:
+            c.fail(node, f"{len(values)} arguments for {len(plain)} parameters")
+        tail = values[len(plain) :]
+    by_name = dict(zip(plain, values, strict=False))
+    for name, value in keywords.items():
+        if name not in plain or name in by_name:
+            c.fail(
+                node, f"there is no parameter '{name}'" if name not in plain else f"'{name}' is given twice"
+            )
+        by_name[name] = value
+    missing = [n for n in plain if n not in by_name and n not in known.defaults]
+    if missing:
+        c.fail(node, f"no value for parameter{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    arguments = [by_name[n] if n in by_name else known.defaults[n] for n in plain]
+    return c.call(known.full, *arguments, *([c.tuple(*tail)] if known.rest else []))
+
+
+Body = Callable[[list[SSAValue]], SSAValue]
+__all__ = ["Static", "apply", "closure", "compile_body", "define", "described", "parameters"]

@@ -1,0 +1,107 @@
+"""A Python function and all that it calls as one module of `glow_fn` functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.ir import Block, Region
+
+from glow_dialects.fn.dialect import FuncOp
+from glow_dialects.fn.types import any_type
+from glow_frontends.python.calls import as_function
+from glow_frontends.python.errors import FunctionError
+from glow_frontends.python.functions import compile_body, parameters
+from glow_frontends.python.source import read
+from glow_frontends.python.statements import Statements
+
+
+class Importer:
+    """The module being made; each Python function becomes one function of it."""
+
+    def __init__(self) -> None:
+        self.module = ModuleOp([])
+        self._names: dict[Any, str] = {}
+        self._taken: set[str] = set()
+
+    def function(self, function: Callable[..., Any]) -> str:
+        """The name of the compiled form of a Python function."""
+        key = _key(function)
+        if key in self._names:
+            return self._names[key]
+        if not hasattr(function, "__code__"):
+            raise FunctionError(f"{function!r} cannot be compiled", "use a Python function")
+        source = read(function)
+        name = self._fresh(function.__name__ if function.__name__ != "<lambda>" else "lambda")
+        self._names[key] = name
+        if source.node.args.kwarg is not None:
+            where = source.where(source.node)
+            raise FunctionError("**keywords cannot be compiled", "name the parameters", where)
+        names, _ = parameters(source.node.args)
+        compiler = Statements(source, self, name)
+        block = Block(arg_types=[any_type] * len(names))
+        for argument, hint in zip(block.args, names, strict=True):
+            argument.name_hint = hint
+        compiler.block = block
+        compiler.finish(
+            compile_body(compiler, source.node, dict(zip(names, block.args, strict=True)), name, names)
+        )
+        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
+        made.attributes["counted"] = UnitAttr()
+        self.module.body.block.add_op(made)
+        return name
+
+    def entry(self, function: Any) -> str:
+        """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
+        if not hasattr(function, "glow_gradient"):
+            return self.function(getattr(function, "glow_function", function))
+        inner = function
+        while hasattr(inner, "glow_gradient"):
+            inner = inner.glow_gradient[0]
+        inner = getattr(inner, "glow_function", inner)
+        source = read(inner)
+        names, _ = parameters(source.node.args)
+        name = self._fresh(f"{'value_and_' if function.glow_gradient[3] else ''}grad")
+        compiler = Statements(source, self, name)
+        block = Block(arg_types=[any_type] * len(names))
+        compiler.block = block
+        compiler.at(source.node)
+        target = as_function(compiler, function, source.node, full=True)
+        compiler.finish(compiler.call(target, *block.args))
+        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
+        self.module.body.block.add_op(made)
+        return name
+
+    def _fresh(self, name: str) -> str:
+        made, count = name, 0
+        while made in self._taken:
+            count += 1
+            made = f"{name}_{count}"
+        self._taken.add(made)
+        return made
+
+
+def _key(function: Any) -> Any:
+    """Functions made several times from one text with equal captured objects are one function."""
+    closure = getattr(function, "__closure__", None) or ()
+    cells: list[int] = []
+    for cell in closure:
+        try:
+            cells.append(id(cell.cell_contents))
+        except ValueError:
+            cells.append(0)
+    return (id(getattr(function, "__code__", function)), tuple(cells), id(function) if cells else 0)
+
+
+def import_function(function: Callable[..., Any]) -> tuple[ModuleOp, str]:
+    """The module of a Python function, and the name of its compiled form in it.
+
+    FunctionError says what cannot be compiled, in which file and line, and what to write instead.
+    """
+    importer = Importer()
+    try:
+        name = importer.entry(function)
+    except RecursionError:
+        raise FunctionError("the program is nested too deeply to compile", "split the function") from None
+    return importer.module, name

@@ -1,0 +1,79 @@
+"""Subscripts: items of tuples, rows, slices and picked elements of arrays."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from glow_frontends.python.emit import Static, Value
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Env, Expressions
+
+
+def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
+    """The value of `x[...]`."""
+    whole = c.expression(node.value, env)
+    if isinstance(node.slice, ast.Slice):
+        items = c.items(whole, node)
+        bounds = [_bound(c, part, env) for part in (node.slice.lower, node.slice.upper, node.slice.step)]
+        if items is not None:
+            return c.tuple(*[c.ssa(v, node) for v in items[slice(*bounds)]])
+        return c.prim("getitem", c.ssa(whole, node), key=ArrayAttr([_entry(c, node.slice, env)]))
+    if isinstance(node.slice, ast.Tuple) or isinstance(node.slice, ast.Constant) and node.slice.value is None:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if all(_fixed(c, part, env) for part in parts):
+            key = ArrayAttr([_entry(c, part, env) for part in parts])
+            return c.prim("getitem", c.ssa(whole, node), key=key)
+        made = c.ssa(whole, node)
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                c.fail(part, "a slice beside an index that is not known now", "index one axis at a time")
+            made = c.prim("item", made, c.value(part, env))
+        return made
+    index = c.expression(node.slice, env)
+    if isinstance(index, Static) and isinstance(index.value, int):
+        items = c.items(whole, node)
+        if items is not None:
+            if not -len(items) <= index.value < len(items):
+                c.fail(node, f"index {index.value} of a tuple of {len(items)}")
+            return items[index.value]
+        if isinstance(whole, Static):
+            return Static(whole.value[index.value])
+    return c.prim("item", c.ssa(whole, node), c.ssa(index, node))
+
+
+def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:
+    if isinstance(part, ast.Slice):
+        return True
+    if isinstance(part, ast.Name | ast.Constant | ast.UnaryOp | ast.Attribute):
+        return isinstance(c.expression(part, env), Static)
+    return False
+
+
+def _bound(c: Expressions, part: ast.expr | None, env: Env) -> int | None:
+    if part is None:
+        return None
+    made = c.expression(part, env)
+    if not isinstance(made, Static) or not isinstance(made.value, int | None):
+        c.fail(part, "the bounds of a slice must be known when compiling", "use numbers")
+    return made.value
+
+
+def _entry(c: Expressions, part: ast.expr, env: Env) -> Attribute:
+    """One axis of a key: `a:b:c`, a number, `new` or `...`."""
+    if isinstance(part, ast.Slice):
+        bounds = [_bound(c, p, env) for p in (part.lower, part.upper, part.step)]
+        return StringAttr(":".join("" if b is None else str(b) for b in bounds))
+    if isinstance(part, ast.Constant) and part.value is Ellipsis:
+        return StringAttr("...")
+    made = c.expression(part, env)
+    assert isinstance(made, Static)
+    if made.value is None:
+        return StringAttr("new")
+    if not isinstance(made.value, int):
+        c.fail(part, f"an index cannot be {made.value!r}", "use numbers and slices")
+    return IntegerAttr(made.value, i64)

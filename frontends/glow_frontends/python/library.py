@@ -1,0 +1,320 @@
+"""Built-in functions, `math` and NumPy as primitives, and the methods of arrays."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from glow_dialects.core.attributes import to_attribute
+from glow_frontends.python.calls import Keywords, apply_value, static_attribute
+from glow_frontends.python.emit import Static, Value
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Expressions
+
+Handler = Callable[["Expressions", ast.AST, list[Value], Keywords], Value]
+
+
+def _ssa(c: Expressions, node: ast.AST, values: list[Value]) -> list[SSAValue]:
+    return [c.ssa(v, node) for v in values]
+
+
+def _prim(name: str, count: int) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        if len(values) != count or keywords:
+            c.fail(
+                node, f"{name} takes {count} argument{'s' * (count > 1)}, got {len(values) + len(keywords)}"
+            )
+        return c.prim(name, *_ssa(c, node, values))
+
+    return handle
+
+
+def _fold(name: str) -> Handler:
+    """max, min: of several values or of the items of a tuple of known length."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        if len(values) == 1:
+            items = c.items(values[0], node)
+            if items is None:
+                return c.prim(f"op:reduce_{name}", c.ssa(values[0], node))
+            values = items
+        if not values or keywords:
+            c.fail(node, f"{name} takes values or a tuple")
+        return functools.reduce(lambda a, b: c.prim(name, c.ssa(a, node), c.ssa(b, node)), values)
+
+    return handle
+
+
+def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    if items is None:
+        return c.prim("sum_items", c.ssa(values[0], node))
+    start = values[1] if len(values) > 1 else Static(0)
+    return functools.reduce(lambda a, b: c.prim("add", c.ssa(a, node), c.ssa(b, node)), items, start)
+
+
+def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    function, *sources = values
+    items = [c.items(s, node) for s in sources]
+    if any(i is None for i in items):
+        c.fail(node, "map needs tuples whose lengths are known when compiling", "write a for loop")
+    lists = [i for i in items if i is not None]
+    if len({len(i) for i in lists}) > 1:
+        c.fail(
+            node, f"map over tuples of {' and '.join(str(len(i)) for i in lists)} items", "make them equal"
+        )
+    made = [apply_value(c, node, function, list(row), {}) for row in zip(*lists, strict=True)]
+    return c.tuple(*_ssa(c, node, made))
+
+
+def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    function, source, *start = values
+    items = c.items(source, node)
+    if items is None:
+        c.fail(node, "reduce needs a tuple whose length is known when compiling", "write a for loop")
+    return functools.reduce(lambda a, b: apply_value(c, node, function, [a, b], {}), [*start, *items])
+
+
+def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    lists = [c.items(v, node) for v in values]
+    if any(i is None for i in lists):
+        c.fail(node, "zip as a value needs tuples of known length", "use it in a for")
+    rows = zip(*[i for i in lists if i is not None], strict=False)
+    return c.tuple(*[c.tuple(*_ssa(c, node, list(row))) for row in rows])
+
+
+def _enumerate(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    if items is None:
+        c.fail(node, "enumerate as a value needs a tuple of known length", "use it in a for")
+    return c.tuple(*[c.tuple(c.constant(i), c.ssa(v, node)) for i, v in enumerate(items)])
+
+
+def _reversed(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    if items is None:
+        c.fail(node, "reversed as a value needs a tuple of known length", "use it in a for")
+    return c.tuple(*_ssa(c, node, items[::-1]))
+
+
+def _range(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    numbers = [v.value for v in values if isinstance(v, Static)]
+    if len(numbers) != len(values):
+        c.fail(node, "range as a value needs numbers known when compiling", "use it in a for")
+    return Static(range(*numbers))
+
+
+def _tuple(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    if not values:
+        return c.tuple()
+    items = c.items(values[0], node)
+    return values[0] if items is None else c.tuple(*_ssa(c, node, items))
+
+
+def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    return Static(len(items)) if items is not None else c.prim("len", c.ssa(values[0], node))
+
+
+def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    if len(values) != 1:
+        c.fail(node, "round takes one argument here", "multiply and divide for digits")
+    return c.prim("round", c.ssa(values[0], node))
+
+
+def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    made = c.prim("log", c.ssa(values[0], node))
+    return made if len(values) == 1 else c.prim("div", made, c.prim("log", c.ssa(values[1], node)))
+
+
+def _scaled(name: str, base: float) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        return c.prim("mul", c.prim(name, c.ssa(values[0], node)), c.constant(base))
+
+    return handle
+
+
+def _any_all(conjunction: bool) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        items = c.items(values[0], node)
+        if items is None:
+            c.fail(node, "any and all need tuples of known length", "write a for loop")
+        made = c.constant(conjunction)
+        for item in items:
+            test = c.ssa(c.truth(item, node), node)
+            made = c.switch(made, test, made) if conjunction else c.switch(made, made, test)
+        return made
+
+    return handle
+
+
+def _reduction(name: str) -> Handler:
+    """np.sum and its like: axis and keepdims."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        options = dict(keywords)
+        if len(values) > 1:
+            options["axis"] = values[1]
+        attributes: dict[str, Attribute] = {}
+        for key, value in options.items():
+            if key not in ("axis", "keepdims"):
+                c.fail(node, f"'{key}' of {name} cannot be compiled", "use axis and keepdims")
+            if not (isinstance(value, Static) and value.value is None):
+                attributes[key] = static_attribute(c, node, key, value)
+        return c.prim(f"op:{name}", c.ssa(values[0], node), **attributes)
+
+    return handle
+
+
+def _shaped(value: float | None) -> Handler:
+    """np.zeros, ones, full: an array of one value."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        fill = c.constant(value) if value is not None else c.ssa(values[1], node)
+        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, keywords))
+
+    return handle
+
+
+def _dtype(c: Expressions, node: ast.AST, keywords: Keywords) -> dict[str, Attribute]:
+    if "dtype" not in keywords:
+        return {}
+    value = keywords["dtype"]
+    if not isinstance(value, Static):
+        c.fail(node, "dtype must be known when compiling", "write np.float32")
+    return {"dtype": StringAttr(np.dtype(value.value).name)}
+
+
+def _shaped_like(value: float) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        return c.prim("like", c.constant(value), c.ssa(values[0], node))
+
+    return handle
+
+
+def _reshape(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    source, *shape = values
+    whole = shape[0] if len(shape) == 1 else None
+    if whole is None or (isinstance(whole, Static) and isinstance(whole.value, int)):
+        whole = c.tuple(*_ssa(c, node, shape))
+    return c.prim("reshape", c.ssa(source, node), c.ssa(whole, node))
+
+
+def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    axes = keywords.get("axes", values[1] if len(values) == 2 else None)
+    if len(values) > 2:
+        axes = c.tuple(*_ssa(c, node, values[1:]))
+    made: dict[str, Attribute] = {}
+    if axes is not None:
+        made["permutation"] = static_attribute(c, node, "axes", axes)
+    return c.prim("op:transpose", c.ssa(values[0], node), **made)
+
+
+def _joined(name: str) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        axis = keywords.get("axis", values[1] if len(values) > 1 else Static(0))
+        options = {"axis": static_attribute(c, node, "axis", axis)}
+        items = c.items(values[0], node)
+        if items is None:
+            c.fail(node, f"{name} needs a tuple whose length is known when compiling", "write the arrays out")
+        prim = "op:concat" if name == "concatenate" else "stack_values"
+        return c.prim(prim, *_ssa(c, node, items), **options)
+
+    return handle
+
+
+def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    if len(values) != 3:
+        c.fail(node, "where takes a condition and two values")
+    return c.prim("where", *_ssa(c, node, values))
+
+
+def _cast(dtype: str) -> Handler:
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        return c.prim("astype", c.ssa(values[0], node), dtype=StringAttr(dtype))
+
+    return handle
+
+
+def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    if isinstance(values[0], Static):
+        return Static(
+            np.array(values[0].value, **{n: v.value for n, v in keywords.items() if isinstance(v, Static)})
+        )
+    if items is None:
+        return values[0]
+    return c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0), **_dtype(c, node, keywords))
+
+
+def _pow(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    base, exponent = _ssa(c, node, values)
+    return c.prim("pow", c.prim("to_float", base), c.prim("to_float", exponent))
+
+
+def _custom(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    return c.prim("stop", c.ssa(values[0], node))
+
+
+_UNARY = {
+    "exp": "exp", "expm1": "expm1", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
+    "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
+}  # fmt: skip
+_ARC = {"sin": "asin", "cos": "acos", "tan": "atan", "sinh": "asinh", "cosh": "acosh", "tanh": "atanh"}
+
+HANDLERS: dict[Any, Handler] = {
+    abs: _prim("abs", 1), float: _prim("to_float", 1), int: _prim("to_int", 1), bool: _prim("to_bool", 1),
+    max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
+    reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
+    pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
+    **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
+    **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
+    math.log: _log, math.log2: _scaled("log", 1 / math.log(2)), math.log10: _scaled("log", 1 / math.log(10)),
+    math.fabs: _prim("abs", 1), math.trunc: _prim("to_int", 1), math.pow: _pow, math.erf: _prim("erf", 1),
+    math.atan2: _prim("atan2", 2), math.hypot: _prim("hypot", 2), math.copysign: _prim("copysign", 2),
+    math.fmod: _prim("fmod", 2),
+    **{getattr(np, name): _prim(prim, 1) for name, prim in _UNARY.items() if prim not in ("floor", "ceil")},
+    **{getattr(np, f"arc{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
+    np.log: _prim("log", 1), np.abs: _prim("abs", 1), np.sign: _prim("sign", 1), np.square: lambda c, n, v, k: (
+        c.prim("mul", c.ssa(v[0], n), c.ssa(v[0], n))
+    ),
+    np.floor: _prim("floor", 1), np.ceil: _prim("ceil", 1), np.negative: _prim("neg", 1),
+    np.add: _prim("add", 2), np.subtract: _prim("sub", 2), np.multiply: _prim("mul", 2),
+    np.divide: _prim("div", 2), np.power: _prim("pow", 2), np.maximum: _prim("max", 2),
+    np.minimum: _prim("min", 2), np.matmul: _prim("op:batch_matmul", 2), np.dot: _prim("op:batch_matmul", 2),
+    np.sum: _reduction("reduce_sum"), np.mean: _reduction("reduce_mean"), np.max: _reduction("reduce_max"),
+    np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),
+    np.zeros: _shaped(0.0), np.ones: _shaped(1.0), np.full: _shaped(None),
+    np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1), np.reshape: _reshape,
+    np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
+    np.where: _where, np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
+    np.asarray: _array,
+}  # fmt: skip
+
+_METHODS: dict[str, Handler] = {
+    "sum": _reduction("reduce_sum"), "mean": _reduction("reduce_mean"), "max": _reduction("reduce_max"),
+    "min": _reduction("reduce_min"), "prod": _reduction("reduce_prod"), "reshape": _reshape,
+    "transpose": _transpose, "dot": _prim("op:batch_matmul", 2),
+}  # fmt: skip
+
+
+def method(
+    c: Expressions, node: ast.AST, base: SSAValue, name: str, values: list[Value], keywords: Keywords
+) -> Value:
+    """A method of an array or tuple."""
+    if name == "astype" and values and isinstance(values[0], Static):
+        return c.prim("astype", base, dtype=StringAttr(np.dtype(values[0].value).name))
+    if name == "copy":
+        return base
+    if name not in _METHODS:
+        known = ", ".join(sorted(_METHODS))
+        c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")
+    return _METHODS[name](c, node, [base, *values], keywords)

@@ -1,0 +1,95 @@
+"""Questions about statements: which names they assign, whether and how they leave."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+Statements = Sequence[ast.stmt]
+NESTED = (ast.FunctionDef, ast.Lambda)
+
+
+def targets(node: ast.AST) -> Iterable[str]:
+    """The names that an assignment target binds."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+
+
+def assigned(statements: Statements) -> list[str]:
+    """Names that the statements may bind, in order of first binding, nested functions excluded."""
+    found: dict[str, None] = {}
+    for s in statements:
+        match s:
+            case ast.Assign():
+                for target in s.targets:
+                    found.update(dict.fromkeys(_bound(target)))
+            case ast.AugAssign() | ast.AnnAssign():
+                found.update(dict.fromkeys(_bound(s.target)))
+            case ast.FunctionDef():
+                found[s.name] = None
+            case ast.If() | ast.While():
+                found.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
+            case ast.For():
+                found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body)]))
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
+                found[name] = None
+            case _:
+                pass
+    return list(found)
+
+
+def _bound(target: ast.AST) -> list[str]:
+    if isinstance(target, ast.Name):
+        return [target.id]
+    if isinstance(target, ast.Tuple | ast.List):
+        return [n for item in target.elts for n in _bound(item)]
+    if isinstance(target, ast.Subscript):
+        return _bound(target.value)
+    if isinstance(target, ast.Starred):
+        return _bound(target.value)
+    return []
+
+
+def definite(statements: Statements) -> set[str] | None:
+    """Names bound on every path that falls through; None where none does."""
+    found: set[str] = set()
+    for s in statements:
+        if isinstance(s, ast.Return | ast.Break | ast.Continue | ast.Raise):
+            return None
+        if isinstance(s, ast.If):
+            left, right = definite(s.body), definite(s.orelse)
+            if left is None and right is None:
+                return None
+            found |= (left if right is None else right if left is None else left & right) or set()
+        elif isinstance(s, ast.While):
+            if always(s.test) and not leaves(s.body, ast.Break):
+                return None
+        elif not isinstance(s, ast.For):
+            found |= set(assigned([s]))
+    return found
+
+
+def always(test: ast.expr) -> bool:
+    """Whether a test is a constant that holds."""
+    return isinstance(test, ast.Constant) and bool(test.value)
+
+
+def leaves(statements: Statements, *kinds: type[ast.stmt], inside: bool = False) -> bool:
+    """Whether statements of these kinds (return, break, continue) belong to this level.
+
+    `break` and `continue` of loops inside belong to those loops.
+    """
+    for s in statements:
+        if isinstance(s, kinds) and not (inside and isinstance(s, ast.Break | ast.Continue)):
+            return True
+        if isinstance(s, ast.If) and leaves([*s.body, *s.orelse], *kinds, inside=inside):
+            return True
+        if isinstance(s, ast.While | ast.For) and leaves(s.body, *kinds, inside=True):
+            return True
+    return False
+
+
+def read_names(node: ast.AST) -> set[str]:
+    """Every name that a tree reads, nested functions included."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

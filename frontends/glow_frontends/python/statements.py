@@ -1,0 +1,339 @@
+"""Statements as functions: branches and loop headers are functions, jumps are tail calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.ir import SSAValue
+
+from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.expressions import BINARY, Env, Expressions
+from glow_frontends.python.hints import instead_of
+from glow_frontends.python.names import always, assigned, definite, leaves, read_names
+
+Exit = Callable[[Env], SSAValue]
+
+#: A `for` over so many items of a tuple display becomes as many copies of its body.
+UNROLL = 32
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where control goes: past the end, on break, on continue (each gives the function's value)."""
+
+    past: Exit
+    leave: Exit | None = None
+    again: Exit | None = None
+
+
+class Statements(Expressions):
+    """Compiles the statements of one Python function."""
+
+    def run(self, statements: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue:
+        """The value of the current function from here on; `env` is changed."""
+        skip = 0
+        for index, node in enumerate(statements):
+            if skip:
+                skip -= 1
+                continue
+            self.at(node)
+            rest = statements[index + 1 :]
+            match node:
+                case ast.Return():
+                    return self.constant(None) if node.value is None else self.value(node.value, env)
+                case ast.Break():
+                    assert flow.leave is not None
+                    return flow.leave(env)
+                case ast.Continue():
+                    assert flow.again is not None
+                    return flow.again(env)
+                case ast.If():
+                    done = self._if(node, rest, env, flow)
+                case ast.While():
+                    done = self._while(node, rest, env, flow)
+                case ast.For():
+                    done = self._for(node, rest, env, flow)
+                case ast.FunctionDef():
+                    group = self._group(statements[index:])
+                    self._define(group, env)
+                    skip = len(group) - 1
+                    continue
+                case _:
+                    self._simple(node, env)
+                    continue
+            if done is not None:
+                return done
+        return flow.past(env)
+
+    # --- simple statements ------------------------------------------------------------------------
+    def _simple(self, node: ast.stmt, env: Env) -> None:
+        match node:
+            case ast.Assign():
+                made = self.expression(node.value, env)
+                for target in node.targets:
+                    if isinstance(target, ast.Subscript):
+                        self._store(target, made, env)
+                    else:
+                        self.bind(target, made, env)
+            case ast.AnnAssign():
+                if node.value is not None:
+                    self.bind(node.target, self.expression(node.value, env), env)
+            case ast.AugAssign():
+                if isinstance(node.target, ast.Subscript):
+                    old = self.expression(_loaded(node.target), env)
+                    new = self.binary(BINARY[type(node.op)], old, self.expression(node.value, env), node)
+                    self._store(node.target, new, env)
+                    return
+                both = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
+                self.bind(node.target, self.expression(ast.copy_location(both, node), env), env)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item])
+            ):
+                pair = self.tuple(self.value(item, env))
+                whole = self.items(env.get(name, Static(None)), node)
+                if whole is not None:
+                    env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)  # pyright: ignore
+                else:
+                    old = self.value(ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), env)
+                    env[name] = self.prim("concat_tuples", old, pair)
+            case ast.Expr():
+                self.expression(node.value, env)
+            case _:
+                kind = type(node).__name__
+                self.fail(node, f"{kind} statements cannot be compiled", instead_of(node))
+
+    def _store(self, target: ast.Subscript, value: Value, env: Env) -> None:
+        """`x[i] = v` on a local name makes a new value for the name."""
+        if not isinstance(target.value, ast.Name) or isinstance(target.slice, ast.Slice | ast.Tuple):
+            self.fail(target, f"assignment to {ast.unparse(target)} cannot be compiled", instead_of(target))
+        whole = self.value(_loaded(target.value), env)
+        index = self.value(target.slice, env)
+        env[target.value.id] = self.prim("with_item", whole, index, self.ssa(value, target))
+
+    # --- branches ---------------------------------------------------------------------------------
+    def _if(self, node: ast.If, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
+        test = self.truth(self.expression(node.test, env), node.test)
+        if isinstance(test, Static):
+            return self.run([*(node.body if test.value else node.orelse), *rest], env, flow)
+        if not leaves([node], ast.Return, ast.Break, ast.Continue):
+            self._plain_if(node, test, env)
+            return None
+        body, other = list(node.body), list(node.orelse)
+        left, right = definite(body), definite(other)
+        if left is None or right is None:
+            body, other = (
+                (body if left is None else [*body, *rest]),
+                (other if right is None else [*other, *rest]),
+            )
+            return self._branch(test, body, other, env, flow)
+        names = self._joined(env, body, other)
+
+        def after(values: list[SSAValue]) -> SSAValue:
+            inner = {**env, **dict(zip(names, values, strict=True))}
+            return self.run(rest, self._without(inner, [*body, *other], names), flow)
+
+        kept = self.maybe
+        target = self.function(f"{self.name}.after", names, after)
+        self.maybe = kept
+        past = replace(flow, past=lambda e: self.call(target, *self._values(names, e, node)))
+        return self._branch(test, body, other, env, past)
+
+    def _branch(
+        self, test: SSAValue, body: Sequence[ast.stmt], other: Sequence[ast.stmt], env: Env, flow: Flow
+    ) -> SSAValue:
+        """The value of the function is that of one of two continuations."""
+
+        def side(mark: str, statements: Sequence[ast.stmt]) -> SSAValue:
+            name, kept = self.name, self.maybe
+            self.name = f"{name}.{mark}"
+            made = self.function(self.name, (), lambda _: self.run(statements, dict(env), flow))
+            self.name, self.maybe = name, kept
+            return made
+
+        yes = side("if", body)
+        no = side("else", other)
+        return self.call(self.switch(test, yes, no))
+
+    def _plain_if(self, node: ast.If, test: SSAValue, env: Env) -> None:
+        """`if` whose branches fall through: the names they assign are the value of the chosen one."""
+        names = self._joined(env, node.body, node.orelse)
+        flow = Flow(past=lambda e: self._packed(names, e, node))
+        value = self._branch(test, node.body, node.orelse, env, flow)
+        self._spread(names, value, env)
+        self._without(env, [*node.body, *node.orelse], names)
+
+    def _joined(self, env: Env, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> list[str]:
+        left, right = definite(body) or set(), definite(other) or set()
+        both = dict.fromkeys([*assigned(body), *assigned(other)])
+        return [n for n in both if n in env or (n in left and n in right)]
+
+    def _without(self, env: Env, statements: Sequence[ast.stmt], names: Sequence[str]) -> Env:
+        lost = set(assigned(statements)) - set(names)
+        self.maybe = self.maybe | lost
+        return env
+
+    def _values(self, names: Sequence[str], env: Env, node: ast.AST) -> list[SSAValue]:
+        return [self.ssa(env[n], node) for n in names]
+
+    def _packed(self, names: Sequence[str], env: Env, node: ast.AST) -> SSAValue:
+        values = self._values(names, env, node)
+        return values[0] if len(values) == 1 else self.tuple(*values)
+
+    def _spread(self, names: Sequence[str], value: SSAValue, env: Env) -> None:
+        for index, name in enumerate(names):
+            env[name] = value if len(names) == 1 else self.get(value, index)
+
+    # --- loops ------------------------------------------------------------------------------------
+    def _while(self, node: ast.While, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
+        if node.orelse:
+            self.fail(node.orelse[0], "else of a loop cannot be compiled", "set a flag before break")
+        if isinstance(node.test, ast.Constant) and not node.test.value:
+            return None
+        test = None if always(node.test) else node.test
+        return self._loop(node, test, lambda e: None, (), rest, env, flow)
+
+    def _loop(
+        self,
+        node: ast.While | ast.For,
+        test: ast.expr | Callable[[Env], SSAValue] | None,
+        step: Callable[[Env], None],
+        hidden: Sequence[str],
+        rest: Sequence[ast.stmt],
+        env: Env,
+        flow: Flow,
+        enter: Callable[[Env], None] = lambda e: None,
+    ) -> SSAValue | None:
+        """A header that calls itself; `hidden` names are the counters of `for`, `step` advances them."""
+        bound = assigned(node.body)
+        if isinstance(node, ast.For):
+            bound = [*bound, *(n for n in assigned([node]) if n not in bound)]
+        names = [*hidden, *(n for n in bound if n in env)]
+        visible = [n for n in names if n not in hidden]
+        returns = leaves(node.body, ast.Return)
+        kept = self.maybe
+        if returns or (test is None and not leaves(node.body, ast.Break)):
+            if definite([node]) is None and not leaves(node.body, ast.Break):
+                past: Exit = lambda e: self.constant(None)  # noqa: E731  never reached
+            else:
+
+                def after(values: list[SSAValue]) -> SSAValue:
+                    inner = {**env, **dict(zip(visible, values, strict=True))}
+                    return self.run(rest, self._without(inner, [node], visible), flow)
+
+                target = self.function(f"{self.name}.after", visible, after)
+                past = lambda e: self.call(target, *self._values(visible, e, node))  # noqa: E731
+        else:
+            past = lambda e: self._packed(visible, e, node)  # noqa: E731
+        self.maybe = kept
+        name = self.name
+
+        def header(values: list[SSAValue]) -> SSAValue:
+            own, *variables = values
+            inner = {**env, **dict(zip(names, variables, strict=True))}
+
+            def again(e: Env) -> SSAValue:
+                step(e)
+                return self.call(own, *self._values(names, e, node))
+
+            def body(e: Env) -> SSAValue:
+                enter(e)
+                return self.run(node.body, e, Flow(again, past, again))
+
+            if test is None:
+                return body(inner)
+            if isinstance(test, ast.expr):
+                truth = self.truth(self.expression(test, inner), test)
+                condition = self.ssa(truth, test)
+            else:
+                condition = test(inner)
+            mark = self.name
+            self.name = f"{name}.body"
+            yes = self.function(self.name, (), lambda _: body(dict(inner)))
+            self.name = mark
+            self.maybe = kept
+            no = self.function(f"{name}.exit", (), lambda _: past(inner))
+            return self.call(self.switch(condition, yes, no))
+
+        self.name = f"{name}.loop"
+        loop = self.function(self.name, ("self", *names), header, recursive=True)
+        self.name, self.maybe = name, kept
+        value = self.call(loop, *self._values(names, env, node))
+        if returns or (test is None and not leaves(node.body, ast.Break)):
+            return value
+        self._spread(visible, value, env)
+        self._without(env, [node], visible)
+        return None
+
+    def _for(self, node: ast.For, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
+        if node.orelse:
+            self.fail(node.orelse[0], "else of a loop cannot be compiled", "set a flag before break")
+        from glow_frontends.python.iteration import counted
+
+        whole = self.expression(node.iter, env) if not isinstance(node.iter, ast.Call) else None
+        items = self.items(whole, node) if whole is not None else None
+        if items is not None and len(items) <= UNROLL and not leaves(node.body, ast.Break, ast.Continue):
+            return self._unrolled(node, items, rest, env, flow)
+        loop = counted(self, node, whole, env)
+        env.update(loop.start)
+        return self._loop(node, loop.test, loop.step, list(loop.start), rest, env, flow, loop.enter)
+
+    def _unrolled(
+        self, node: ast.For, items: Sequence[Value], rest: Sequence[ast.stmt], env: Env, flow: Flow
+    ) -> SSAValue | None:
+        if not items:
+            return None
+
+        def one(index: int, e: Env) -> SSAValue:
+            if index == len(items):
+                return self.run(rest, e, flow)
+            self.bind(node.target, items[index], e)
+            return self.run(node.body, e, replace(flow, past=lambda inner: one(index + 1, inner)))
+
+        if leaves(node.body, ast.Return):
+            return one(0, env)
+        for item in items:
+            self.bind(node.target, item, env)
+            stop = _Stop()
+            self.run(node.body, env, Flow(past=stop))
+        return None
+
+    # --- nested functions -------------------------------------------------------------------------
+    def _group(self, statements: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
+        """The function at the front with those right after it that it needs to exist."""
+        defs: list[ast.FunctionDef] = []
+        for s in statements:
+            if not isinstance(s, ast.FunctionDef):
+                break
+            defs.append(s)
+        reach = 1
+        index = 0
+        while index < reach:
+            names = read_names(defs[index])
+            later = [i for i, d in enumerate(defs) if d.name in names and i >= reach]
+            reach = max([reach, *(i + 1 for i in later)])
+            index += 1
+        return defs[:reach]
+
+    def _define(self, group: Sequence[ast.FunctionDef], env: Env) -> None:
+        from glow_frontends.python.functions import define
+
+        define(self, group, env)
+
+
+class _Stop:
+    """The end of a copy of an unrolled body: what follows is emitted by the caller."""
+
+    def __call__(self, env: Env) -> SSAValue:
+        return None  # pyright: ignore[reportReturnType]
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    import copy
+
+    made = copy.copy(target)
+    made.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
+    return made

@@ -1,0 +1,452 @@
+"""Primitives on tensors as graph operators, their gradients by the cards' own, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, f64, i1, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import to_python
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import ShapeError, UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import (
+    Array,
+    Tensor,
+    broadcast_shapes,
+    dtype_of,
+    element_of,
+    element_type,
+    is_float,
+    shape_of,
+    tensor,
+    tensor_of,
+    typed,
+)
+from glow_dialects.fn.syntax import LINE
+from glow_dialects.ops import card_of
+from glow_passes.fn.tensor_shapes import key_of, padded_key
+
+Attributes = Mapping[str, Attribute]
+
+_UNARY = [
+    "neg",
+    "abs",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "not",
+]
+_BINARY = ["add", "sub", "mul", "div", "floor_div", "mod", "pow", "max", "min", "fmod"]
+_COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of an argument; `weak` scalars take the element type of the tensors beside them."""
+
+    type: Tensor
+    weak: bool = False
+
+
+class Unit:
+    """Builds the operators of one primitive in a block whose arguments are its tensors."""
+
+    def __init__(self, b: Builder, weak: Sequence[bool]) -> None:
+        self.b = b
+        self.weak = weak
+
+    def op(
+        self, name: str, *values: SSAValue, results: Attribute | None = None, **options: object
+    ) -> SSAValue:
+        """One operator of a card, by name."""
+        card = card_of(name)
+        assert card is not None, name
+        found = next(
+            c for c in vars(card).values() if isinstance(c, type) and getattr(c, "name", "") == f"glow.{name}"
+        )
+        return self.b(found(*values, results=results, **options))
+
+    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
+        """The value with another element type."""
+        if element_of(value) == element:
+            return value
+        return self.op("cast", value, results=tensor(shape_of(value), element))
+
+    def common(self, values: Sequence[SSAValue], weak: Sequence[bool]) -> list[SSAValue]:
+        """Values of one element type: the widest of the tensors, weak scalars adapted to it."""
+        strong = [dtype_of(v.type) for v, w in zip(values, weak, strict=True) if not w]
+        dtype = reduce(np.promote_types, strong or [dtype_of(v.type) for v in values])
+        if dtype.kind != "f" and any(dtype_of(v.type).kind == "f" for v in values):
+            dtype = np.dtype(np.float64)
+        return [self.cast(v, element_type(dtype)) for v in values]
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The same elements under another shape."""
+        kind = tensor(shape, element_of(value))
+        return value if value.type == kind else self.op("reshape", value, results=kind)
+
+    def expand(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Broadcast to a shape."""
+        kind = tensor(shape, element_of(value))
+        return value if value.type == kind else self.op("expand", value, results=kind)
+
+    def summed(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Summed over what a value of `shape` was broadcast along."""
+        have, want = shape_of(value), tuple(shape)
+        if have == want:
+            return value
+        lead = len(have) - len(want)
+        if lead < 0:
+            return self.expand(value, want)
+        axes = [*range(lead)] + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
+        total = self.op("reduce_sum", value, axes=tuple(axes), keepdims=True) if axes else value
+        made = self.reshape(total, want) if int(np.prod(shape_of(total))) == int(np.prod(want)) else None
+        return made if made is not None else self.expand(total, want)
+
+
+def build(
+    name: str, attributes: Attributes, values: Sequence[SSAValue], weak: Sequence[bool], b: Builder
+) -> SSAValue:
+    """The result of a primitive, made of operators at `b`; VerifyException where shapes do not fit."""
+    u = Unit(b, weak)
+    options = {n: to_python(a) for n, a in attributes.items() if n not in (LINE, "indices")}
+    if name.startswith("vjp:"):
+        return _gradient(u, name, attributes, values, weak)
+    if name in _UNARY:
+        return _unary(u, name, values[0])
+    if name in _BINARY:
+        left, right = u.common(values, weak)
+        if name == "div" and not is_float(element_of(left)):
+            left, right = u.cast(left, f64), u.cast(right, f64)
+        return u.op(name, left, right)
+    if name in _COMPARE:
+        return u.op(f"cmp_{name}", *u.common(values, weak))
+    if name.startswith("op:"):
+        return _card(u, name.removeprefix("op:"), options, values, weak)
+    maker = _OTHERS.get(name)
+    if maker is None:
+        raise VerifyException(f"{name} is not defined for arrays")
+    return maker(u, options, attributes, values)
+
+
+def _unary(u: Unit, name: str, x: SSAValue) -> SSAValue:
+    if name == "not":
+        return u.op("not", u.op("cast", x, results=tensor(shape_of(x), i1)) if element_of(x) != i1 else x)
+    integers = not is_float(element_of(x)) and name not in ("neg", "abs", "sign", "floor", "ceil", "round")
+    return u.op(name, u.cast(x, f64) if integers else x)
+
+
+def _card(
+    u: Unit, name: str, options: dict[str, Any], values: Sequence[SSAValue], weak: Sequence[bool]
+) -> SSAValue:
+    if name.startswith("reduce_") and "axes" not in options:
+        rank = len(shape_of(values[0]))
+        axis = options.pop("axis", None)
+        axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+        options["axes"] = tuple(sorted(a % max(rank, 1) for a in axes))
+        options.setdefault("keepdims", False)
+        value = values[0] if element_of(values[0]) != i1 else u.cast(values[0], i64)
+        return u.op(name, value, **options)
+    if name == "transpose" and "permutation" not in options:
+        options["permutation"] = tuple(reversed(range(len(shape_of(values[0])))))
+    if "axis" in options and isinstance(options["axis"], int):
+        options["axis"] %= max(len(shape_of(values[0])), 1)
+    if name == "concat":
+        return u.op(name, *[u.common(values, weak)], **options)
+    if name == "batch_matmul":
+        return _product(u, *u.common(values, weak))
+    if name in ("softmax", "log_softmax"):
+        options.setdefault("axis", len(shape_of(values[0])) - 1)
+    return u.op(name, *values, **options)
+
+
+def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
+    """numpy.matmul with vectors as well."""
+    a, b = shape_of(left), shape_of(right)
+    if not a or not b:
+        return u.op("mul", left, right)
+    wide_left = u.reshape(left, (1, *a)) if len(a) == 1 else left
+    wide_right = u.reshape(right, (*b, 1)) if len(b) == 1 else right
+    if shape_of(wide_left)[-1] != shape_of(wide_right)[-2]:
+        text = " and ".join("x".join(map(str, s)) for s in (a, b))
+        raise VerifyException(
+            f"matrix product of {text}: {a[-1]} columns and {b[0] if len(b) == 1 else b[-2]} rows"
+        )
+    kind = "matmul" if len(shape_of(wide_left)) == len(shape_of(wide_right)) == 2 else "batch_matmul"
+    made = u.op(kind, wide_left, wide_right)
+    shape = list(shape_of(made))
+    if len(b) == 1:
+        shape.pop()
+    if len(a) == 1:
+        shape.pop(-1 if len(b) == 1 else -2)
+    return u.reshape(made, shape)
+
+
+def _gradient(
+    u: Unit, name: str, attributes: Attributes, values: Sequence[SSAValue], weak: Sequence[bool]
+) -> SSAValue:
+    """The cotangent of one operand: the operator again, then the cards' gradients backwards."""
+    from glow_passes.autodiff.reverse import cotangents, expand, on_path
+
+    path = attributes["indices"]
+    assert isinstance(path, DenseArrayBase)
+    numbers = [int(i) for i in path.get_values()]
+    inner = {**attributes, "indices": DenseArrayBase.from_list(i64, numbers[:-1])}
+    *operands, d = values
+    block = u.b.point.block
+    before = set(block.ops)
+    result = build(name.removeprefix("vjp:"), inner, operands, weak[:-1], u.b)
+    wanted = operands[numbers[-1]]
+    zero = u.b.splat(0, wanted)
+    if not is_float(element_of(wanted)):
+        return zero
+    seed = u.expand(u.cast(d, element_of(result)), shape_of(result))
+
+    def ops() -> list[Operation]:
+        return [op for op in block.ops if op not in before]
+
+    expand(ops(), on_path(ops(), [result], [wanted]))
+    found = cotangents(ops(), {result: seed}, [wanted], u.b)[wanted]
+    return zero if found is None else found
+
+
+def _safe_log(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    x = values[0]
+    zero = u.b.scalar(0, x)
+    return u.op("select", u.op("cmp_gt", x, zero), u.op("log", x), zero)
+
+
+def _where(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    return u.op("select", u.cast(values[0], i1), *u.common(values[1:], u.weak[1:]))
+
+
+def _sum_like(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    return u.summed(u.cast(values[0], element_of(values[1])), shape_of(values[1]))
+
+
+def _like(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    return u.expand(u.cast(values[0], element_of(values[1])), shape_of(values[1]))
+
+
+def _astype(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    return u.cast(values[0], element_type(options["dtype"]))
+
+
+def _reshape_like(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    return u.reshape(values[0], shape_of(values[1]))
+
+
+def _reshaped(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    shape = list(options["shape"])
+    size = int(np.prod(shape_of(values[0])))
+    if shape.count(-1) == 1:
+        rest = -int(np.prod(shape))
+        shape[shape.index(-1)] = size // max(rest, 1)
+    if int(np.prod(shape)) != size:
+        text = "x".join(map(str, shape_of(values[0])))
+        raise VerifyException(f"reshape of {text} ({size} elements) to {tuple(options['shape'])}")
+    return u.reshape(values[0], shape)
+
+
+def _full(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    element = element_type(options.get("dtype", "float64"))
+    return u.expand(u.cast(values[0], element), options["shape"])
+
+
+def _getitem(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    x = values[0]
+    shape = shape_of(x)
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
+    result: list[int] = []
+    axis = 0
+    for entry in padded_key(key_of(attributes), len(shape)):
+        if entry is None:
+            result.append(1)
+            continue
+        size = shape[axis]
+        if isinstance(entry, int):
+            if not -size <= entry < size:
+                raise VerifyException(f"index {entry} of an axis of {size}")
+            bounds = (entry % size, entry % size + 1, 1)
+        else:
+            bounds = entry.indices(size)
+            result.append(len(range(*bounds)))
+        start, end, step = bounds
+        starts, ends, steps = [*starts, start], [*ends, max(end, start) if step > 0 else end], [*steps, step]
+        axis += 1
+    made = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
+    return u.reshape(made, result)
+
+
+def _item(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    index = u.reshape(u.cast(values[1], i64), ())
+    return u.op("gather", values[0], index, axis=0)
+
+
+def _item_put(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    whole, index, d = values
+    mask = _row_mask(u, whole, index)
+    row = u.reshape(u.cast(d, element_of(whole)), (1, *shape_of(whole)[1:]))
+    return u.op("select", mask, row, u.b.scalar(0, whole))
+
+
+def _row_mask(u: Unit, whole: SSAValue, index: SSAValue) -> SSAValue:
+    count, rank = shape_of(whole)[0], len(shape_of(whole))
+    rows = u.b.constant(np.arange(count).reshape(count, *[1] * (rank - 1)))
+    at = u.cast(index, i64)
+    wrapped = u.op("mod", at, u.b.constant(np.array(count)))
+    return u.op("cmp_eq", rows, wrapped)
+
+
+def _with_item(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    whole, index, value = values
+    row = u.expand(u.cast(value, element_of(whole)), shape_of(whole)[1:])
+    return u.op("select", _row_mask(u, whole, index), u.reshape(row, (1, *shape_of(row))), whole)
+
+
+def _stack(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    same = u.common(values, u.weak)
+    shape = broadcast_shapes(*[shape_of(v) for v in same])
+    axis = options["axis"] % (len(shape) + 1)
+    rows = [u.reshape(u.expand(v, shape), (*shape[:axis], 1, *shape[axis:])) for v in same]
+    made = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]
+    return u.cast(made, element_type(options["dtype"])) if "dtype" in options else made
+
+
+def _sum_items(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    return u.op("reduce_sum", values[0], axes=(0,), keepdims=False)
+
+
+def _spread(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    return u.expand(u.cast(values[1], element_of(values[0])), shape_of(values[0]))
+
+
+def _to_float(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    return values[0] if is_float(element_of(values[0])) else u.cast(values[0], f64)
+
+
+_OTHERS = {
+    "safe_log": _safe_log, "where": _where, "sum_like": _sum_like, "like": _like, "astype": _astype,
+    "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": _item,
+    "item_put": _item_put, "with_item": _with_item, "stack_values": _stack, "sum_items": _sum_items,
+    "spread": _spread, "to_float": _to_float,
+    "to_int": lambda u, o, a, v: u.cast(v[0], i64),
+    "to_bool": lambda u, o, a, v: u.op("cmp_ne", v[0], u.b.scalar(0, v[0])),
+    "gadd": lambda u, o, a, v: u.op("add", *v),
+    "hypot": lambda u, o, a, v: u.op(
+        "sqrt", u.op("add", u.op("mul", v[0], v[0]), u.op("mul", v[1], v[1]))
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Region:
+    """A primitive for certain types: its operators and the value they end in."""
+
+    block: Block
+    result: SSAValue
+
+    @property
+    def type(self) -> Tensor:
+        """The type of the result."""
+        return typed(self.result)
+
+
+_REGIONS: dict[Any, Region] = {}
+
+
+def region(name: str, attributes: Attributes, kinds: Sequence[Kind], where: str) -> Region:
+    """The operators of a primitive; ShapeError, with the place, where the types do not fit."""
+    key = (name, tuple(sorted((n, a) for n, a in attributes.items() if n != LINE)), tuple(kinds))
+    found = _REGIONS.get(key)
+    if found is None:
+        block = Block(arg_types=[k.type for k in kinds])
+        b = Builder.at_end(block)
+        try:
+            result = build(name, attributes, list(block.args), [k.weak for k in kinds], b)
+        except VerifyException as error:
+            raise ShapeError(f"{where}: {error}") from None
+        except (TypeError, AssertionError) as error:
+            shapes = ", ".join(str(k.type) for k in kinds)
+            raise UnsupportedError(f"{where}: {name.split(':')[-1]} of {shapes}: {error}") from None
+        found = _REGIONS[key] = Region(block, result)
+    return found
+
+
+def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], where: str) -> Array:
+    """The value of a primitive for arrays (and Python numbers, whose type is weak)."""
+    kinds: list[Kind] = []
+    arrays: list[Array] = []
+    options = dict(attributes)
+    if name in ("reshape", "full"):
+        at = 1 if name == "reshape" else 0
+        options["shape"] = shape_attribute(values[at])
+        values = [v for i, v in enumerate(values) if i != at]
+    for value in values:
+        weak = isinstance(value, bool | int | float)
+        if not weak and not isinstance(value, np.ndarray | np.generic):
+            raise UnsupportedError(f"{where}: {name.split(':')[-1]} of a {type(value).__name__} and arrays")
+        array = np.asarray(value)
+        arrays.append(array)
+        kinds.append(Kind(tensor_of(array), weak))
+    made = region(name, options, kinds, where)
+    known: dict[SSAValue, Array] = dict(zip(made.block.args, arrays, strict=True))
+    for op in made.block.ops:
+        assert isinstance(op, GraphOp)
+        known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
+    return known[made.result]
+
+
+def shape_attribute(value: Any) -> Attribute:
+    """A shape as an option; a number is a shape of one axis."""
+    numbers = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    return DenseArrayBase.from_list(i64, [int(v) for v in numbers])
+
+
+__all__ = ["ArrayAttr", "IntegerAttr", "Kind", "StringAttr", "evaluate_tensors", "key_of", "region"]

@@ -1,0 +1,215 @@
+"""Python functions compiled: `jit`, `grad`, `value_and_grad`, and the operators as functions.
+
+f = glow.jit(python_function, backend="cpu")
+df = glow.grad(f, argnums=0)
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_runtime.functions import FunctionProgram, Value
+
+BACKENDS = ("cpu", "interpreter")
+
+
+@dataclass
+class _Gradient:
+    """What a compiled function is made of: a Python function, differentiated some times."""
+
+    function: Callable[..., Any]
+    positions: tuple[int, ...] = (0,)
+    single: bool = True
+    with_value: bool = False
+
+
+class CompiledFunction:
+    """A Python function that runs compiled; specialised for the types of its arguments."""
+
+    def __init__(
+        self, function: Callable[..., Any], backend: str = "cpu", gradient: _Gradient | None = None
+    ) -> None:
+        if backend not in BACKENDS:
+            raise UnsupportedError(f"jit: there is no backend '{backend}'; use {' or '.join(BACKENDS)}")
+        self.backend = backend
+        self._gradient = gradient
+        self._function = function
+        self._program: FunctionProgram | None = None
+        functools.update_wrapper(self, function, updated=())
+
+    @property
+    def glow_function(self) -> Callable[..., Any]:
+        """The Python function, for functions that call this one."""
+        if self._gradient is not None:
+            raise AttributeError("glow_function")
+        return self._function
+
+    @property
+    def glow_gradient(self) -> tuple[Callable[..., Any], tuple[int, ...], bool, bool]:
+        """The differentiated function and how, for functions that call this one."""
+        if self._gradient is None:
+            raise AttributeError("glow_gradient")
+        g = self._gradient
+        return g.function, g.positions, g.single, g.with_value
+
+    @property
+    def python(self) -> Callable[..., Any]:
+        """The plain Python function."""
+        return self._function
+
+    @property
+    def program(self) -> FunctionProgram:
+        """The program at the functional level, made from the source on first use."""
+        if self._program is None:
+            from glow_frontends.python import import_function
+
+            start = time.perf_counter()
+            module, name = import_function(self)
+            self._program = FunctionProgram(module, name, self.backend)
+            self._program.seconds["import"] = time.perf_counter() - start
+        return self._program
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function's value for numbers, arrays and tuples of them."""
+        given = self._bound(arguments, keywords)
+        return self.program.run([_checked(v, i) for i, v in enumerate(given)])
+
+    def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
+        import inspect
+
+        try:
+            signature = inspect.signature(self._function)
+            bound = signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise BindingError(f"{getattr(self._function, '__name__', 'function')}: {error}") from None
+        bound.apply_defaults()
+        values: list[Any] = []
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is not parameter.VAR_POSITIONAL:
+                values.append(bound.arguments[name])
+        rest = [p for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+        return [*values, tuple(bound.arguments[rest[0].name])] if rest else values
+
+    def save_graphs(self, folder: str | Path, level: int = 1) -> list[Path]:
+        """Write each phase as `.ir` and `.dot` files; level 2 adds specialised code, 3 every pass and SVG."""
+        from glow_compiler.graphs import save_graphs
+
+        return save_graphs(self, Path(folder), level)
+
+    def report(self) -> dict[str, Any]:
+        """Seconds of each phase, operations, and what runs where."""
+        return self.program.report()
+
+    def __repr__(self) -> str:
+        return f"<glow function {getattr(self, '__name__', '')} on {self.backend}>"
+
+
+def _checked(value: Any, index: int) -> Value:
+    """An argument as a value of the program; BindingError where it cannot be one."""
+    if isinstance(value, bool | int | float | np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            raise BindingError(f"argument {index}: arrays of {value.dtype} cannot be used; use numbers")
+        return value
+    if isinstance(value, np.generic):
+        return value.item() if value.dtype.kind in "biu" or value.dtype == np.float64 else np.asarray(value)
+    if isinstance(value, tuple | list):
+        return tuple(_checked(v, index) for v in value)
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    kind = type(value).__name__
+    raise BindingError(f"argument {index} is a {kind}; use numbers, arrays and tuples of them")
+
+
+@overload
+def jit(function: Callable[..., Any], *, backend: str = "cpu") -> CompiledFunction: ...
+@overload
+def jit(
+    function: None = None, *, backend: str = "cpu"
+) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+def jit(function: Callable[..., Any] | None = None, *, backend: str = "cpu") -> Any:
+    """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
+
+    Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
+    write instead; they are raised by the first call.
+    """
+    if function is None:
+        return lambda f: jit(f, backend=backend)  # pyright: ignore
+    if isinstance(function, CompiledFunction):
+        if function.backend == backend:
+            return function
+        return CompiledFunction(function.python, backend, function._gradient)
+    if not callable(function):
+        raise UnsupportedError(f"jit needs a function, got a {type(function).__name__}")
+    return CompiledFunction(function, backend)
+
+
+def _differentiated(
+    function: Callable[..., Any], argnums: int | Sequence[int], with_value: bool, backend: str | None
+) -> CompiledFunction:
+    word = "value_and_grad" if with_value else "grad"
+    if not callable(function):
+        raise UnsupportedError(f"{word} needs a function, got a {type(function).__name__}")
+    single = isinstance(argnums, int)
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not positions or not all(isinstance(p, int) for p in positions):
+        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    chosen = backend or getattr(function, "backend", "cpu")
+    plain = function.python if isinstance(function, CompiledFunction) else function
+    return CompiledFunction(plain, chosen, _Gradient(function, positions, single, with_value))
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction:
+    """The gradient of a function that returns a float, with respect to the arguments `argnums`.
+
+    One number gives one gradient, a tuple a tuple of them; each has the type of its argument. Runs on
+    the backend of a compiled `function`. grad(grad(f)) is the second derivative.
+    """
+    return _differentiated(function, argnums, False, backend)
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction:
+    """The pair (value, gradient) of a function that returns a float; see `grad`."""
+    return _differentiated(function, argnums, True, backend)
+
+
+class _Operator:
+    """An operator card as a function."""
+
+    def __init__(self, name: str) -> None:
+        self.glow_operator = name
+        self.__name__ = name
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        raise UnsupportedError(f"glow.ops.{self.__name__} is for compiled functions; use NumPy outside")
+
+
+class _Operators:
+    """`glow.ops.softmax(x, axis=1)`: every operator card, for use in compiled functions."""
+
+    def __getattr__(self, name: str) -> _Operator:
+        from glow_dialects.ops import card_of
+
+        if card_of(name) is None:
+            raise AttributeError(f"there is no operator '{name}'")
+        return _Operator(name)
+
+
+ops = _Operators()
+
+jit.glow_transform = "jit"  # pyright: ignore
+grad.glow_transform = "grad"  # pyright: ignore
+value_and_grad.glow_transform = "value_and_grad"  # pyright: ignore
