@@ -37,9 +37,7 @@ def run_program(program: Pointwise, inputs: list[np.ndarray], threads: int = 1) 
     return run_kernel(emit_elementwise, spec, [(shape, NUMPY[d]) for d in results], inputs, threads)
 
 
-def apply(
-    op: str, inputs: list[np.ndarray], dtype: str, params: tuple[Any, ...] = ()
-) -> np.ndarray:
+def apply(op: str, inputs: list[np.ndarray], dtype: str, params: tuple[Any, ...] = ()) -> np.ndarray:
     """One step over its inputs."""
     n = len(inputs)
     program = Pointwise(n, (Step(op, tuple(range(n)), params, dtype),), (n,))
@@ -89,9 +87,7 @@ FUNCTIONS: list[tuple[str, Callable[..., Any], float, float, float]] = [
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("case", FUNCTIONS, ids=lambda c: f"{c[0]}-{c[3]:g}")
-def test_function_accuracy(
-    case: tuple[str, Callable[..., Any], float, float, float], dtype: str
-) -> None:
+def test_function_accuracy(case: tuple[str, Callable[..., Any], float, float, float], dtype: str) -> None:
     """Every elementary function, with its special values, within its stated error."""
     op, reference, low, high, bound = case
     x = np.concatenate([RNG.uniform(low, high, 20011), SPECIAL]).astype(NUMPY[dtype])
@@ -249,9 +245,7 @@ def test_cast(source: str, target: str) -> None:
     elif source.startswith("f"):
         x = (x + 0.25).astype(NUMPY[source])
     result = apply("cast", [x], target)
-    np.testing.assert_array_equal(
-        result.astype(np.float64), x.astype(NUMPY[target]).astype(np.float64)
-    )
+    np.testing.assert_array_equal(result.astype(np.float64), x.astype(NUMPY[target]).astype(np.float64))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -290,6 +284,19 @@ def test_broadcast(shapes: list[tuple[int, ...]], threads: int) -> None:
     x, y = (np.asarray(RNG.normal(size=s), np.float32) for s in shapes)
     program = Pointwise(2, (Step("sub", (0, 1)), Step("mul", (2, 0))), (3,))
     np.testing.assert_array_equal(run_program(program, [x, y], threads)[0], (x - y) * x)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [16, 35, 1000])
+@pytest.mark.parametrize("columns", [2, 3, 7, 8])
+@pytest.mark.parametrize("outer", [1, 5])
+def test_short_rows(outer: int, columns: int, rows: int, threads: int) -> None:
+    """Rows shorter than a vector, with operands constant along rows, down columns, or both."""
+    shapes = [(outer, rows, columns), (outer, rows, 1), (outer, 1, columns), (outer, 1, 1)]
+    x, y, z, w = (RNG.normal(size=s).astype(np.float32) for s in shapes)
+    program = Pointwise(4, (Step("sub", (0, 1)), Step("mul", (4, 2)), Step("add", (5, 3))), (6,))
+    (result,) = run_program(program, [x, y, z, w], threads)
+    np.testing.assert_allclose(result, (x - y) * z + w, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(40001,), (2, 20011), (7, 9, 1024)])

@@ -245,6 +245,12 @@ def store(
     )
 
 
+def shuffle(k: KernelBuilder, x: ir.Value, order: Sequence[int]) -> ir.Value:
+    """The lanes of x in the given order, which may repeat and be longer."""
+    lanes = ir.Constant(ir.VectorType(I32, len(order)), [ir.Constant(I32, i) for i in order])
+    return k.b.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes)
+
+
 def splat(k: KernelBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """A scalar of compute type in every lane."""
     return k.splat(value, lanes, value.type)

@@ -37,9 +37,7 @@ class ElementwiseSpec:
         return count * sum(values.size(d) for d in (*self.dtypes, *self.output_dtypes))
 
 
-def emit_elementwise(
-    module: ir.Module, name: str, spec: ElementwiseSpec, target: CpuTarget
-) -> ir.Function:
+def emit_elementwise(module: ir.Module, name: str, spec: ElementwiseSpec, target: CpuTarget) -> ir.Function:
     """Emit the loop; see `ElementwiseSpec` for the operands."""
     outputs = len(spec.output_dtypes)
     k = KernelBuilder(module, name, outputs + len(spec.dtypes), target)
@@ -86,10 +84,11 @@ class _Loop:
         extents = [d.extent for d in outer]
         with common.nest(k, extents, self.spec.bytes_touched, shared=not divided) as indices:
             bases = [
-                common.offset(k, indices, [d.strides[i] for d in outer])
-                for i in range(len(self.dtypes))
+                common.offset(k, indices, [d.strides[i] for d in outer]) for i in range(len(self.dtypes))
             ]
-            if short:
+            if short and self._packable(line, inner):
+                self._packed(bases, line, inner, divided)
+            elif short:
                 self._rows(bases, line, inner, divided)
             else:
                 self._line(bases, line, divided)
@@ -137,15 +136,67 @@ class _Loop:
             with k.loop(low, high) as row:
                 self._vector(self._places(column, row, stream), inner, lanes, active, fixed)
 
+    def _packable(self, stream: Dim, inner: Dim) -> bool:
+        """Whether short rows lie behind each other, so that vectors may hold parts of several."""
+        extent = inner.extent
+        known = ((extent, 1), (1, 0), (0, 1), (0, 0))
+        pairs = list(zip(stream.strides, inner.strides, strict=True))
+        return (
+            1 < extent <= min(8 if self.unroll > 1 else 4, self.lanes // 2)
+            and stream.extent >= self.lanes
+            and all(p in known for p in pairs[self.outputs :])
+            and all(p == (extent, 1) for p in pairs[: self.outputs])
+        )
+
+    def _packed(self, bases: Sequence[Index], stream: Dim, inner: Dim, divided: bool) -> None:
+        """`lanes` short rows at a time: as many full vectors as a row has elements.
+
+        What is constant along a row is read as one vector and spread by shuffles.
+        """
+        k, extent, lanes = self.k, inner.extent, self.lanes
+        spread = [[(v * lanes + i) // extent for i in range(lanes)] for v in range(extent)]
+        cycle = [[(v * lanes + i) % extent for i in range(lanes)] for v in range(extent)]
+        pairs = list(zip(stream.strides, inner.strides, strict=True))
+        fixed: dict[int, list[ir.Value]] = {}
+        for i in range(self.outputs, len(self.dtypes)):
+            if pairs[i] == (0, 0):
+                one = values.load(k, k.operands[i], bases[i], self.dtypes[i])
+                fixed[i] = [values.splat(k, one, lanes)] * extent
+            elif pairs[i] == (0, 1):
+                width = common.power_of_two(extent)
+                row = values.load(k, k.operands[i], bases[i], self.dtypes[i], width, extent)
+                fixed[i] = [values.shuffle(k, row, order) for order in cycle]
+
+        def block(first: Index, rows: int) -> None:
+            whole = {
+                i: values.load(k, k.operands[i], k.add(bases[i], first), self.dtypes[i], lanes, rows)
+                for i in range(self.outputs, len(self.dtypes))
+                if pairs[i] == (1, 0)
+            }
+            for v in range(extent):
+                active = min(lanes, rows * extent - v * lanes)
+                if active <= 0:
+                    break
+                known = {i: vectors[v] for i, vectors in fixed.items()}
+                known |= {i: values.shuffle(k, x, spread[v]) for i, x in whole.items()}
+                places = [k.add(b, k.add(k.mul(first, extent), v * lanes)) for b in bases]
+                self._vector(places, inner, lanes, active, known)
+
+        blocks = stream.extent // lanes
+        low, high = common.share(k, blocks, self.spec.bytes_touched) if divided else (0, blocks)
+        with k.loop(low, high) as number:
+            block(k.mul(number, lanes), lanes)
+        if stream.extent % lanes:
+            with common.last_worker(k) if divided else nullcontext():
+                block(blocks * lanes, stream.extent % lanes)
+
     def _places(self, bases: Sequence[Index], place: Index, dim: Dim) -> list[Index]:
         return [
             self.k.add(base, self.k.mul(place, stride))
             for base, stride in zip(bases, dim.strides, strict=True)
         ]
 
-    def _load(
-        self, operand: int, place: Index, stride: int, lanes: int, active: int | None
-    ) -> ir.Value:
+    def _load(self, operand: int, place: Index, stride: int, lanes: int, active: int | None) -> ir.Value:
         k, dtype = self.k, self.dtypes[operand]
         if stride == 0:
             return values.load(k, k.operands[operand], place, dtype)
