@@ -81,8 +81,8 @@ class Loop:
 class Stream:
     """Weights of the next block, fetched into the L2 cache a part at a time by each tile of this one.
 
-    While a tile passes over elements [at, at + chunk) of its block, it fetches elements
-    [at / parts, (at + chunk) / parts) of `start`.
+    While an innermost loop passes over elements [at, at + chunk) of its block, elements
+    [at / parts, (at + chunk) / parts) of `start` are fetched, evenly: a burst would wait for itself.
     """
 
     start: ir.Value
@@ -97,10 +97,21 @@ class Stream:
             at = k.b.lshr(at, k.i(self.parts.bit_length() - 1))
         return replace(self, start=k.gep(self.start, at))
 
-    def fetch(self, k: KernelBuilder, at: Index) -> None:
-        """Emit the fetches that go with one chunk."""
+    def divided(self, loop: Loop) -> tuple[Loop, Loop]:
+        """An innermost loop as two, the outer with as many trips as there are fetches, if that goes."""
+        assert isinstance(loop.count, int)
+        lines = self.chunk // self.parts // LINE
+        pieces = min(lines, loop.count)
+        if lines % pieces or loop.count % pieces:
+            pieces = 1
+        steps = loop.count // pieces
+        return Loop(pieces, steps * loop.a_step, steps * loop.b_step), replace(loop, count=steps)
+
+    def fetch(self, k: KernelBuilder, at: Index, pieces: Index) -> None:
+        """Emit the fetches that go with one of the `pieces` of an innermost loop."""
+        assert isinstance(pieces, int)
         start = self.moved(k, at).start
-        for line in range(0, self.chunk // self.parts, LINE):
+        for line in range(0, self.chunk // self.parts // pieces, LINE):
             k.prefetch(k.gep(start, line))
 
 
@@ -180,15 +191,17 @@ def multiply(
     if stream is None:
         return reduce_nest(k, nest, body, sums)
 
+    pieces, steps = stream.divided(nest[-1])
+
     def inner(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        stream.fetch(k, b_at)
+        stream.fetch(k, b_at, pieces.count)
 
         def shifted(a_in: Index, b_in: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
             return body(k.add(a_at, a_in), k.add(b_at, b_in), sums)
 
-        return reduce_nest(k, nest[-1:], shifted, sums)
+        return reduce_nest(k, [steps], shifted, sums)
 
-    return reduce_nest(k, nest[:-1], inner, sums)
+    return reduce_nest(k, [*nest[:-1], pieces], inner, sums)
 
 
 def multiply_in_chains(

@@ -21,10 +21,12 @@ from glow_backends.cpu.kernels.blocks import (
     Block,
     Loop,
     Output,
+    Stream,
     choose_block,
     even_tiles,
     multiply,
     multiply_in_chains,
+    stream_parts,
     zeros,
 )
 from glow_backends.cpu.kernels.epilogue import Epilogue
@@ -40,6 +42,9 @@ from glow_backends.cpu.kernels.memory import (
 from glow_backends.cpu.kernels.packing import pack_panels
 from glow_backends.cpu.target import CpuTarget
 
+_CHUNK, _NEAR = 16, 1024
+"""Steps of the reduction that a fetch of the next panel of packed weights goes with; a single tile
+fetches elements of its own panel, this far ahead."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -287,8 +292,43 @@ class _Emission:
                 sums = [k.b.fadd(x, y) for x, y in zip(sums, held, strict=True)]
         else:
             start = output.load(k, vectors) if load else zeros(k, rows * vectors)
-            sums = multiply(k, a, offsets, b, vectors, [loop], start, read)
+            sums = self._reduce(a, offsets, b, vectors, loop, start, read, tile)
         output.store(k, sums, vectors, epilogue)
+
+    def _reduce(
+        self,
+        a: ir.Value,
+        offsets: Sequence[int],
+        b: ir.Value,
+        vectors: int,
+        loop: Loop,
+        sums: Sequence[ir.Value],
+        read: int | None,
+        tile: Index,
+    ) -> list[ir.Value]:
+        """The sums of one tile; packed weights of the next panel are fetched meanwhile."""
+        k, plan = self.k, self.plan
+        assert isinstance(loop.count, int)
+        if plan.source is not Source.PANELS or loop.count < _CHUNK:
+            return multiply(k, a, offsets, b, vectors, [loop], sums, read)
+        if plan.all_tiles == 1:
+            near = Stream(k.gep(b, _NEAR), 1, loop.count * self.width)
+            return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
+        chunks, rest = divmod(loop.count, _CHUNK)
+        chunk = _CHUNK * self.width
+        parts = stream_parts(min(plan.tiles, plan.group), chunk)
+        part = k.b.urem(k.i(tile), k.i(parts))
+        stream = Stream(
+            k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
+        )
+        inner = Loop(_CHUNK, loop.a_step, loop.b_step)
+        outer = Loop(chunks, _CHUNK * loop.a_step, _CHUNK * loop.b_step)
+        after = multiply(k, a, offsets, b, vectors, [outer, inner], sums, read, stream)
+        if rest:
+            done = chunks * _CHUNK
+            a, b = k.gep(a, done * loop.a_step), k.gep(b, done * loop.b_step)
+            after = multiply(k, a, offsets, b, vectors, [replace(loop, count=rest)], after, read)
+        return after
 
     def _pack_columns(self, b: ir.Value, vectors: int) -> None:
         """Copy k rows of a panel of B into scratch."""
