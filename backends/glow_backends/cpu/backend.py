@@ -46,10 +46,12 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
+        from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_passes.graph.dce import DcePass
 
         return (
+            CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuFusePass(),  # epilogues
@@ -70,10 +72,12 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
+        from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
         return (
+            CpuRowsPass,
             CpuRecurrentPass,
             CpuLayoutPass,
             CpuFusePass,
