@@ -109,7 +109,16 @@ class _Emission:
             for r in range(rows):
                 value = spec.requantize.apply(k, sums[r * vectors + v], factor)
                 at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
-                store_first(k, value, self.y, at, live, kind)
+                self._store(value, at, live, kind)
+
+    def _store(self, value: ir.Value, at: Index, live: int, kind: ir.Type) -> None:
+        """The first `live` lanes; bytes one by one, since LLVM 22 widens masked stores of few bytes."""
+        k = self.k
+        if live == self.lanes or kind == F32:
+            store_first(k, value, self.y, at, live, kind)
+            return
+        for lane in range(live):
+            k.store(k.b.extract_element(value, ir.Constant(I32, lane)), self.y, k.add(at, lane), I8)
 
     def _word(self, place: ir.Value, live: int) -> ir.Value:
         """Four bytes (or the first `live` of them) as one unsigned word."""
