@@ -54,9 +54,11 @@ def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
         touches = [origin(v) for v in op.operands]
         if op is copy:
             break
-        if base in touches:
-            seen = True
+        first = base in touches and not seen
+        seen = seen or first
         if isinstance(op, InstrOp) and dest in touches and (seen or isinstance(dest.owner, AllocOp)):
+            if first and copy.src is base and _in_place(op, base, dest):
+                continue
             return False
     else:
         return False
@@ -70,6 +72,13 @@ def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
             if base in written or dest in written:
                 return False
     return True
+
+
+def _in_place(op: InstrOp, result: SSAValue, operand: SSAValue) -> bool:
+    """Whether `op` may write `result` over `operand`: sgd's w - lr g, where w is what is saved to."""
+    allowed = [v for n in op.INPLACE for v in op.group(n)]
+    once = sum(v is operand for v in op.operands) == 1 and sum(v is result for v in op.operands) == 1
+    return once and op.written()[0] is result and operand in allowed and result.type == operand.type
 
 
 def _count(value: SSAValue) -> int:
