@@ -55,7 +55,7 @@ glow_instr.func @written_again declare {
   glow_instr.dealloc @out %a : memref<2x2xf32>
 }
 
-// Not where the destination is read while the source is already live (a state updated in place).
+// Not where the destination is read while the source is already live.
 // CHECK-LABEL: glow_instr.func @destination_read
 // CHECK:         glow_instr.copy
 glow_instr.func @destination_read declare {
@@ -65,7 +65,22 @@ glow_instr.func @destination_read declare {
   glow_instr.relu @out %a, @in %y : memref<2x2xf32>, memref<2x2xf32>
   %b = glow_instr.alloc : memref<2x2xf32>
   glow_instr.add @out %b, @in %a, @in %y : memref<2x2xf32>, memref<2x2xf32>, memref<2x2xf32>
-  glow_instr.copy @out %y, @in %b : memref<2x2xf32>, memref<2x2xf32>
+  glow_instr.copy @out %y, @in %a : memref<2x2xf32>, memref<2x2xf32>
   glow_instr.dealloc @out %a : memref<2x2xf32>
+  glow_instr.dealloc @out %b : memref<2x2xf32>
+}
+
+// A state updated in place: the destination is read by the very instruction that may write over it.
+// CHECK-LABEL: glow_instr.func @updated
+// CHECK:         [[Y:%.*]] = glow_instr.weight @y
+// CHECK:         glow_instr.sub @out [[Y]], @in [[Y]], @in
+// CHECK-NOT:     copy
+glow_instr.func @updated declare {
+  %x = glow_instr.weight @x mutable : memref<2x2xf32>
+  %y = glow_instr.weight @y mutable : memref<2x2xf32>
+} program {
+  %b = glow_instr.alloc : memref<2x2xf32>
+  glow_instr.sub @out %b, @in %y, @in %x : memref<2x2xf32>, memref<2x2xf32>, memref<2x2xf32>
+  glow_instr.copy @out %y, @in %b : memref<2x2xf32>, memref<2x2xf32>
   glow_instr.dealloc @out %b : memref<2x2xf32>
 }
