@@ -49,6 +49,28 @@ class Program(ABC):
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs for checked inputs (`check_inputs` has run); arrays are the caller's to keep."""
 
+    def bind(self, inputs: Mapping[str, Array]) -> Bound:
+        """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
+        return Bound(self, inputs)
+
+
+class Bound:
+    """A program bound to arrays of its own: write to `inputs`, call, read `outputs`.
+
+    The arrays stay the same from call to call, so that a call costs as little as it can.
+    """
+
+    def __init__(self, program: Program, inputs: Mapping[str, Array]) -> None:
+        self.program = program
+        self.inputs = {name: np.array(array) for name, array in inputs.items()}
+        self.outputs = {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs}
+
+    def __call__(self) -> dict[str, Array]:
+        """Run on what `inputs` hold now; returns `outputs`."""
+        for name, array in self.program.run(self.inputs).items():
+            np.copyto(self.outputs[name], array)
+        return self.outputs
+
 
 class Backend(ABC):
     """A way to run programs."""
@@ -81,7 +103,7 @@ class Backend(ABC):
         """The program that `remember` kept under `key` in this or another process, if any."""
         return None
 
-    def remember(self, key: str, program: Program) -> None:
+    def remember(self, key: str, program: Program) -> None:  # noqa: B027 - most backends keep nothing
         """Keep a program under `key` (which stands for model, shapes and options) for `recall`."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glow_backends.base import Port, Program, Report, check_inputs
+from glow_backends.base import Bound, Port, Program, Report, check_inputs
 from glow_dialects.core.errors import BindingError, ShapeError
 from glow_dialects.core.types import Array
 
@@ -91,6 +91,23 @@ class Executable:
         wanted = {p.name for p in program.inputs}
         given = {n: a for n, a in arrays.items() if n in wanted}
         return program.run({**given, **{n: v for n, v in inputs.items() if n in others}})
+
+    def bind(self, inputs: Mapping[str, Any]) -> Bound:
+        """A run bound to arrays of its own, for calls that cost next to nothing.
+
+        bound = net.bind({"x": x}); bound.inputs["x"][...] = other; y = bound()["y"]
+
+        The arrays of `bound.inputs` and `bound.outputs` stay the same from call to call. Raises
+        BindingError as `run` does.
+        """
+        if self._static is not None:
+            return self._static.bind(check_inputs(self._static.inputs, inputs))
+        if any(s.kind == "other" for s in self.inputs):
+            raise BindingError("only tensors can be bound; call run for sequences and optionals")
+        arrays = self._check(inputs)
+        program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
+        wanted = {p.name for p in program.inputs}
+        return program.bind({n: a for n, a in arrays.items() if n in wanted})
 
     def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
         """Positional form: inputs in order; one output alone, several as a tuple."""

@@ -27,7 +27,7 @@ class Worker:
         os.sched_setaffinity(0, settings["cores"])
         shapes = {n: tuple(s) for n, s in settings["shapes"].items()}
         self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"], shapes)
-        self.run: Callable[[], dict[str, np.ndarray]] | None = None
+        self.run: Callable[[], object] | None = None
 
     def load(self, feed: str, output: str) -> dict[str, Any]:
         """Load the model, run it once, and leave the outputs in `output`."""
@@ -37,8 +37,9 @@ class Worker:
         start = time.perf_counter()
         self.engine.load()
         seconds = time.perf_counter() - start
-        self.run = self.engine.bind(arrays)
-        results = {n: np.array(a) for n, a in self.run().items()}
+        self.run, outputs = self.engine.bind(arrays)
+        self.run()
+        results = {n: np.array(a) for n, a in outputs().items()}
         np.savez(Path(output), **{f"out:{n}": a for n, a in results.items()})
         return {"load_s": seconds, "base_bytes": before, **self.engine.facts()}
 

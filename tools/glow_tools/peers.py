@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 Feed = Mapping[str, np.ndarray]
+Outputs = dict[str, np.ndarray]
+Runs = tuple[Callable[[], object], Callable[[], Outputs]]
 
 
 class Engine(ABC):
@@ -34,8 +36,12 @@ class Engine(ABC):
         """Read and compile the model."""
 
     @abstractmethod
-    def bind(self, feed: Feed) -> Callable[[], dict[str, np.ndarray]]:
-        """A function that runs the loaded model on `feed` and returns the outputs by name."""
+    def bind(self, feed: Feed) -> Runs:
+        """(run the loaded model on `feed`, outputs of the last run by name).
+
+        Inputs and outputs are bound once, so that a run copies and allocates as little as the engine
+        allows.
+        """
 
     def facts(self) -> dict[str, Any]:
         """What else the engine tells of the loaded model."""
@@ -53,9 +59,9 @@ class Glow(Engine):
 
         self.net = glow.compile(self.path, threads=self.threads, shapes=self.shapes or None)
 
-    def bind(self, feed: Feed) -> Callable[[], dict[str, np.ndarray]]:
-        given = dict(feed)
-        return lambda: self.net.run(given)
+    def bind(self, feed: Feed) -> Runs:
+        bound = self.net.bind({s.name: feed[s.name] for s in self.net.inputs})
+        return bound, lambda: bound.outputs
 
     def facts(self) -> dict[str, Any]:
         report = self.net.report()
@@ -81,12 +87,18 @@ class OnnxRuntime(Engine):
         options.log_severity_level = 3
         self.session = onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
 
-    def bind(self, feed: Feed) -> Callable[[], dict[str, np.ndarray]]:
+    def bind(self, feed: Feed) -> Runs:
         names = [o.name for o in self.session.get_outputs()]
-        wanted = {i.name for i in self.session.get_inputs()}
-        given = {n: a for n, a in feed.items() if n in wanted}
-        run = self.session.run
-        return lambda: dict(zip(names, run(names, given), strict=True))
+        binding = self.session.io_binding()
+        for argument in self.session.get_inputs():
+            binding.bind_cpu_input(argument.name, feed[argument.name])
+        for name in names:
+            binding.bind_output(name)
+        run = self.session.run_with_iobinding
+        return (
+            lambda: run(binding),
+            lambda: dict(zip(names, binding.copy_outputs_to_cpu(), strict=True)),
+        )
 
 
 class OpenVino(Engine):
@@ -109,16 +121,19 @@ class OpenVino(Engine):
         }
         self.request = core.compile_model(model, "CPU", config).create_infer_request()
 
-    def bind(self, feed: Feed) -> Callable[[], dict[str, np.ndarray]]:
-        given = dict(feed)
-        outputs = [(o.get_any_name(), o) for o in self.request.model_outputs]
-        infer = self.request.infer
+    def bind(self, feed: Feed) -> Runs:
+        import openvino
 
-        def run() -> dict[str, np.ndarray]:
-            results = infer(given)
-            return {name: results[port] for name, port in outputs}
+        self.given = {n: np.ascontiguousarray(a) for n, a in feed.items()}
+        for port in self.request.model_inputs:
+            name = next(n for n in port.get_names() if n in self.given)
+            self.request.set_tensor(port, openvino.Tensor(self.given[name], shared_memory=True))
+        request = self.request
 
-        return run
+        def outputs() -> Outputs:
+            return {o.get_any_name(): np.array(request.get_tensor(o).data) for o in request.model_outputs}
+
+        return request.infer, outputs
 
 
 class Torch(Engine):
@@ -134,18 +149,21 @@ class Torch(Engine):
         torch.set_num_threads(self.threads)
         self.model = convert(self.path).eval()
 
-    def bind(self, feed: Feed) -> Callable[[], dict[str, np.ndarray]]:
+    def bind(self, feed: Feed) -> Runs:
         import torch
 
         given = [torch.from_numpy(a) for a in feed.values()]
+        results: list[Any] = []
 
-        def run() -> dict[str, np.ndarray]:
+        def run() -> None:
             with torch.inference_mode():
-                out = self.model(*given)
-            values = out if isinstance(out, tuple | list) else [out]
+                results[:] = [self.model(*given)]
+
+        def outputs() -> Outputs:
+            values = results[0] if isinstance(results[0], tuple | list) else results
             return {f"{i}": v.numpy() for i, v in enumerate(values)}
 
-        return run
+        return run, outputs
 
 
 ENGINES: dict[str, type[Engine]] = {e.name: e for e in (Glow, OnnxRuntime, OpenVino, Torch)}

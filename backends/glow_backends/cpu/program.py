@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.base import Port, Program
+from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, build, slots_of
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
@@ -71,11 +71,11 @@ class CpuProgram(Program):
         self._arena = aligned_array((bundle.arena_bytes + bundle.scratch_bytes,), byte)
         self._barrier = aligned_array((BARRIER_BYTES,), byte)
         self._barrier[...] = 0
-        self._io = (ctypes.c_void_p * (count + 2))()
+        self.pointers = (ctypes.c_void_p * (count + 2))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
-        self._io[count] = ctypes.cast(self._callback, ctypes.c_void_p)
-        self._io[count + 1] = address(self._barrier)
-        self._arguments = (ctypes.addressof(self._io), address(bundle.weights), address(self._arena))
+        self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
+        self.pointers[count + 1] = address(self._barrier)
+        self._arguments = (ctypes.addressof(self.pointers), address(bundle.weights), address(self._arena))
         self._bound: dict[str, Array] = {}
         self._staging: dict[str, Array] = {}
         self.state: dict[str, Array] = {}
@@ -87,12 +87,12 @@ class CpuProgram(Program):
             memory = aligned_array(slot.shape, slot.port.dtype)
             memory[...] = bundle.states[slot.symbol]
             self.state[slot.symbol] = self._bound[slot.symbol] = memory
-            self._io[index] = address(memory)
+            self.pointers[index] = address(memory)
 
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         with self._lock:
-            io, bound = self._io, self._bound
+            io, bound = self.pointers, self._bound
             for index, symbol, name in self._input_slots:
                 array = inputs[name]
                 where = address(array)
@@ -115,6 +115,20 @@ class CpuProgram(Program):
                 raise failure
         return results
 
+    def bind(self, inputs: Mapping[str, Array]) -> Bound:
+        if self._host_step is not None:
+            return super().bind(inputs)
+        return CpuBound(self, inputs)
+
+    def run_on(self, io: int) -> None:
+        """Run on the pointers of a table."""
+        with self._lock:
+            _, weights, arena = self._arguments
+            if self._workers is None:
+                self._main(io, weights, arena, 0)
+            else:
+                self._workers.run(lambda worker: self._main(io, weights, arena, worker))
+
     def _staged(self, symbol: str, array: Array) -> Array:
         """An aligned copy of an input, in memory kept for it."""
         staging = self._staging.get(symbol)
@@ -132,6 +146,29 @@ class CpuProgram(Program):
             self._host_step(number, self._bound, self._arena)
         except BaseException as error:  # raised again by `run`: native frames cannot pass it on
             self._failure = error
+
+
+class CpuBound(Bound):
+    """A program with a table of pointers of its own: a call is one call of native code."""
+
+    def __init__(self, program: CpuProgram, inputs: Mapping[str, Array]) -> None:
+        self.program = program
+        self._run = program.run_on
+        bundle = program.bundle
+        count = len(bundle.slots) + 2
+        self._io = (ctypes.c_void_p * count).from_buffer_copy(program.pointers)
+        self.inputs: dict[str, Array] = {}
+        self.outputs: dict[str, Array] = {}
+        for kind, arrays in (("input", self.inputs), ("output", self.outputs)):
+            for index, slot in slots_of(bundle, [kind]):
+                memory = arrays[slot.name] = aligned_array(slot.shape, slot.port.dtype)
+                memory[...] = inputs[slot.name] if kind == "input" else 0
+                self._io[index] = address(memory)
+        self._where = ctypes.addressof(self._io)
+
+    def __call__(self) -> dict[str, Array]:
+        self._run(self._where)
+        return self.outputs
 
 
 class HostSteps:
