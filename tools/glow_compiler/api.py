@@ -27,13 +27,19 @@ Shapes = Mapping[str, Sequence[int]]
 def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     """The graph-level module of a model: an .onnx or .mlir path, a ModelProto, a builder or a module.
 
-    `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
+    A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
+    Otherwise `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
     problem of an ONNX model, ShapeError where a symbolic dimension stays unbound.
     """
     if isinstance(model, ModuleOp):
         return model
     if isinstance(model, GraphBuilder):
         return model.module
+    if isinstance(model, tuple):
+        from glow_frontends.caffe2 import import_caffe2
+
+        init_net, predict_net = model  # pyright: ignore[reportUnknownVariableType]
+        return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         return _read_mlir(Path(model))
     from glow_frontends.onnx import import_model
@@ -83,6 +89,9 @@ def compile(
     def build(module: ModuleOp) -> Program:
         return compile_module(module, made, verify=verify, progress=progress)
 
+    if isinstance(model, tuple):
+        assert shapes is None or isinstance(shapes, Mapping)
+        model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(model, ModuleOp | GraphBuilder) or (
         isinstance(model, str | Path) and not str(model).endswith(".onnx")
     ):
