@@ -7,7 +7,7 @@ Every node becomes an island of its own; glow-fold-conversions joins them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,6 @@ from glow_dialects.core.types import (
     Array,
     Tensor,
     UniformQuantizedType,
-    element_of,
     element_type,
     shape_of,
     tensor,
@@ -33,17 +32,13 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.elementwise import UnaryOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.module import FuncOp, GetOp, functions
 from glow_dialects.ops.quantize import (
     DequantizeOp,
     QuantizeOp,
-    dequantize_array,
-    limits_of,
     quantize_array,
     quantized_type,
 )
@@ -57,9 +52,11 @@ from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import plain_properties
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.apply_profile import ATTRIBUTE
+from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
 from glow_passes.quantize.fold_conversions import MOVES
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
+from glow_passes.quantize.sensitive import sensitive
 
 BIASES = {"int32": 32, "int16": 16, "int8": 8}
 
@@ -90,14 +87,20 @@ class Quantizer:
         """Quantise every node that has a rule; the number of nodes."""
         count = 0
         names = value_names(self.function)
+        exact = sensitive(self.function)
         for op in list(self.function.body.block.ops):
-            if not isinstance(op, GraphOp) or not op.results or op.group("predicate"):
+            if not isinstance(op, GraphOp) or op.parent is None or op in exact:
+                continue
+            if not op.results or op.group("predicate"):
                 continue
             known = {op.name.removeprefix("glow."), names[op.results[0]]}
             reader = _limiter(op.results[0])
             if reader is not None:
                 known.add(names[reader.results[0]])
             if known & set(self.options.keep):
+                continue
+            if self.table(op, names):
+                count += 1
                 continue
             if isinstance(op, (*MOVES, ReluOp, ClipOp)) and not isinstance(op, ConcatOp):
                 if op.operands[0] in self.integer:
@@ -110,9 +113,34 @@ class Quantizer:
                 count += 1
         return count
 
-    def replace(self, op: GraphOp, stored: SSAValue) -> None:
-        """Let a stored result, dequantised, stand for the result of `op`."""
+    def table(self, op: GraphOp, names: Mapping[SSAValue, str]) -> bool:
+        """Turn the chain of element-wise operators from `op` on into a lookup, rounded once.
+
+        A relu or clip alone is none: it becomes the limits of the operator before it.
+        """
+        chain = chain_from(op, self.array)
+        kept = [i for i, o in enumerate(chain) if names[o.results[0]] in self.options.keep]
+        chain = chain[: kept[0]] if kept else chain
+        if all(isinstance(o, ReluOp | ClipOp) for o in chain) or self.options.schema.width != 8:
+            return False
+        x, last = variable(op, self.array), chain[-1].results[0]
+        assert x is not None
+        source, to = self.kind(x), self.kind(last)
+        if x not in self.integer or source is None or to is None:
+            return False
+        entries = quantize_array(evaluated(chain, stored_values(source), self.array), to)
+        name = chain[-1].name.removeprefix("glow.")
+        table = self.constant(entries, tensor((256,), to), name)
         b = Builder.before(op)
+        self.replace(chain[-1], b(LookupOp(self.quantized(x, source), table)), b)
+        for dead in reversed(chain[:-1]):
+            dead.detach()
+            dead.erase()
+        return True
+
+    def replace(self, op: GraphOp, stored: SSAValue, b: Builder | None = None) -> None:
+        """Let a stored result, dequantised, stand for the result of `op`."""
+        b = b or Builder.before(op)
         old = op.results[0]
         real = b(DequantizeOp(stored, results=old.type))
         real.name_hint = old.name_hint
@@ -274,32 +302,6 @@ def concat(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
     return b(ConcatOp([q.quantized(v, to) for v in op.inputs], axis=op.prop("axis")))
 
 
-def table_of(op: Any, source: UniformQuantizedType, to: UniformQuantizedType) -> Array:
-    """The stored result of a unary operator for each of the 256 stored operands."""
-    low, high = limits_of(source)
-    real = dequantize_array(np.arange(low, high + 1), source).astype(np.float32)
-    probe = type(op).create(
-        operands=[LiteralOp.of(real).results[0]],
-        result_types=[tensor((256,), element_of(op.result))],
-        properties=dict(op.properties),
-    )
-    with np.errstate(all="ignore"):
-        (result,) = probe.evaluate([real])
-    probe.drop_all_references()
-    return quantize_array(np.asarray(result, np.float64), to)
-
-
-def unary(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-    """sigmoid, tanh, gelu, ... -> lookup in a table of 256 results."""
-    source, to = q.kind(op.input), q.kind(op.result)
-    if not q.all_integer(op) or source is None or to is None or q.options.schema.width != 8:
-        return None
-    if element_of(op.input) != element_of(op.result):
-        return None
-    table = q.constant(table_of(op, source, to), tensor((256,), to), op.name.removeprefix("glow."))
-    return b(LookupOp(q.quantized(op.input, source), table))
-
-
 RULES: dict[type[GraphOp], QuantizeRule] = {
     ConvOp: conv,
     FullyConnectedOp: fully_connected,
@@ -314,8 +316,7 @@ RULES: dict[type[GraphOp], QuantizeRule] = {
 
 def rule_of(kind: type[GraphOp]) -> QuantizeRule | None:
     """The rule of an operator."""
-    found = RULES.get(kind)
-    return unary if found is None and issubclass(kind, UnaryOp) else found
+    return RULES.get(kind)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""Values that integers must not round: what a logarithm, root or quotient magnifies afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import Operation
+
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.module import FuncOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reduce import ReduceMeanOp, ReduceSumOp, ReduceSumSquareOp
+from glow_dialects.ops.unary_math import (
+    AbsOp,
+    Log1pOp,
+    LogOp,
+    NegOp,
+    ReciprocalOp,
+    RsqrtOp,
+    SqrtOp,
+)
+from glow_passes.quantize.fold_conversions import MOVES
+
+#: Small numbers matter to these as much as large ones.
+MAGNIFYING = (LogOp, Log1pOp, SqrtOp, RsqrtOp, ReciprocalOp)
+#: What hands small numbers on: linear operators, squares, moves. Activations do not.
+LINEAR = (
+    *MOVES,
+    AbsOp,
+    AddOp,
+    BatchMatmulOp,
+    ConvOp,
+    FullyConnectedOp,
+    MatmulOp,
+    MulOp,
+    NegOp,
+    PadOp,
+    PowOp,
+    ReduceMeanOp,
+    ReduceSumOp,
+    ReduceSumSquareOp,
+    SubOp,
+    *MAGNIFYING,
+)
+
+
+def sensitive(function: FuncOp) -> set[Operation]:
+    """Operators whose results reach a logarithm, root or denominator by linear operators alone.
+
+    The spectrograms at the front of audio networks: 8 bits hold their loudest numbers only.
+    """
+    found: set[Operation] = set()
+    for op in function.body.block.ops:
+        if isinstance(op, MAGNIFYING):
+            _follow(op.operands[0].owner, found)
+        elif isinstance(op, DivOp):
+            divisor: Any = op.operands[1]
+            _follow(divisor.owner, found)
+    return found
+
+
+def _follow(start: Any, found: set[Operation]) -> None:
+    stack = [start]
+    while stack:
+        op = stack.pop()
+        if not isinstance(op, GraphOp) or op in found or not isinstance(op, LINEAR):
+            continue
+        found.add(op)
+        stack += [value.owner for value in op.operands]
