@@ -160,7 +160,7 @@ def test_network(net: Callable[[Graph], SSAValue], monkeypatch: pytest.MonkeyPat
     g = Graph()
     g.save(net(g))
     (want,) = g.run()
-    for options in ({}, {"winograd": False}, {"cpu": "haswell"}):
+    for options in ({}, {"winograd": False}, {"cpu": "haswell"}, {"threads": 3}):
         program = compile_module(g.module, get_backend("cpu", **options), verify=True)
         (got,) = program.run(g.inputs).values()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
