@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i1
 from xdsl.ir import SSAValue
 
 from glow_backends.base import Backend, Port, Program, Report, ports, public_name
 from glow_dialects.core.errors import CompileError, UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
+from glow_dialects.core.types import (
+    Array,
+    UniformQuantizedType,
+    bytes_of,
+    dtype_of,
+    element_of,
+    shape_of,
+)
 from glow_dialects.instr.memory import (
     AllocOp,
     CopyOp,
@@ -50,8 +57,10 @@ class NumpyBackend(Backend):
     name = "numpy"
 
     def supports(self, op: GraphOp) -> bool:
-        boolean = any(dtype_of(v.type) == bool for v in op.operands)  # NumPy has no -True
-        return op.VIEW or (type(op) in (*UFUNCS, ReluOp) and not boolean)
+        kinds = {element_of(v) for v in (*op.operands, *op.results)}
+        plain = len(kinds) == 1 and kinds.isdisjoint([i1])  # NumPy has no -True
+        quantized = any(isinstance(k, UniformQuantizedType) for k in kinds)
+        return op.VIEW or (type(op) in (*UFUNCS, ReluOp) and plain and not quantized)
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         for candidate in instr_functions(module):
@@ -80,7 +89,8 @@ class NumpyProgram(Program):
         outputs = {p.name: np.empty(p.shape, p.dtype) for p in self.outputs}
         arrays = {**inputs, **outputs}
         bound = {name: arrays[public] for name, public in self.publics.items()}
-        self.run_source({**self.constants, **bound}, self.arena)
+        with np.errstate(all="ignore"):
+            self.run_source({**self.constants, **bound}, self.arena)
         return outputs
 
 
@@ -107,10 +117,11 @@ def line_of(op: Any, names: Mapping[SSAValue, str]) -> str:
             dtype = dtype_of(op.result.type).name
             return f"{names[op.result]} = {part}.view('{dtype}').reshape({shape_of(op.result)})"
         case ViewOp():
-            start = op.offset.value.data
-            stop = start + int(np.prod(shape_of(op.result), dtype=np.int64))
-            flat = f"{names[op.source]}.reshape(-1)[{start}:{stop}]"
-            return f"{names[op.result]} = {flat}.reshape({shape_of(op.result)})"
+            start = op.offset.value.data * dtype_of(op.source.type).itemsize
+            part = f"[{start}:{start + bytes_of(op.result.type)}]"
+            flat = f"{names[op.source]}.reshape(-1).view('uint8'){part}"
+            dtype = dtype_of(op.result.type).name
+            return f"{names[op.result]} = {flat}.view('{dtype}').reshape({shape_of(op.result)})"
         case CopyOp():
             return f"np.copyto({names[op.dest]}, {names[op.src]})"
         case InstrOp() if op.GRAPH_OP is ReluOp:
