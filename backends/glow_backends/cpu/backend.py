@@ -39,7 +39,15 @@ class CpuBackend(Backend):
         return f"{self.target!r} winograd={self.winograd}"
 
     def supports(self, op: GraphOp) -> bool:
-        return op.INSTR is not None or op.VIEW
+        from glow_backends.cpu.passes.cpu_recurrent import is_splittable
+        from glow_backends.cpu.rules import has_rule
+        from glow_dialects.ops.recurrent import RecurrentOp
+
+        if isinstance(op, RecurrentOp):
+            return is_splittable(op)
+        if op.VIEW or op.INSTR is None or not op.can_decompose():
+            return op.VIEW or op.INSTR is not None
+        return has_rule(op)  # what has no kernel is made of operators that have
 
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass

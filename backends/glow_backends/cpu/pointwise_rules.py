@@ -210,6 +210,7 @@ FLOAT: dict[str, FloatRule] = {
     "gelu": _gelu,
     "swish": _swish,
     "logit": _logit,
+    "replace_nan": lambda x, p: x[0].of(_number(p, 0, 0.0)).where(x[0].compare("uno", x[0]), x[0]),
     **{
         name: _unary(getattr(vecmath, name))
         for name in (

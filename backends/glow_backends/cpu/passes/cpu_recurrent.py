@@ -16,11 +16,13 @@ from glow_backends.cpu.recurrent import CpuRecurrentOp
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.module import ConstantOp, GetOp, lookup
 from glow_dialects.ops.recurrent import RecurrentOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
+from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 
@@ -38,9 +40,23 @@ def _biases(op: Any, array: Array | None, size: int) -> tuple[Array | None, Arra
     return (own + recurrent).reshape(-1), None
 
 
+def is_splittable(op: RecurrentOp) -> bool:
+    """Whether the pass takes a network: f32, and weights and bias constants of the module."""
+    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+        return False
+    for value in (*op.operands[1:3], *op.group("bias")):
+        owner = value.owner
+        if isinstance(owner, GetOp):
+            if not isinstance(lookup(owner, owner.symbol.root_reference.data), ConstantOp):
+                return False
+        elif not isinstance(owner, LiteralOp | SplatOp):
+            return False
+    return True
+
+
 def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     """lstm(x, w, r, b) -> recurrent(x w^T + b, r), for constant weights and f32."""
-    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+    if not is_splittable(op):
         return None
     x, weights, recurrence = op.operands[:3]
     w, loop = r.array(weights), r.array(recurrence)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from glow_backends.cpu.calls import CallContext, KernelCall, Rule
+from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name
+from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.rules.pointwise import elementwise
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+
+_ELSEWHERE = ("dft",)
+"""Decomposable operators whose references are better than what they decompose to."""
 
 
 @cache
@@ -31,6 +36,14 @@ def rules() -> dict[str, Rule]:
         assert not table.keys() & part.RULES.keys(), "an instruction has one rule"
         table |= part.RULES
     return table
+
+
+def has_rule(op: GraphOp) -> bool:
+    """Whether there is a kernel, or a pass that makes one, for a node."""
+    name = op.name.removeprefix("glow.")
+    if op.DATA_PARALLEL:
+        return not op.operands or supports(name, dtype_name(op.results[0]))
+    return name in rules() or name in _ELSEWHERE
 
 
 def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:
