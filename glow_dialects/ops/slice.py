@@ -21,7 +21,7 @@ class SliceOp(PureOp):
     """Elements start, start + step, ... before end of each axis; one entry an axis.
 
     Bounds are explicit: 0 <= start < size and 0 <= end <= size for positive steps; for negative
-    ones -1 <= end, where -1 stands before element 0. An empty range gives size 0.
+    ones -1 <= end, where -1 stands before element 0. An empty range gives size 0, wherever it is.
     """
 
     name = "glow.slice"
@@ -45,8 +45,9 @@ class SliceOp(PureOp):
             if step == 0:
                 raise VerifyException(f"glow.slice: the step of axis {axis} is 0")
             empty = (end <= start) if step > 0 else (end >= start)
-            bounded = 0 <= start <= size and (0 if step > 0 else -1) <= end <= size
-            if not bounded or (step < 0 and start == size and not empty):
+            least = 0 if step > 0 else -1
+            bounded = least <= start <= size and least <= end <= size
+            if not bounded or not (empty or 0 <= start < size):
                 raise VerifyException(
                     f"glow.slice: {start} .. {end} by {step} leaves axis {axis} of {size} elements"
                 )
@@ -91,7 +92,8 @@ class SliceInstr(InstrOp):
     """NumPy's basic slicing."""
 
     def reference(self, result: Array, input: Array) -> None:
-        result[...] = input[indices(self.prop("starts"), self.prop("ends"), self.prop("steps"))]
+        if result.size:
+            result[...] = input[indices(self.prop("starts"), self.prop("ends"), self.prop("steps"))]
 
 
 _X = random(4, 6)
