@@ -108,6 +108,8 @@ class GraphOp(_Syntax):
     DATA_PARALLEL: ClassVar[bool] = False
     #: The result is the first operand's bytes under another shape: no instruction, a view.
     VIEW: ClassVar[bool] = False
+    #: Costs about what reading its operands costs: computing it again may beat keeping the result.
+    CHEAP: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class AvgPoolOp(WindowOp):
     """The mean of each window: of its elements inside the input, or also of padding zeros."""
 
     name = "glow.avg_pool"
+    CHEAP = True
     kernel = ints_prop()
     strides = ints_prop()
     pads = ints_prop()

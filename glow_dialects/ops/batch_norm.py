@@ -70,6 +70,7 @@ class BatchNormOp(_BatchNorm):
     """(input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector of the channels."""
 
     name = "glow.batch_norm"
+    CHEAP = True
     epsilon = float_prop(1e-5)
     layout = str_prop("NCHW")
     input = operand_def(Tensor)
@@ -115,6 +116,7 @@ class BatchNormTrainOp(_BatchNorm):
     """batch_norm by the batch's own statistics -> result, mean and (biased) variance of each channel."""
 
     name = "glow.batch_norm_train"
+    CHEAP = True
     epsilon = float_prop(1e-5)
     layout = str_prop("NCHW")
     input = operand_def(Tensor)

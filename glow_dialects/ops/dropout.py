@@ -72,6 +72,7 @@ class DropoutTrainOp(_Dropout):
     """
 
     name = "glow.dropout_train"
+    CHEAP = True
     ratio = float_prop(0.5)
     seed = int_prop(0)
     input = operand_def(Tensor)

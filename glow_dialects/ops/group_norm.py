@@ -67,6 +67,7 @@ class GroupNormOp(_Grouped):
     """Each of `groups` groups of channels of a sample standardised, then scaled and shifted by channel."""
 
     name = "glow.group_norm"
+    CHEAP = True
     group_number = prop_def(IntegerAttr, prop_name="groups")
     epsilon = float_prop(1e-5)
     input = operand_def(Tensor)
@@ -89,6 +90,7 @@ class InstanceNormOp(_Grouped):
     """Each channel of a sample standardised, then scaled and shifted."""
 
     name = "glow.instance_norm"
+    CHEAP = True
     epsilon = float_prop(1e-5)
     input = operand_def(Tensor)
     scale = operand_def(Tensor)

@@ -53,6 +53,7 @@ class LayerNormOp(_Trailing):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on."""
 
     name = "glow.layer_norm"
+    CHEAP = True
     axis = int_prop()
     epsilon = float_prop(1e-5)
     input = operand_def(Tensor)
@@ -100,6 +101,7 @@ class RmsNormOp(_Trailing):
     """x / sqrt(mean of squares + epsilon) * scale, the mean over the axes from `axis` on."""
 
     name = "glow.rms_norm"
+    CHEAP = True
     axis = int_prop()
     epsilon = float_prop(1e-5)
     input = operand_def(Tensor)

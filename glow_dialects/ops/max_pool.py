@@ -72,6 +72,7 @@ class MaxPoolOp(_MaxPool):
     """The largest element of each window; padding never wins."""
 
     name = "glow.max_pool"
+    CHEAP = True
     kernel = ints_prop()
     strides = ints_prop()
     pads = ints_prop()

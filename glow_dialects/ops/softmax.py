@@ -40,6 +40,7 @@ class SoftmaxOp(_AlongAxis):
     """e^x / sum e^x along `axis`."""
 
     name = "glow.softmax"
+    CHEAP = True
     axis = int_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)
@@ -74,6 +75,7 @@ class LogSoftmaxOp(_AlongAxis):
     """x - log(sum e^x) along `axis`."""
 
     name = "glow.log_softmax"
+    CHEAP = True
     axis = int_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

@@ -14,6 +14,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.autodiff.differentiate import DifferentiatePass
     from glow_passes.autodiff.freeze_placeholders import FreezePlaceholdersPass
     from glow_passes.autodiff.make_trainable import MakeTrainablePass
+    from glow_passes.autodiff.rematerialize import RematerializePass
     from glow_passes.fn import FN_PASSES
     from glow_passes.graph import GRAPH_PASSES
     from glow_passes.instr.dead_stores import DeadStoresPass
@@ -30,6 +31,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         MakeTrainablePass,
         DifferentiatePass,
         FreezePlaceholdersPass,
+        RematerializePass,
         DecomposePass,
         SchedulePass,
         IrgenPass,

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_passes.autodiff.rematerialize import RematerializePass
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
 from glow_passes.instr.plan_memory import PlanMemoryPass
@@ -22,6 +23,7 @@ from glow_passes.lower.schedule import SchedulePass
 #: Graph -> instructions.
 LOWER: tuple[ModulePass, ...] = (
     SchedulePass(),  # order nodes so that little memory is live
+    RematerializePass(),  # functions with a memory budget keep less for later
     IrgenPass(),  # one node, one or more instructions on buffers
 )
 

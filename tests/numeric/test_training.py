@@ -174,6 +174,25 @@ def test_fit_and_resume(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, again.parameters()[name])
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_memory_budget(backend: str) -> None:
+    """Activations that are computed again: the same losses in less memory."""
+    g = GraphBuilder()
+    x = g.placeholder("x", (BATCH, 512))
+    for index in range(6):
+        x = g.tanh(g.matmul(g.sigmoid(x), g.constant(random(512, 512, seed=index) / 20, f"w{index}")))
+    g.save(x, "y")
+    inputs, labels = random(BATCH, 512), np.arange(BATCH)
+    found: list[tuple[int, list[float]]] = []
+    for budget in (None, 1000):
+        trainer = Trainer(g, optimizer=optim.SGD(lr=0.1), backend=backend, memory_budget=budget)
+        losses = [trainer.step(inputs, labels) for _ in range(3)]
+        found.append((trainer.report.arena_bytes, losses))
+    (kept, want), (less, got) = found
+    assert got == want
+    assert less < kept
+
+
 def test_export(tmp_path: Path) -> None:
     """The trained model as ONNX gives onnxruntime the outputs that the Trainer predicts."""
     import onnxruntime

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Port, Program, check_inputs, get_backend
+from glow_backends.base import Port, Program, Report, check_inputs, get_backend
 from glow_compiler import checkpoint
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
-from glow_compiler.training_graph import TrainingGraph
+from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_passes.autodiff.freeze_placeholders import freeze_placeholders
 from glow_passes.autodiff.optimize import LEARNING_RATE
+from glow_passes.autodiff.rematerialize import BUDGET
 from glow_runtime.compile import compile_module
 
 Batch = tuple[Any, Any]
@@ -33,8 +34,10 @@ class Trainer:
     `model`: a path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder. `loss` names
     the loss of the last output (or of `output`) with `loss_options`; `trainable` are names of
     weights with `*` and `?`, the others stay as they are. `batch` binds a symbolic first dimension.
-    `momentum` is that of running averages in normalisations. Raises NotDifferentiableError with
-    every operator that has no gradient, and GlowError for anything else that does not fit.
+    `momentum` is that of running averages in normalisations. With a `memory_budget` in bytes cheap
+    operators are computed again in the backward pass until activations fit, as far as that goes.
+    Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
+    anything else that does not fit.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Trainer:
         output: str | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         momentum: float = 0.9,
+        memory_budget: int | None = None,
         detect_anomaly: bool = False,
         seed: int = 0,
     ) -> None:
@@ -64,6 +68,8 @@ class Trainer:
         self.detect_anomaly = detect_anomaly
         module = _module(model, shapes, trainable, batch)
         self.graph = TrainingGraph(module, self.loss, optimizer.compiled(), trainable, output, momentum)
+        if memory_budget is not None:
+            main_of(self.graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
         self._program = self._compile(self.graph.training)
         self.state: dict[str, Array] = self._program.state  # pyright: ignore
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
@@ -87,6 +93,11 @@ class Trainer:
     def batch(self) -> int:
         """Samples a step."""
         return self.graph.output.get_shape()[0] if self.graph.output.get_shape() else 1
+
+    @property
+    def report(self) -> Report:
+        """What compiling the step did: stages with seconds, kernels, bytes of the arena."""
+        return self._program.report
 
     def parameters(self) -> dict[str, Array]:
         """The trainable weights by the model's names, copied."""

@@ -94,6 +94,7 @@ class StackOp(PureOp):
     """Element-wise steps on broadcast operands; every result has the shape of the loop."""
 
     name = "glow_cpu.stack"
+    CHEAP = True
     steps = prop_def(ArrayAttr)
     outputs = ints_prop()
     inputs = var_operand_def(Tensor)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -82,6 +82,10 @@ def learning_rate(module: ModuleOp, b: Builder, chosen: Optimizer, like: SSAValu
     return read(add_placeholder(module, LEARNING_RATE, kind, "input"), b)
 
 
+def _operation(value: SSAValue) -> Operation | None:
+    return value.owner if isinstance(value.owner, Operation) else None
+
+
 def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> None:
     """Update every parameter in place, with its states beside it as `<parameter>.<state>`."""
     kind, states, properties = chosen.operator()
@@ -89,8 +93,11 @@ def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> 
     grads = clipped(training, chosen)
     rates: dict[Any, SSAValue] = {}
     step = step_value(module, b) if kind is AdamOp else None
-    for name, grad in grads.items():
-        weight = training.parameters[name]
+    # The last layer's gradient is known first: using it at once frees what it was computed from.
+    block = training.function.body.block
+    order: dict[Operation | None, int] = {op: place for place, op in enumerate(block.ops)}
+    for name in sorted(grads, key=lambda n: order.get(_operation(grads[n]), -1)):
+        grad, weight = grads[name], training.parameters[name]
         element = element_of(weight)
         if element not in rates:
             rates[element] = learning_rate(module, b, chosen, weight)
