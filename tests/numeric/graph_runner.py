@@ -42,7 +42,9 @@ class Graph:
     def constant(self, array: Array) -> SSAValue:
         """A constant of the module."""
         self.count += 1
-        return self._declare(ConstantOp.of(f"w{self.count}", np.asarray(array)))
+        return self._declare(
+            ConstantOp.of(f"w{self.count}", np.asarray(array), tensor_of(np.asanyarray(array)))
+        )
 
     def input(self, array: Array) -> SSAValue:
         """A placeholder, run with the values of `array`."""

@@ -25,7 +25,7 @@ from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
@@ -156,8 +156,12 @@ def grouped(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     assert isinstance(weights, UniformQuantizedType)
     out = op.sizes(op.filter)[0]
     bias = np.zeros(out, np.int64) if not biases else np.asarray(biases[0], np.int64)
-    sums = 255 * np.abs(array.astype(np.int64)).reshape(out, -1).sum(axis=1) + np.abs(bias)
-    if sums.max(initial=0) >= 1 << 24 or not (byte or to == f32):
+    sums = 255 * np.abs(array.astype(np.int64)).reshape(out, -1).sum(axis=1)
+    # Biases that float32 rounds are added as integers; those that 32 bits may not hold, nowhere.
+    large = bool((sums + np.abs(bias) >= 1 << 24).any())
+    if sums.max(initial=0) >= 1 << 24 or np.abs(bias).max(initial=0) >= 1 << 30:
+        return False
+    if not (byte or to == f32):
         return False
     form = blocked(op.input, region, last)
     if form is None:
@@ -188,7 +192,7 @@ def grouped(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         FloatConvOp(
             source,
             region.weight(np.ascontiguousarray(filters).astype(np.float32), f"{name}.f32"),
-            region.weight(bias.astype(np.float32), f"{name}.bias") if biases else None,
+            region.weight(bias.astype(np.float32), f"{name}.bias") if biases and not large else None,
             [],
             algorithm="depthwise" if depthwise else "direct",
             lanes=target.lanes,
@@ -198,16 +202,26 @@ def grouped(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
             group=spec.group,
         )
     )
-    factors = pad_to(factor_of(weights, _byte_kind(op.input), to, out), 0, region.lanes)
-    row = region.weight(factors.reshape(1, -1, 1, 1, region.lanes), f"{name}.factor")
-    steps = Steps(2)
-    result, kind = steps.add("mul", 0, 1), f32
+    factors = factor_of(weights, _byte_kind(op.input), to, out)
+    rows = [_row(factors, f"{name}.factor", region)]
+    steps, value = Steps(2 + large), 0
+    if large:
+        rows.append(_row(bias.astype(np.int32), f"{name}.bias", region))
+        whole = steps.add("add", steps.add("cast", 0, dtype="i32"), 2, dtype="i32")
+        value = steps.add("cast", whole)
+    result, kind = steps.add("mul", value, 1), f32
     if byte:
         limits, kind = shifted(op), unsigned(_byte_kind(op.results[0]))
         result = finish(steps, result, kind, limits["low"], limits["high"], "u8")
-    made = region.add(_stack([total, row], steps, result, tensor(shape_of(total), kind)))
+    made = region.add(_stack([total, *rows], steps, result, tensor(shape_of(total), kind)))
     region.remember(op.result, replace(form, value=made, channels=out))
     return True
+
+
+def _row(vector: Array, name: str, region: Region) -> SSAValue:
+    """One number a channel, on blocks."""
+    padded = pad_to(vector, 0, region.lanes)
+    return region.weight(padded.reshape(1, -1, 1, 1, region.lanes), name)
 
 
 def _pair(values: Any) -> tuple[int, int]:
@@ -252,12 +266,14 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
 
 def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     """The mean over all of a blocked image: exact float sums, requantised."""
-    form = region.known.get(op.input)
-    if form is None or form.last != (op.prop("layout") == "NHWC") or not is_byte(op.results[0]):
+    last = op.prop("layout") == "NHWC"
+    whole = tuple(op.prop("kernel")) == op.sizes(op.input)[2] and not any(op.prop("pads"))
+    if not whole or not is_byte(op.input) or not is_byte(op.results[0]):
+        return windows(op, region, target)
+    form = blocked(op.input, region, last)
+    if form is None:
         return False
     spatial = shape_of(form.value)[2:4]
-    if _flat(op.prop("kernel"), 1) != spatial or any(op.prop("pads")):
-        return False
     source, to = _byte_kind(form.value), unsigned(_byte_kind(op.results[0]))
     wide = shape_of(form.value)
     centred = Steps(1)
@@ -269,6 +285,45 @@ def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     real = steps.with_number("mul", 0, factor)
     finished = finish(steps, real, to, limits["low"], limits["high"], "u8")
     made = region.add(_stack([total], steps, finished, tensor(shape_of(total), to)))
+    region.remember(op.result, replace(form, value=made))
+    return True
+
+
+def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
+    """Means of windows of one size: sums as a convolution with ones, requantised by a loop."""
+    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    counted = op.prop("count_include_pad") or not any(op.prop("pads"))
+    bytes_only = is_byte(op.input) and is_byte(op.results[0])
+    size = prod(op.prop("kernel"))
+    if rank != 4 or not counted or not bytes_only or 255 * size >= 1 << 24:
+        return False
+    form = blocked(op.input, region, last)
+    channels = op.sizes(op.input)[1]
+    if form is None or channels < 2:
+        return False
+    source, to = _byte_kind(form.value), unsigned(_byte_kind(op.results[0]))
+    centred = Steps(1)
+    value = centred.with_number("sub", centred.add("cast", 0), zero_of(source))
+    plain = region.add(_stack([form.value], centred, value, tensor(shape_of(form.value), f32)))
+    ones = region.weight(np.ones((channels, 1, *op.prop("kernel")), np.float32), "ones")
+    total = region.add(
+        FloatConvOp(
+            plain,
+            ones,
+            None,
+            [],
+            algorithm="depthwise",
+            lanes=target.lanes,
+            strides=op.prop("strides"),
+            pads=op.prop("pads"),
+            dilations=op.prop("dilations"),
+            group=channels,
+        )
+    )
+    limits, steps = shifted(op), Steps(1)
+    real = steps.with_number("mul", 0, float(np.float32(scale_of(source) / scale_of(to) / size)))
+    result = finish(steps, real, to, limits["low"], limits["high"], "u8")
+    made = region.add(_stack([total], steps, result, tensor(shape_of(total), to)))
     region.remember(op.result, replace(form, value=made))
     return True
 

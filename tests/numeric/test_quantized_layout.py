@@ -1,0 +1,107 @@
+"""Quantised operators on channel blocks: the CPU's integers are the interpreter's, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_runner import Graph
+
+import glow_compiler as glow
+from glow_dialects.core.types import QuantizedArray, UniformQuantizedType, shape_of, tensor
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.lookup import LookupOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+
+X = UniformQuantizedType.of(8, 0.05, -3)
+UNSIGNED = UniformQuantizedType.of(8, 0.05, 125, signed=False)
+
+
+def stored(kind: UniformQuantizedType, *shape: int, seed: int = 0) -> QuantizedArray:
+    """Random stored integers of a type."""
+    low = -128 if kind.signed else 0
+    rng = np.random.default_rng(seed + sum(shape))
+    return QuantizedArray.of(rng.integers(low, low + 256, shape), kind)
+
+
+def agree(g: Graph) -> None:
+    """Both backends give the same outputs."""
+    want = glow.compile(g.module, backend="interpreter").run(g.inputs)
+    have = glow.compile(g.module).run(g.inputs)
+    for name, expected in want.items():
+        np.testing.assert_array_equal(have[name], expected)
+
+
+@pytest.mark.parametrize("kind", [X, UNSIGNED], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("group", "inner", "out", "options"),
+    [
+        (1, 16, 24, {}),
+        (32, 32, 32, {}),
+        (20, 20, 20, {"low": 5}),
+        (2, 32, 64, {"real": True}),
+        (32, 32, 32, {"bias": 1 << 28}),
+    ],
+)
+def test_convolution(
+    kind: UniformQuantizedType, layout: str, group: int, inner: int, out: int, options: dict[str, Any]
+) -> None:
+    """Groups, padding with a zero point, real results, limits, biases that float32 would round."""
+    last, size = layout == "NHWC", 7
+    g, rng = Graph(), np.random.default_rng(out)
+    image = (1, size, size, inner) if last else (1, inner, size, size)
+    filter = (out, 3, 3, inner // group) if last else (out, inner // group, 3, 3)
+    weights = UniformQuantizedType.of(8, [0.01 * (i + 1) for i in range(out)], axis=0)
+    largest = options.get("bias", 900)
+    bias = rng.integers(-largest, largest, out).astype(np.int32)
+    shape = (1, size, size, out) if last else (1, out, size, size)
+    to = UniformQuantizedType.of(8, 0.9 * largest / 900, 5)
+    result = tensor(shape) if options.get("real") else tensor(shape, to)
+    operands = (g.input(stored(kind, *image)), g.constant(stored_weights(weights, *filter)))
+    limits = {"low": options["low"]} if "low" in options else {}
+    window = {"pads": (1, 1, 1, 1), "group": group, "layout": layout}
+    g.save(g.b(QuantizedConvOp(*operands, g.constant(bias), results=result, **window, **limits)))
+    agree(g)
+
+
+def stored_weights(kind: UniformQuantizedType, *shape: int) -> QuantizedArray:
+    """Weights without the smallest integer."""
+    return QuantizedArray.of(np.maximum(stored(kind, *shape), -127), kind)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ((9, 9), {}),
+        ((3, 2), {"strides": (3, 2)}),
+        ((3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1), "count_include_pad": True}),
+        ((3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ],
+)
+def test_average(kernel: tuple[int, int], options: dict[str, Any]) -> None:
+    """Whole images, windows of one size, and windows cut off by the border."""
+    g = Graph()
+    x = g.input(stored(X, 1, 24, 9, 9))
+    pads, strides = options.get("pads", (0,) * 4), options.get("strides", (1, 1))
+    sizes = [(9 + pads[i] + pads[i + 2] - kernel[i]) // strides[i] + 1 for i in (0, 1)]
+    result = tensor((1, 24, *sizes), UniformQuantizedType.of(8, 0.03, 7))
+    g.save(g.b(QuantizedAvgPoolOp(x, results=result, kernel=kernel, **options)))
+    agree(g)
+
+
+def test_parts_of_different_makers_join() -> None:
+    """A convolution's result, a table's and a sum, joined: all stored alike on blocks."""
+    g = Graph()
+    x = g.input(stored(X, 1, 16, 5, 5))
+    w = g.constant(stored_weights(UniformQuantizedType.of(8, 0.01), 16, 16, 1, 1))
+    y = g.b(QuantizedConvOp(x, w, None, results=tensor((1, 16, 5, 5), X)))
+    table = g.constant(stored(X, 256))
+    total = g.b(QuantizedAddOp(x, y, results=tensor((1, 16, 5, 5), X)))
+    joined = g.b(ConcatOp([y, g.b(LookupOp(y, table)), total], axis=1))
+    assert shape_of(joined) == (1, 48, 5, 5)
+    g.save(g.b(LookupOp(joined, table)))
+    agree(g)
