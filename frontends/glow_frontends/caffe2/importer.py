@@ -123,7 +123,7 @@ class _Import:
                 self._define(op, [fill(node)])
             elif rule is not None:
                 made = rule(node)
-                self._define(op, list(made) if isinstance(made, list | tuple) else [made])
+                self._define(op, [made] if isinstance(made, np.ndarray | Value) else made)
             else:
                 raise RuleError("no rule for this operator")
         except (RuleError, GlowError, ValueError, IndexError, TypeError) as error:

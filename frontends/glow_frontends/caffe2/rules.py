@@ -112,8 +112,10 @@ def _fully_connected(n: Node) -> Value:
     axis = _axis(n.integer("axis", 1), len(x.shape) + 1)
     weights = n.blob(1)
     if n.op.type == "FC":
-        flat: Any = weights.reshape(weights.shape[0], -1) if isinstance(weights, np.ndarray) else weights
-        turned = np.ascontiguousarray(flat.T) if isinstance(flat, np.ndarray) else n.graph.transpose(flat)
+        if isinstance(weights, Value):
+            turned: Blob = n.graph.transpose(weights)
+        else:
+            turned = np.ascontiguousarray(weights.reshape(weights.shape[0], -1).transpose())
     else:
         turned = weights
     rows = n.graph.reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))

@@ -51,7 +51,7 @@ class Emitter:
 
     # --- operators ---------------------------------------------------------------------------
     def __call__(
-        self, kind: type[GraphOp], *operands: Operand, results: Attribute | None = None, **properties: object
+        self, kind: type[GraphOp], *operands: Operand, results: Attribute | None = None, **properties: Any
     ) -> Value:
         """The first result of an operator."""
         return self.many(kind, *operands, results=results, **properties)[0]
@@ -61,7 +61,7 @@ class Emitter:
         kind: type[GraphOp],
         *operands: Operand,
         results: Attribute | Sequence[Attribute] | None = None,
-        **properties: object,
+        **properties: Any,
     ) -> list[Value]:
         """All results of an operator: evaluated where every operand is a known array."""
         flat = [v for group in operands for v in _flatten(group)]
@@ -80,7 +80,7 @@ class Emitter:
         operands: Sequence[Operand],
         arrays: list[Array],
         results: Attribute | Sequence[Attribute] | None,
-        properties: dict[str, object],
+        properties: dict[str, Any],
     ) -> list[Value]:
         block = Block(arg_types=[type_of(a) for a in arrays])
         args = iter(block.args)
@@ -101,7 +101,7 @@ class Emitter:
         operands: Sequence[Operand],
         arrays: list[Array],
         op: GraphOp,
-        properties: dict[str, object],
+        properties: dict[str, Any],
     ) -> Array:
         """The one value of a data-parallel operator on uniform operands."""
         scalars = iter([np.asarray(a[(0,) * a.ndim]) for a in arrays])

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import onnx
 from onnx import AttributeProto, FunctionProto, TypeProto, helper
 
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
-from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, dtype_of_value, shape
+from glow_frontends.onnx.values import (
+    AnyValue,
+    HostValue,
+    MapValue,
+    NoneValue,
+    SequenceValue,
+    dtype_of_value,
+    shape,
+)
+
+
+def _schema(domain: str, op: str, version: int) -> Any:
+    """The standard's description of an operator, None where it has none (its stubs lack functions)."""
+    try:
+        return onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return None
 
 
 def function_body(node: Node) -> FunctionProto | None:
     """The published body of a node's operator for its version and input types; None where it has none."""
-    try:
-        schema = onnx.defs.get_schema(node.op, node.opset, node.proto.domain)
-    except onnx.defs.SchemaError:
+    schema = _schema(node.proto.domain, node.op, node.opset)
+    if schema is None:
         return None
     if schema.has_context_dependent_function:
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.opset]
@@ -42,20 +58,16 @@ def function_body(node: Node) -> FunctionProto | None:
 
 def schema_defaults(node: Node) -> dict[str, AttributeProto]:
     """Values of a standard operator's attributes where a node does not give them."""
-    try:
-        schema = onnx.defs.get_schema(node.op, node.opset, node.proto.domain)
-    except onnx.defs.SchemaError:
+    schema = _schema(node.proto.domain, node.op, node.opset)
+    if schema is None:
         return {}
     return {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
 
 
 def has_body(domain: str, op: str, version: int) -> bool:
     """Whether the standard publishes a body of the operator."""
-    try:
-        schema = onnx.defs.get_schema(op, version, domain)
-    except onnx.defs.SchemaError:
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    schema = _schema(domain, op, version)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _resolved(node: Node) -> onnx.NodeProto:
@@ -76,7 +88,7 @@ def _type(value: AnyValue | None) -> TypeProto:
     if isinstance(value, SequenceValue):
         element = onnx_type(value.dtype) if value.dtype is not None else 1
         return helper.make_sequence_type_proto(helper.make_tensor_type_proto(element, None))
-    if isinstance(value, NoneValue):
+    if isinstance(value, NoneValue | HostValue | MapValue):
         return TypeProto()
     return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value)), list(shape(value)))
 

@@ -21,7 +21,7 @@ from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import AnyValue, NoneValue
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 
 #: Expansion of functions and subgraphs within each other stops here (recursion is not ONNX).
 MAX_DEPTH = 60
@@ -38,6 +38,10 @@ FAILURES = (
     ZeroDivisionError,
     NotImplementedError,
 )
+
+
+#: The kinds of a value; rules of several outputs return a sequence of these.
+SINGLE = (np.ndarray, SSAValue, SequenceValue, NoneValue, HostValue, MapValue)
 
 
 @dataclass
@@ -219,7 +223,7 @@ class Scope:
             return self.call(local, node)
         if rule is not None:
             result = rule(self.session.emitter, node)
-            return list(result) if isinstance(result, list | tuple) else [result]
+            return [result] if isinstance(result, SINGLE) else list(result)
         return self.expand(node)
 
     def expand(self, node: Node) -> list[AnyValue | None]:

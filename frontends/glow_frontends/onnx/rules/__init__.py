@@ -74,7 +74,7 @@ def find_rule(domain: str, op: str, version: int) -> Rule | None:
         versions = family.get(op)
         if versions is None:
             continue
-        if not isinstance(versions, tuple):
+        if callable(versions):
             return versions
         found = [rule for since, rule in versions if since <= version]
         return found[-1] if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import GraphProto, TypeProto
 from xdsl.ir import SSAValue
 
 from glow_dialects.ops.select import SelectOp
@@ -70,17 +71,19 @@ def _given(n: Node, index: int) -> AnyValue:
 
 
 def _tensor(value: AnyValue) -> Value:
-    if isinstance(value, SequenceValue | NoneValue):
+    if not isinstance(value, np.ndarray | SSAValue):
         raise RuleError("a sequence where a tensor is expected")
     return value
 
 
-def _stack(g: Emitter, parts: list[Value], kind: object, axis: int) -> Value:
+def _stack(g: Emitter, parts: list[Value], kind: TypeProto.Tensor | None, axis: int) -> Value:
     if not parts:
+        if kind is None:
+            raise RuleError("nothing to stack")
         from glow_frontends.onnx.tensors import numpy_type
 
-        dims = [d.dim_value for d in kind.shape.dim]  # pyright: ignore
-        return np.zeros((0, *dims), numpy_type(kind.elem_type))  # pyright: ignore
+        dims = [d.dim_value for d in kind.shape.dim]
+        return np.zeros((0, *dims), numpy_type(kind.elem_type))
     wide = []
     for part in parts:
         dims = list(shape(part))
@@ -98,13 +101,13 @@ def scan(g: Emitter, n: Node) -> list[AnyValue]:
     return list(_scan(g, n, inputs, body, count))
 
 
-def _scan(g: Emitter, n: Node, inputs: list[Value], body: object, count: int) -> list[AnyValue]:
+def _scan(g: Emitter, n: Node, inputs: list[Value], body: GraphProto, count: int) -> list[AnyValue]:
     states = len(inputs) - count
     state: list[AnyValue] = list(inputs[:states])
     sources = inputs[states:]
     axes = n.integers("scan_input_axes", (0,) * count)
     backwards = n.integers("scan_input_directions", (0,) * count)
-    yields = len(body.output) - states  # pyright: ignore
+    yields = len(body.output) - states
     out_axes = n.integers("scan_output_axes", (0,) * yields)
     out_backwards = n.integers("scan_output_directions", (0,) * yields)
     axes = tuple(axis_of(a, rank(s)) for a, s in zip(axes, sources, strict=True))
@@ -117,11 +120,11 @@ def _scan(g: Emitter, n: Node, inputs: list[Value], body: object, count: int) ->
             at(g, s, a, length - 1 - step if back else step)
             for s, a, back in zip(sources, axes, backwards, strict=True)
         ]
-        outputs = n.scope.subgraph(body, [*state, *items])  # pyright: ignore
+        outputs = n.scope.subgraph(body, [*state, *items])
         state = outputs[:states]
         for parts, value, back in zip(collected, outputs[states:], out_backwards, strict=True):
             parts.insert(0 if back else len(parts), _tensor(value))
-    infos = [o.type.tensor_type for o in body.output[states:]]  # pyright: ignore
+    infos = [o.type.tensor_type for o in body.output[states:]]
     stacked = [
         _stack(g, parts, info, axis_of(axis, (rank(parts[0]) if parts else len(info.shape.dim)) + 1))
         for parts, info, axis in zip(collected, infos, out_axes, strict=True)

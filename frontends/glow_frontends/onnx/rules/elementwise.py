@@ -142,7 +142,8 @@ def equal(g: Emitter, n: Node) -> Value:
     """Equal; of strings on the host."""
     if any(isinstance(v, HostValue) or (isinstance(v, np.ndarray) and v.dtype == object) for v in n.inputs):
         left, right = known_inputs(n)
-        return np.asarray(np.equal(left, right)).astype(bool)
+        assert left is not None and right is not None
+        return np.asarray(left == right).astype(bool)
     return binary(CmpEqOp)(g, n)  # pyright: ignore[reportReturnType]
 
 

@@ -132,7 +132,7 @@ def eye_like(g: Emitter, n: Node) -> Array:
 def reverse_sequence(g: Emitter, n: Node) -> Value:
     """ReverseSequence: gathered at computed positions."""
     x, lengths = n[0], n[1]
-    time, batch = n.integer("time_axis", 0), n.integer("batch_axis", 1)
+    time, batch = int(n.integer("time_axis", 0)), int(n.integer("batch_axis", 1))
     steps = np.arange(shape(x)[time], dtype=np.int64).reshape(-1, 1)
     rows = g.reshape(lengths, (1, shape(x)[batch]))
     mirrored = g(SubOp, g(SubOp, rows, g.like(1, rows)), steps)

@@ -83,7 +83,7 @@ def normalizer(g: Emitter, n: Node) -> Value:
 
 def feature_vectorizer(g: Emitter, n: Node) -> Value:
     """FeatureVectorizer: inputs side by side, in float."""
-    sizes = n.integers("inputdimensions", ())
+    sizes: tuple[int, ...] = n.integers("inputdimensions", ())
     parts: list[Value] = []
     for index, x in enumerate(n.tensors()):
         wide = x if rank(x) == 2 else g.reshape(x, (1, int(np.prod(shape(x)))))

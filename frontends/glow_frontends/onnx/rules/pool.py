@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.lp_pool import LpPoolOp
@@ -16,11 +19,11 @@ from glow_frontends.onnx.rules.windows import Window, window_of
 from glow_frontends.onnx.values import Value, rank, shape
 
 
-def max_pool(g: Emitter, n: Node) -> list[Value | None]:
+def max_pool(g: Emitter, n: Node) -> list[Value]:
     """MaxPool, with the flat indices of the maxima where they are used."""
     x = n[0]
     window = window_of(n, shape(x)[2:])
-    given = {
+    given: dict[str, Any] = {
         "kernel": window.kernel,
         "strides": window.strides,
         "pads": window.padded(),
@@ -108,7 +111,7 @@ def global_lp_pool(g: Emitter, n: Node) -> Value:
     return _whole(g, LpPoolOp, n[0], p=int(p))
 
 
-def _whole(g: Emitter, kind: type, x: Value, **more: object) -> Value:
+def _whole(g: Emitter, kind: type[GraphOp], x: Value, **more: Any) -> Value:
     spatial = shape(x)[2:]
     ones = (1,) * (rank(x) - 2)
     return g(kind, x, kernel=spatial, strides=ones, pads=(0,) * 2 * len(ones), dilations=ones, **more)

@@ -35,7 +35,7 @@ def limits(dtype: np.dtype) -> tuple[float, float]:
     if dtype.kind in "iu" or dtype.name.startswith(("int", "uint")):
         info = ml_dtypes.iinfo(dtype)
         return float(info.min), float(info.max)
-    largest = float(ml_dtypes.finfo(dtype).max)
+    largest = float(ml_dtypes.finfo(dtype).max)  # pyright: ignore
     return -largest, largest
 
 

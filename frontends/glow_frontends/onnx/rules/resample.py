@@ -75,7 +75,7 @@ def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[float], 
 
 
 def _mode(n: Node) -> str:
-    mode = n.text("mode", "nearest")
+    mode: str = n.text("mode", "nearest")
     return {"bilinear": "linear", "trilinear": "linear"}.get(mode, mode)
 
 

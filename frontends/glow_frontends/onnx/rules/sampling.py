@@ -109,7 +109,8 @@ def grid_sample(g: Emitter, n: Node) -> Value:
     sizes, axes = shape(x)[2:], rank(x) - 2
     points = shape(grid)[1:-1]
     flat = g.reshape(grid, (shape(grid)[0], int(np.prod(points)), axes))
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.text("mode", "linear"), n.text("mode", "linear"))
+    given: str = n.text("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
     padding, aligned = n.text("padding_mode", "zeros"), n.flag("align_corners")
     taps: list[Taps] = []
     for axis in range(axes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -10,7 +11,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import join, pieces
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import AnyValue, SequenceValue, Value, dtype_of_value, rank, shape
 
 
 def empty(g: Emitter, n: Node) -> SequenceValue:
@@ -80,7 +81,7 @@ def concat(g: Emitter, n: Node) -> Value:
 
 
 def _tensor(value: AnyValue) -> Value:
-    if isinstance(value, SequenceValue | NoneValue):
+    if not isinstance(value, np.ndarray | SSAValue):
         raise RuleError("a sequence in a sequence")
     return value
 
@@ -120,7 +121,7 @@ def map_(g: Emitter, n: Node) -> list[SequenceValue]:
             assert value is not None
             values.append(value)
         rows.append(n.scope.subgraph(body, values))
-    columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in body.output]
+    columns = [[row[i] for row in rows] for i in range(len(body.output))]
     kinds = [numpy_type(o.type.tensor_type.elem_type) for o in body.output]
     return [SequenceValue(c, k) for c, k in zip(columns, kinds, strict=True)]
 

@@ -166,9 +166,13 @@ def slice_(g: Emitter, n: Node) -> Value:
 
 
 def _bounds(start: int, end: int, step: int, dim: int) -> tuple[int, int]:
-    """Python's slice bounds made explicit; -1 as an end stands before element 0."""
-    first, last, _ = slice(start, end, step).indices(dim)
-    return first, last
+    """Slice's bounds made explicit; -1 as an end stands before element 0.
+
+    Unlike Python's, a backward walk that starts before the tensor starts at element 0.
+    """
+    least, last = (0, dim) if step > 0 else (-1, dim - 1)
+    start, end = (v + dim if v < 0 else v for v in (start, end))
+    return min(max(start, 0), max(last, 0)), min(max(end, least), last)
 
 
 def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] | None = None) -> Value:

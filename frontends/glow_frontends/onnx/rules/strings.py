@@ -35,7 +35,7 @@ def string_split(g: Emitter, n: Node) -> list[Array]:
     del g
     (x,) = inputs_of(n, 1)
     delimiter, most = n.text("delimiter", "") or None, n.integer("maxsplit", -1)
-    parts = [s.split(delimiter, most) if s else [] for s in x.reshape(-1)]
+    parts: list[list[str]] = [s.split(delimiter, most) if s else [] for s in x.reshape(-1)]
     width = max(map(len, parts), default=0)
     rows = [p + [""] * (width - len(p)) for p in parts]
     flat = [s for row in rows for s in row]

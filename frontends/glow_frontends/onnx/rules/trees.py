@@ -109,7 +109,7 @@ def scores_of(g: Emitter, leaves: Value, trees: Trees, targets: int, aggregate: 
     if aggregate == "AVERAGE":
         return g(ReduceMeanOp, picked, axes=(1,), keepdims=False)
     best = g(ReduceMinOp if aggregate == "MIN" else ReduceMaxOp, picked, axes=(1,), keepdims=False)
-    untouched = ~np.isfinite(table).any(axis=0)
+    untouched: Array = np.asarray(~np.isfinite(table).any(axis=0))
     return g(SelectOp, untouched, g.like(0, best), best) if untouched.any() else best
 
 
@@ -117,9 +117,9 @@ def tree_ensemble(g: Emitter, n: Node) -> Value:
     """TreeEnsemble (version 5): interior nodes and leaves in separate lists."""
     x = n[0]
     trees = _new_form(n)
-    aggregate = AGGREGATE[n.integer("aggregate_function", 1)]
+    aggregate = AGGREGATE[int(n.integer("aggregate_function", 1))]
     scores = scores_of(g, leaves_of(g, x, trees), trees, n.integer("n_targets"), aggregate, dtype_of_value(x))
-    return post_transform(g, scores, POST[n.integer("post_transform", 0)])
+    return post_transform(g, scores, POST[int(n.integer("post_transform", 0))])
 
 
 def _new_form(n: Node) -> Trees:
@@ -140,7 +140,7 @@ def _new_form(n: Node) -> Trees:
         last.append(chain)
     weights = _array(n, "leaf_weights").astype(float).tolist()
     targets = n.integers("leaf_targetids")
-    leaves = []
+    leaves: list[int] = []
     for target, weight in zip(targets, weights, strict=True):
         leaf = trees.add(0, 0.0, 0)
         trees.weights.append((leaf, target, weight))
