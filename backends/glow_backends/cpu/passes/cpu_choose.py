@@ -19,8 +19,8 @@ from glow_dialects.ops.module import functions
 
 BYTES_A_CYCLE = 5.5
 """Rate at which one core streams weights from the last cache or from memory."""
-OVERLAP = 0.35
-"""The part of the shorter of computing and streaming that the longer one does not hide."""
+SHOWN, SHOWN_COMPUTING = 0.35, 0.9
+"""The part of streaming that longer computing does not hide, and of computing that streaming does not."""
 TRANSFORM_CYCLES = {4: (280.0, 150.0), 2: (90.0, 50.0)}
 """Measured cycles to transform one tile of one vector of channels, in and out."""
 
@@ -37,7 +37,7 @@ def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
 def _together(cycles: float, weight_bytes: float) -> float:
     """Cycles of sums whose weights are fetched meanwhile."""
     stream = weight_bytes / BYTES_A_CYCLE
-    return max(cycles, stream) + OVERLAP * min(cycles, stream)
+    return cycles + SHOWN * stream if cycles > stream else stream + SHOWN_COMPUTING * cycles
 
 
 def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
