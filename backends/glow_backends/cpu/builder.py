@@ -18,6 +18,25 @@ I64 = ir.IntType(64)
 PTR = ir.PointerType()
 
 
+def repeated(value: ir.Constant, lanes: int) -> ir.Constant:
+    """A vector constant of one number, in LLVM's short form: its text is most of a kernel's."""
+    return _Splat(ir.VectorType(value.type, lanes), value)
+
+
+class _Splat(ir.Constant):
+    """`splat (float 1.0)`."""
+
+    def __init__(self, kind: ir.VectorType, value: ir.Constant) -> None:
+        self.type = kind
+        self.constant = (value,)
+
+    def _get_reference(self) -> str:
+        (value,) = self.constant
+        if value.constant == 0 and not str(value.constant).startswith("-"):
+            return "zeroinitializer"
+        return f"splat ({value.type} {value.get_reference()})"
+
+
 class KernelBuilder:
     """One kernel under construction: `void name(ptr operand..., i64 worker)`.
 
@@ -86,14 +105,24 @@ class KernelBuilder:
         return self.b.gep(pointer, [self.i(offset)], inbounds=True, source_etype=kind)
 
     def load(
-        self, pointer: ir.Value, offset: int | ir.Value = 0, kind: ir.Type = F32, lanes: int = 1, align: int = 0
+        self,
+        pointer: ir.Value,
+        offset: int | ir.Value = 0,
+        kind: ir.Type = F32,
+        lanes: int = 1,
+        align: int = 0,
     ) -> ir.Value:
         """Load one element, or `lanes` adjacent ones as a vector; `align` in bytes, 0 = element size."""
         access = kind if lanes == 1 else ir.VectorType(kind, lanes)
         return self.b.load(self.gep(pointer, offset, kind), typ=access, align=align or _size(kind))
 
     def store(
-        self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value = 0, kind: ir.Type = F32, align: int = 0
+        self,
+        value: ir.Value,
+        pointer: ir.Value,
+        offset: int | ir.Value = 0,
+        kind: ir.Type = F32,
+        align: int = 0,
     ) -> None:
         """Store an element or vector at pointer + offset elements of `kind`."""
         self.b.store(value, self.gep(pointer, offset, kind), align=align or _size(kind))
@@ -112,12 +141,12 @@ class KernelBuilder:
         if isinstance(value, float | int):
             if lanes == 1:
                 return ir.Constant(kind, value)
-            return ir.Constant(ir.VectorType(kind, lanes), [ir.Constant(kind, value)] * lanes)
+            return repeated(ir.Constant(kind, value), lanes)
         if lanes == 1:
             return value
         vector = ir.VectorType(value.type, lanes)
         first = self.b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
-        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, 0)] * lanes)
+        mask = repeated(ir.Constant(I32, 0), lanes)
         return self.b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
     def intrinsic(self, name: str, arguments: Sequence[ir.Value], result: ir.Type | None = None) -> ir.Value:
@@ -190,9 +219,7 @@ class KernelBuilder:
         if threads == 1:
             return 0, count
         low = self.b.sdiv(self.b.mul(self.worker, self.i(count)), self.i(threads))
-        high = self.b.sdiv(
-            self.b.mul(self.b.add(self.worker, self.i(1)), self.i(count)), self.i(threads)
-        )
+        high = self.b.sdiv(self.b.mul(self.b.add(self.worker, self.i(1)), self.i(count)), self.i(threads))
         return low, high
 
 

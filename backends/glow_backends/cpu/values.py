@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, PTR, KernelBuilder
+from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, PTR, KernelBuilder, repeated
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)
@@ -85,7 +85,7 @@ def constant(kind: ir.Type, value: float) -> ir.Constant:
             number -= 1 << element.width
     one = ir.Constant(element, number)
     if isinstance(kind, ir.VectorType):
-        return ir.Constant(kind, [one] * kind.count)
+        return repeated(one, kind.count)
     return one
 
 
