@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.kernels import layouts
+from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
 from glow_backends.cpu.kernels.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 
 RNG = np.random.default_rng(3)
 TYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.float64}
@@ -139,3 +141,16 @@ def test_blocked_channels(
     plain = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
     check(layouts.block_spec(plain.shape, lanes, width, last), blocked, plain, threads=threads)
     check(layouts.unblock_spec(blocked.shape, channels, width, last), plain, blocked, threads=threads)
+
+
+@pytest.mark.parametrize("channels,groups", [(112, 4), (24, 3), (16, 2), (240, 8), (7, 7)])
+@pytest.mark.parametrize("lanes,width", [(16, 4), (8, 4), (16, 1)])
+def test_permute_channels(channels: int, groups: int, lanes: int, width: int) -> None:
+    """A channel shuffle on blocks."""
+    x = data((2, channels, 3, 5), width)
+    order = tuple(int(i) for i in np.arange(channels).reshape(groups, -1).T.reshape(-1))
+    blocked, expected = (block_channels(a, lanes) for a in (x, x[:, order]))
+    spec = PermuteChannelsSpec(2, 15, order, lanes, width)
+    outs: list[Any] = [(expected.shape, expected.dtype)]
+    (result,) = run_kernel(emit_permute_channels, spec, outs, [blocked], 2)
+    np.testing.assert_array_equal(unblock_channels(result, channels), x[:, order])

@@ -50,6 +50,7 @@ class CpuBackend(Backend):
         return has_rule(op)  # what has no kernel is made of operators that have
 
     def graph_passes(self) -> Sequence[ModulePass]:
+        from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
@@ -62,6 +63,7 @@ class CpuBackend(Backend):
             CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
+            CpuChannelsPass(),  # shuffles inside those regions
             CpuFusePass(),  # epilogues
             CpuStackPass(),  # what is left of element-wise operators
             CpuChoosePass(self.cpu, self.target.threads, self.winograd),
@@ -75,6 +77,7 @@ class CpuBackend(Backend):
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
+        from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
@@ -88,6 +91,7 @@ class CpuBackend(Backend):
             CpuRowsPass,
             CpuRecurrentPass,
             CpuLayoutPass,
+            CpuChannelsPass,
             CpuFusePass,
             CpuStackPass,
             CpuChoosePass,

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
 from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
 from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
@@ -318,12 +319,22 @@ class GemmInstr(InstrOp):
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    own = [BlockOp, UnblockOp, ConvOp, PlaneConvOp, PoolOp, GemmOp, StackOp, CpuRecurrentOp]
+    own = [
+        BlockOp,
+        UnblockOp,
+        ConvOp,
+        PlaneConvOp,
+        PoolOp,
+        GemmOp,
+        StackOp,
+        CpuRecurrentOp,
+        PermuteChannelsOp,
+    ]
     return Dialect("glow_cpu", [*own, QuantizedConvOp])
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [CpuRecurrentInstr, QuantizedConvInstr]
+    own += [CpuRecurrentInstr, PermuteChannelsInstr, QuantizedConvInstr]
     return Dialect("glow_cpu_instr", own)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels import normalize
+from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
 from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
@@ -120,6 +122,17 @@ def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
     return pool_call(op, op.prop("mode"), batch * blocks, tuple(size), lanes, (1,) * len(size))
 
 
+def _permute_channels(op: Any, context: CallContext) -> KernelCall | None:
+    """Another order of channels."""
+    del context
+    if not known(op):
+        return None
+    batch, _, height, width, lanes = shape(op.input)
+    width_bytes = values.size(dtype_name(op.input))
+    spec = PermuteChannelsSpec(batch, height * width, op.prop("order"), lanes, width_bytes)
+    return KernelCall(emit_permute_channels, spec, [op.result, op.input])
+
+
 def _lrn(op: Any, context: CallContext) -> KernelCall | None:
     del context
     kind = float_typed(op)
@@ -152,6 +165,7 @@ RULES: dict[str, Rule] = {
     "max_pool": _pool("max"),
     "avg_pool": _pool("avg"),
     "glow_cpu_instr.pool": _blocked_pool,
+    "glow_cpu_instr.permute_channels": _permute_channels,
     "lrn": _lrn,
     "lp_normalize": _lp_normalize,
 }
