@@ -73,3 +73,34 @@ glow.func @main {
   %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x4x4xf32>
   glow.save %c to @y : tensor<1x8x4x4xf32>
 }
+
+// -----
+
+// Few output channels stay plain: the image is padded and lanes are pixels.
+// CHECK:       %[[PAD:.*]] = glow.pad %x {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>} : (tensor<1x16x8x8xf32>) -> tensor<1x16x10x10xf32>
+// CHECK-NEXT:  %[[P:.*]] = glow_cpu.plane_conv %[[PAD]], %w
+// CHECK-NEXT:  glow.save %[[P]] to @y
+glow.constant @w = #glow.resource<"w"> : tensor<1x16x3x3xf32>
+glow.placeholder @x : tensor<1x16x8x8xf32>
+glow.placeholder @y output : tensor<1x1x8x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x16x8x8xf32>
+  %w = glow.get @w : tensor<1x16x3x3xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x16x8x8xf32>, tensor<1x16x3x3xf32>) -> tensor<1x1x8x8xf32>
+  glow.save %c to @y : tensor<1x1x8x8xf32>
+}
+
+// -----
+
+// A strided 1x1 convolution reads its pixels side by side.
+// CHECK:       %[[S:.*]] = glow.slice %{{.*}} {starts = array<i64: 0, 0, 0, 0, 0>, ends = array<i64: 1, 2, 8, 8, 8>, steps = array<i64: 1, 1, 2, 2, 1>}
+// CHECK-NEXT:  glow_cpu.conv %[[S]], %w {lanes = 8 : i64, strides = array<i64: 1, 1>
+glow.constant @w = #glow.resource<"w"> : tensor<16x16x1x1xf32>
+glow.placeholder @x : tensor<1x16x8x8xf32>
+glow.placeholder @y output : tensor<1x16x4x4xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x16x8x8xf32>
+  %w = glow.get @w : tensor<16x16x1x1xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x16x8x8xf32>, tensor<16x16x1x1xf32>) -> tensor<1x16x4x4xf32>
+  glow.save %c to @y : tensor<1x16x4x4xf32>
+}

@@ -1,0 +1,69 @@
+// RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// Layout changes, convolutions, pools and products round-trip.
+glow.placeholder @x : tensor<1x20x4x4xf32>
+glow.placeholder @w : tensor<24x20x1x1xf32>
+glow.placeholder @b : tensor<24xf32>
+glow.placeholder @e : tensor<1x3x4x4x8xf32>
+glow.placeholder @a : tensor<5x3xf32>
+glow.placeholder @p : tensor<1x20x4x12xf32>
+glow.placeholder @f : tensor<2x20x1x5xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x20x4x4xf32>
+  %w = glow.get @w : tensor<24x20x1x1xf32>
+  %b = glow.get @b : tensor<24xf32>
+  %e = glow.get @e : tensor<1x3x4x4x8xf32>
+  %a = glow.get @a : tensor<5x3xf32>
+  %p = glow.get @p : tensor<1x20x4x12xf32>
+  %f = glow.get @f : tensor<2x20x1x5xf32>
+  // CHECK: %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
+  %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
+  // CHECK: %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64,
+  %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<1x3x4x4x8xf32>, tensor<24x20x1x1xf32>, tensor<24xf32>, tensor<1x3x4x4x8xf32>) -> tensor<1x3x4x4x8xf32>
+  // CHECK: %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
+  %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
+  // CHECK: %3 = glow_cpu.unblock %2 {layout = "NHWC", channels = 24 : i64} : (tensor<1x3x1x1x8xf32>) -> tensor<1x1x1x24xf32>
+  %3 = glow_cpu.unblock %2 {layout = "NHWC", channels = 24 : i64} : (tensor<1x3x1x1x8xf32>) -> tensor<1x1x1x24xf32>
+  // CHECK: %4 = glow_cpu.gemm %a, %a {transpose_b = true, scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x5xf32>
+  %4 = glow_cpu.gemm %a, %a {transpose_b = true, scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x5xf32>
+  // CHECK: %5 = glow_cpu.plane_conv %p, %f {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x20x4x12xf32>, tensor<2x20x1x5xf32>) -> tensor<1x2x4x8xf32>
+  %5 = glow_cpu.plane_conv %p, %f {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x20x4x12xf32>, tensor<2x20x1x5xf32>) -> tensor<1x2x4x8xf32>
+}
+
+// -----
+
+// CHECK: glow_cpu.conv: tensor<1x2x4x4x8xf32> does not hold 20 channels
+glow.placeholder @x : tensor<1x2x4x4x8xf32>
+glow.placeholder @w : tensor<24x20x1x1xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x2x4x4x8xf32>
+  %w = glow.get @w : tensor<24x20x1x1xf32>
+  %0 = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x4x4x8xf32>, tensor<24x20x1x1xf32>) -> tensor<1x3x4x4x8xf32>
+}
+
+// -----
+
+// CHECK: glow_cpu.gemm: 1 binary steps, 0 extra operands
+glow.placeholder @a : tensor<3x3xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %0 = glow_cpu.gemm %a, %a {steps = ["add"], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+}
+
+// -----
+
+// CHECK: step 'sing': there is no element-wise operator 'sing'
+glow.placeholder @a : tensor<3x3xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %0 = glow_cpu.gemm %a, %a {steps = ["sing"], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+}
+
+// -----
+
+// CHECK: glow_cpu.unblock: 9 channels are not 1 blocks of 8
+glow.placeholder @x : tensor<1x1x4x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x4x4x8xf32>
+  %0 = glow_cpu.unblock %x {channels = 9 : i64} : (tensor<1x1x4x4x8xf32>) -> tensor<1x9x4x4xf32>
+}
