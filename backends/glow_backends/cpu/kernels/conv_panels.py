@@ -278,9 +278,32 @@ class _Weights(_Base):
             with k.loop(0, panels) as panel:
                 self._turn_grads(grads, k.mul(panel, width))
                 self._blocks(k.mul(panel, width), panels * width)
-        with k.loop(0, spec.out_channels) as o, k.loop(0, spec.rows) as row:
-            value = k.load(self.part["sums"], k.add(k.mul(row, panels * width), o))
-            k.store(value, dw, k.add(k.mul(o, spec.rows), row))
+        self._turn_sums(dw, panels * width)
+
+    def _turn_sums(self, dw: ir.Value, stride: int) -> None:
+        """dw[o, row] = sums[row, o], a square of lanes at a time."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+
+        def square(first: Index, live_o: int, row: Index, live_rows: int) -> None:
+            at = k.gep(self.part["sums"], k.add(k.mul(row, stride), first))
+            zero = k.splat(0.0, lanes)
+            read = [k.load(at, i * stride, lanes=lanes) if i < live_rows else zero for i in range(lanes)]
+            to = k.gep(dw, k.add(k.mul(first, spec.rows), row))
+            for i, value in enumerate(transpose(k, read)[:live_o]):
+                store_first(k, value, to, i * spec.rows, live_rows)
+
+        def strip(first: Index, live_o: int) -> None:
+            whole = spec.rows // lanes * lanes
+            with k.loop(0, whole, lanes) as row:
+                square(first, live_o, row, lanes)
+            if spec.rows > whole:
+                square(first, live_o, whole, spec.rows - whole)
+
+        whole = spec.out_channels // lanes * lanes
+        with k.loop(0, whole, lanes) as first:
+            strip(first, lanes)
+        if spec.out_channels > whole:
+            strip(whole, spec.out_channels - whole)
 
     def _turn_grads(self, dy: ir.Value, channel: Index) -> None:
         """panel[sample, place, o] = dy[sample, channel + o, place]; channels that are none repeat one."""
