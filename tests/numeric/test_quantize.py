@@ -328,6 +328,18 @@ def test_constant_data() -> None:
     quantize(module, zeros, backend="interpreter").verify()
 
 
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_bias_of_tiny_weights(per_channel: bool) -> None:
+    """A channel that training has left without weights keeps its bias."""
+    g = Graph()
+    w = data(4, 3, 1, 1)
+    w[1:] *= 1e-12
+    y = ConvOp(g.input(data(1, 3, 4, 4)), g.constant(w), g.constant(np.array([1, 2, -3, 0.5], np.float32)))
+    g.save(g.b(y))
+    made = quantize(g.module, [g.inputs], per_channel=per_channel, backend="interpreter")
+    assert decibels(g.module, made, [g.inputs]) > 35
+
+
 def test_report_lists_worst_layers_first() -> None:
     module, rename = named(network())
     made = report(module, rename(feeds(2)), backend="interpreter")

@@ -58,6 +58,8 @@ from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
 
+#: Biases are at most this in units of input scale x weight scale.
+LARGEST_BIAS = 1 << 26
 BIASES = {"int32": 32, "int16": 16, "int8": 8}
 
 
@@ -250,13 +252,16 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     source, to, weights = q.kind(x), q.result_kind(op.results[0]), q.array(w)
     if source is None or to is None or weights is None or not np.isfinite(weights).all():
         return None
-    kind = symmetric_type(weights, axis if q.options.per_channel else -1)
+    biases = op.group("bias") if not isinstance(op, MatmulOp) else []
+    arrays = [q.array(v) for v in biases]
+    if any(a is None or not np.isfinite(a).all() for a in arrays):
+        return None
+    # Channels of tiny weights have coarser ones, or 32 bits would not hold their bias.
+    least = np.abs(arrays[0]).astype(np.float64) / (scale_of(source) * LARGEST_BIAS) if arrays else 0.0
+    kind = symmetric_type(weights, axis if q.options.per_channel else -1, least=least)
     units = kind.scale_array * scale_of(source)
     bias = None
-    for value in op.group("bias") if not isinstance(op, MatmulOp) else ():
-        array = q.array(value)
-        if array is None or not np.isfinite(array).all():
-            return None
+    for value, array in zip(biases, arrays, strict=True):
         bias = q.bias(array, units, value.name_hint or "bias")
     stored = q.weight(weights, kind, w.name_hint or "weights")
     result = tensor(shape_of(op.results[0]), to)

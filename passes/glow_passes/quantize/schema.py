@@ -84,17 +84,22 @@ def _float32(scale: float) -> float:
     return rounded if rounded >= float(np.finfo(np.float32).tiny) else ZERO_SCALE
 
 
-def symmetric_type(array: Array, axis: int = -1, width: int = 8) -> UniformQuantizedType:
+def symmetric_type(
+    array: Array, axis: int = -1, width: int = 8, least: Array | float = 0.0
+) -> UniformQuantizedType:
     """The type for weights: zero point 0, one scale for the tensor or for each index of `axis`.
 
     The smallest integer is left out, so that products of two such numbers never overflow in pairs.
+    Scales are at least `least` (one number, or one an index).
     """
     largest = (1 << (width - 1)) - 1
     size = np.abs(array.astype(np.float64))
     if axis < 0:
-        return UniformQuantizedType.of(width, _float32(float(size.max(initial=0)) / largest))
+        scale = max(float(size.max(initial=0)) / largest, float(np.max(least)))
+        return UniformQuantizedType.of(width, _float32(scale))
     others = tuple(i for i in range(array.ndim) if i != axis)
-    scales = [_float32(float(s) / largest) for s in size.max(axis=others, initial=0)]
+    wanted = np.maximum(size.max(axis=others, initial=0) / largest, least)
+    scales = [_float32(float(s)) for s in wanted]
     return UniformQuantizedType.of(width, scales, axis=axis)
 
 
