@@ -203,14 +203,20 @@ class _Reverse:
         old = self.cotangents.get(value)
         self.cotangents[value] = found if old is None else self.backward.prim("gadd", old, found)
 
-    def _spread(self, whole: SSAValue, function: SSAValue, values: list[SSAValue]) -> None:
-        """Cotangents of a callee and its arguments from those of all parameters of the callee."""
+    def _spread(
+        self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None
+    ) -> None:
+        """Cotangents of a callee and its arguments from those of all parameters of the callee.
+
+        `of` names the function that the cotangents belong to where several may have been captured.
+        """
         m, count = self.backward, integer(len(values))
+        options: dict[str, Attribute] = {} if of is None else {"of": StringAttr(of)}
         if not isinstance(function.owner, RefOp):
             self._accumulate(function, m.prim("env_drop", whole, n=count))
         for index, value in enumerate(values):
             if not isinstance(value.owner, ConstantOp | RefOp):
-                self._accumulate(value, m.prim("env_item", whole, n=count, i=integer(index)))
+                self._accumulate(value, m.prim("env_item", whole, n=count, i=integer(index), **options))
 
     def _back(self, ops: list[Operation], tail: CallOp | None, value: SSAValue) -> None:
         m = self.backward
@@ -227,6 +233,9 @@ class _Reverse:
                 self._step(op, d)
         found = [self.cotangents.get(p) for p in self.source.block.args]
         whole = m.tuple([m.zero() if d is None else d for d in found])
+        owner = whole.owner
+        assert isinstance(owner, TupleOp)
+        owner.attributes["of"] = StringAttr(self.name)
         result = m.call(m.block.args[len(self.saved)], whole)
         m.block.add_op(ReturnOp.create(operands=[result]))
 
@@ -237,7 +246,9 @@ class _Reverse:
                 whole = m.call(self._kept(self.backs[op]), d)
                 self._spread(whole, op.callee, list(op.arguments))
             case PartialOp():
-                self._spread(d, op.callee, list(op.arguments))
+                callee = op.callee.owner
+                of = callee.target if isinstance(callee, RefOp) else None
+                self._spread(d, op.callee, list(op.arguments), of)
             case SwitchOp():
                 condition = self._saved(op.condition)
                 self._accumulate(op.on_true, m.switch(condition, d, m.zero()))
@@ -249,8 +260,9 @@ class _Reverse:
                     self._accumulate(value, m.switch(here, d, m.zero()))
             case TupleOp():
                 count = integer(len(op.values))
+                of = {n: a for n, a in op.attributes.items() if n == "of"}
                 for i, value in enumerate(op.values):
-                    self._accumulate(value, m.prim("env_item", d, n=count, i=integer(i)))
+                    self._accumulate(value, m.prim("env_item", d, n=count, i=integer(i), **of))
             case GetOp():
                 self._get(op, d)
             case PrimOp():

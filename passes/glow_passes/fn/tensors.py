@@ -419,7 +419,7 @@ def region(name: str, attributes: Attributes, kinds: Sequence[Kind], where: str)
     return found
 
 
-def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], where: str) -> Array:
+def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], where: str) -> Any:
     """The value of a primitive for arrays (and Python numbers, whose type is weak)."""
     kinds: list[Kind] = []
     arrays: list[Array] = []
@@ -440,7 +440,8 @@ def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], w
     for op in made.block.ops:
         assert isinstance(op, GraphOp)
         known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
-    return known[made.result]
+    found = known[made.result]
+    return found.item() if found.ndim == 0 and found.dtype.name in ("float64", "int64", "bool") else found
 
 
 def shape_attribute(value: Any) -> Attribute:

@@ -1,0 +1,268 @@
+"""Types of specialised functions: scalars, tensors, tuples, and sets of closures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+class TypesDiffer(Exception):
+    """Two types have no common type."""
+
+
+class NotNative(Exception):
+    """A valid program that this form of compilation does not cover; the interpreter runs it."""
+
+
+@dataclass(frozen=True)
+class Bottom:
+    """No value: a call that has not returned yet."""
+
+
+@dataclass(frozen=True)
+class ZeroType:
+    """The symbolic zero cotangent."""
+
+
+@dataclass(frozen=True)
+class NoneType:
+    """Python's None."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, known when compiling."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """bool, int or float; `const` is the value of an int or bool that is known when compiling."""
+
+    kind: str
+    const: int | bool | None = None
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """An array of static shape; dtype by NumPy's name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """A tuple."""
+
+    items: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
+class EnvType:
+    """Cotangents of captured values, for each function that they may belong to; `*` is for any."""
+
+    entries: tuple[tuple[str, TupleType], ...]
+
+
+@dataclass(frozen=True)
+class FnType:
+    """One of several closures: (function, types of its captured values)."""
+
+    entries: tuple[tuple[str, tuple[Type, ...]], ...]
+
+
+@dataclass(frozen=True)
+class NamedType:
+    """A set of closures that may capture members of the same set; kept in a table by number."""
+
+    number: int
+
+
+Type = (
+    Bottom | ZeroType | NoneType | Text | Scalar | TensorType | TupleType | EnvType | FnType | NamedType
+)
+BOTTOM, ZERO, NONE = Bottom(), ZeroType(), NoneType()
+BOOL, INT, FLOAT = Scalar("bool"), Scalar("int"), Scalar("float")
+RANK = {"bool": 0, "int": 1, "float": 2}
+
+
+def widened(kind: Type) -> Type:
+    """The type without values known when compiling."""
+    if isinstance(kind, Scalar):
+        return Scalar(kind.kind)
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(widened(t) for t in kind.items))
+    return kind
+
+
+def text(kind: Type) -> str:
+    """The type in the words of messages."""
+    match kind:
+        case Scalar():
+            return {"bool": "a bool", "int": "an int", "float": "a float"}[kind.kind]
+        case TensorType():
+            return f"an array of shape {kind.shape} ({kind.dtype})"
+        case TupleType():
+            return f"a tuple of {len(kind.items)}"
+        case FnType() | NamedType():
+            return "a function"
+        case NoneType():
+            return "None (a path without return)"
+        case Text():
+            return "a text"
+        case _:
+            return "nothing"
+
+
+Entries = dict[tuple[str, int], tuple[Type, ...]]
+
+
+@dataclass
+class Sets:
+    """The table of recursive sets of closures; sets that meet become one."""
+
+    tables: dict[int, Entries] = field(default_factory=dict)
+    forward: dict[int, int] = field(default_factory=dict)
+    changed: bool = False
+
+    def root(self, number: int) -> int:
+        """The set that a number stands for now."""
+        while number in self.forward:
+            number = self.forward[number]
+        return number
+
+    def new(self) -> NamedType:
+        """An empty set."""
+        number = len(self.tables) + len(self.forward)
+        self.tables[number] = {}
+        self.changed = True
+        return NamedType(number)
+
+    def resolve(self, kind: Type) -> Type:
+        """The type with sets that have become one named by that one."""
+        match kind:
+            case NamedType():
+                return NamedType(self.root(kind.number))
+            case TupleType():
+                return TupleType(tuple(map(self.resolve, kind.items)))
+            case FnType():
+                return FnType(tuple((n, tuple(map(self.resolve, c))) for n, c in kind.entries))
+            case EnvType():
+                return EnvType(tuple((n, TupleType(tuple(map(self.resolve, t.items)))) for n, t in kind.entries))
+            case _:
+                return kind
+
+    def members(self, kind: Type) -> list[tuple[str, tuple[Type, ...]]]:
+        """The closures that a function value may be."""
+        if isinstance(kind, FnType):
+            return list(kind.entries)
+        assert isinstance(kind, NamedType)
+        return [(n, c) for (n, _), c in sorted(self.tables[self.root(kind.number)].items(), key=lambda e: e[0])]
+
+    # --- joins ------------------------------------------------------------------------------------
+    def join(self, a: Type, b: Type, recursive: bool = False) -> Type:
+        """The smallest type of both; `recursive`: function types that differ become a named set."""
+        a, b = self.resolve(a), self.resolve(b)
+        if a == b or isinstance(b, Bottom):
+            return a
+        if isinstance(a, Bottom):
+            return b
+        if isinstance(a, ZeroType):
+            return b
+        if isinstance(b, ZeroType):
+            return a
+        match a, b:
+            case Scalar(), Scalar():
+                kind = a.kind if RANK[a.kind] >= RANK[b.kind] else b.kind
+                return Scalar(kind)
+            case (Scalar(), TensorType()) | (TensorType(), Scalar()):
+                tensor = a if isinstance(a, TensorType) else b
+                if isinstance(tensor, TensorType) and tensor.shape == ():
+                    return tensor
+            case TupleType(), TupleType() if len(a.items) == len(b.items):
+                items = zip(a.items, b.items, strict=True)
+                return TupleType(tuple(self.join(x, y, recursive) for x, y in items))
+            case (TupleType() | EnvType()), (TupleType() | EnvType()):
+                if isinstance(a, EnvType) or isinstance(b, EnvType):
+                    return self._environments(entries_of(a), entries_of(b), recursive)
+            case (FnType() | NamedType()), (FnType() | NamedType()):
+                return self._functions(a, b, recursive)
+            case _:
+                pass
+        raise TypesDiffer(f"{text(a)} and {text(b)}")
+
+    def _environments(self, a: dict[str, TupleType], b: dict[str, TupleType], recursive: bool) -> Type:
+        made = dict(a)
+        for name, items in b.items():
+            made[name] = self.aligned(made[name], items, recursive) if name in made else items
+        return EnvType(tuple(sorted(made.items())))
+
+    def aligned(self, a: TupleType, b: TupleType, recursive: bool = False) -> TupleType:
+        """The join of tuples of captured values, aligned at their ends."""
+        size = max(len(a.items), len(b.items))
+        left = (ZERO,) * (size - len(a.items)) + a.items
+        right = (ZERO,) * (size - len(b.items)) + b.items
+        return TupleType(tuple(self.join(x, y, recursive) for x, y in zip(left, right, strict=True)))
+
+    def _functions(self, a: Type, b: Type, recursive: bool) -> Type:
+        if isinstance(b, NamedType) and not isinstance(a, NamedType):
+            a, b = b, a
+        if isinstance(a, NamedType) or recursive:
+            if not isinstance(a, NamedType):
+                named = self.new()
+                self._absorb(named, a)
+                a = named
+            self._absorb(a, b)
+            return NamedType(self.root(a.number))
+        assert isinstance(a, FnType) and isinstance(b, FnType)
+        made: Entries = {(n, len(c)): c for n, c in a.entries}
+        for name, captured in b.entries:
+            key = (name, len(captured))
+            old = made.get(key, captured)
+            made[key] = tuple(self.join(x, y) for x, y in zip(old, captured, strict=True))
+        return FnType(tuple((n, c) for (n, _), c in sorted(made.items(), key=lambda e: e[0])))
+
+    def _absorb(self, named: NamedType, kind: Type) -> None:
+        number = self.root(named.number)
+        if isinstance(kind, NamedType):
+            other = self.root(kind.number)
+            if other == number:
+                return
+            table = self.tables.pop(other)
+            self.forward[other] = number
+            self.changed = True
+            entries = [(n, c) for (n, _), c in table.items()]
+        else:
+            assert isinstance(kind, FnType)
+            entries = list(kind.entries)
+        for name, captured in entries:
+            number = self.root(number)
+            table = self.tables[number]
+            key = (name, len(captured))
+            old = table.get(key)
+            new = tuple(widened(self.resolve(t)) for t in captured)
+            if old is not None:
+                new = tuple(self.join(x, y, True) for x, y in zip(old, new, strict=True))
+            number = self.root(number)
+            if self.tables[number].get(key) != new:
+                self.tables[number][key] = new
+                self.changed = True
+
+
+def entries_of(kind: Type) -> dict[str, TupleType]:
+    """The entries of the cotangent of a function value."""
+    if isinstance(kind, TupleType):
+        return {"*": kind}
+    return dict(kind.entries) if isinstance(kind, EnvType) else {}
+
+
+def leaves(kind: Type) -> Iterator[Type]:
+    """Scalars, tensors and closures that a value consists of."""
+    if isinstance(kind, TupleType):
+        for item in kind.items:
+            yield from leaves(item)
+    else:
+        yield kind
+

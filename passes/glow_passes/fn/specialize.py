@@ -1,0 +1,323 @@
+"""Specialisation: types of every function for the arguments that reach it, through closures and recursion.
+
+Functions are instantiated for the types of their arguments; a closure's type is its function with the types
+of its captured values, so that calls know what they call. A function that calls itself keeps one instance,
+whose types grow until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.fn.dialect import (
+    CallOp,
+    ConstantOp,
+    FuncOp,
+    GetOp,
+    GradOp,
+    PartialOp,
+    PrimOp,
+    RefOp,
+    ReturnOp,
+    SwitchLayerOp,
+    SwitchOp,
+    TupleOp,
+    ValueAndGradOp,
+)
+from glow_dialects.fn.syntax import FnOp
+from glow_passes.fn.domain import (
+    BOTTOM,
+    Bottom,
+    EnvType,
+    FnType,
+    NamedType,
+    NoneType,
+    NotNative,
+    Scalar,
+    Sets,
+    TupleType,
+    Type,
+    TypesDiffer,
+    ZeroType,
+    text,
+    widened,
+)
+from glow_passes.fn.expand_grad import Functions, order_of
+from glow_passes.fn.meaning import Meaning
+from glow_passes.fn.values import NoCode, V
+
+#: Instances of one function that may nest before their types are merged.
+NESTING = 8
+#: Instances of a program; more means that specialisation does not end.
+MAX_INSTANCES = 4000
+
+
+@dataclass(eq=False)
+class Instance:
+    """A function for certain argument types."""
+
+    name: str
+    function: FuncOp
+    parameters: list[Type]
+    parent: Instance | None
+    result: Type = BOTTOM
+    number: int = 0
+
+    def chain(self) -> list[Instance]:
+        """This instance and those that led to it."""
+        found: list[Instance] = []
+        now: Instance | None = self
+        while now is not None:
+            found.append(now)
+            now = now.parent
+        return found
+
+
+@dataclass
+class Scope:
+    """The values of a function body."""
+
+    instance: Instance
+    values: dict[SSAValue, V] = field(default_factory=dict)
+
+
+class Specializer(Meaning):
+    """Infers the types of a program."""
+
+    def __init__(self, functions: Functions) -> None:
+        super().__init__(Sets(), NoCode(), False)
+        self.functions = functions
+        self.instances: list[Instance] = []
+        self.table: dict[tuple[Any, ...], Instance] = {}
+        self.changed = False
+        self.recursive: dict[str, bool] = {}
+        self.ahead_sets: dict[int, NamedType] = {}
+
+    def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
+        """The instance of a function for argument types; errors of types are raised here."""
+        root = self._new(name, list(arguments), None)
+        for _ in range(60):
+            self.changed = self.sets.changed = False
+            count = len(self.instances)
+            for instance in self.instances[:count]:
+                self.visit(instance)
+            if not (self.changed or self.sets.changed) and len(self.instances) == count:
+                break
+        else:
+            raise NotNative("types that keep growing")
+        if isinstance(root.result, Bottom):
+            self._no_base()
+        return root
+
+    def _no_base(self) -> None:
+        stuck = [i for i in self.instances if isinstance(i.result, Bottom)]
+        looping = [i for i in stuck if "counted" in i.function.attributes and self.is_recursive(i.name)]
+        first = (looping or stuck)[0]
+        where = next((o.source for o in first.function.block.ops if isinstance(o, FnOp) and o.source), "")
+        name = first.name.split(".")[0]
+        raise UnsupportedError(
+            f"{where}: {name} never returns: every path calls it again; add a base case that returns a value"
+        )
+
+    # --- instances --------------------------------------------------------------------------------
+    def is_recursive(self, name: str) -> bool:
+        """Whether a function refers to itself, directly or through others."""
+        if name not in self.recursive:
+            seen: set[str] = set()
+            pending = [name]
+            while pending:
+                for op in self.functions.table[pending.pop()].block.ops:
+                    if isinstance(op, RefOp) and op.target not in seen:
+                        seen.add(op.target)
+                        pending.append(op.target)
+            self.recursive[name] = name in seen
+        return self.recursive[name]
+
+    def _new(self, name: str, arguments: list[Type], parent: Instance | None) -> Instance:
+        key = (name, *[self.sets.resolve(t) for t in arguments])
+        made = Instance(name, self.functions.table[name], arguments, parent, number=len(self.instances))
+        self.table[key] = made
+        self.instances.append(made)
+        self.changed = True
+        if len(self.instances) > MAX_INSTANCES:
+            raise NotNative("a program of too many instances")
+        return made
+
+    def instance(self, name: str, arguments: Sequence[Type], current: Instance) -> Instance:
+        """The instance that a call with these argument types reaches."""
+        kinds = [self.sets.resolve(t) for t in arguments]
+        same = [i for i in current.chain() if i.name == name]
+        if same and (self.is_recursive(name) or len(same) > NESTING):
+            self._merge(same[0], kinds)
+            return same[0]
+        key = (name, *kinds)
+        found = self.table.get(key)
+        if found is None:
+            found = self._new(name, kinds, current)
+            self.visit(found)
+        return found
+
+    def _merge(self, instance: Instance, kinds: list[Type]) -> None:
+        for index, kind in enumerate(kinds):
+            old = self.sets.resolve(instance.parameters[index])
+            try:
+                new = self.sets.join(old, kind, recursive=True)
+            except TypesDiffer as error:
+                name = instance.function.block.args[index].name_hint or f"argument {index}"
+                first = next((o for o in instance.function.block.ops if isinstance(o, FnOp) and o.source), None)
+                where = first.source if first is not None else instance.name
+                raise UnsupportedError(
+                    f"{where}: '{name}' is {error} in turn; keep one type and shape for a value that a loop or"
+                    " recursion carries"
+                ) from None
+            if new != old:
+                instance.parameters[index] = new
+                self.changed = True
+
+    def visit(self, instance: Instance) -> None:
+        """Infer the types of a body once more."""
+        result = self.body(instance)
+        try:
+            joined = self.sets.join(instance.result, result, recursive=self.is_recursive(instance.name))
+        except TypesDiffer as error:
+            last = instance.function.block.last_op
+            assert isinstance(last, ReturnOp)
+            where = last.source
+            raise UnsupportedError(f"{where}: the paths return {error}; return one type") from None
+        if joined != self.sets.resolve(instance.result):
+            instance.result = joined
+            self.changed = True
+
+    def body(self, instance: Instance) -> Type:
+        """The type of a function's value as far as it is known now."""
+        scope = Scope(instance)
+        for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
+            scope.values[argument] = V(self.sets.resolve(kind))
+        for op in instance.function.block.ops:
+            if isinstance(op, ReturnOp):
+                return self.sets.resolve(scope.values[op.value].type)
+            operands = [scope.values[v] for v in op.operands]
+            if any(isinstance(v.type, Bottom) for v in operands):
+                scope.values[op.results[0]] = V(BOTTOM)
+                continue
+            scope.values[op.results[0]] = self.step(op, operands, instance)
+        raise AssertionError(instance.name)
+
+    # --- operations -------------------------------------------------------------------------------
+    def step(self, op: Operation, x: list[V], instance: Instance) -> V:
+        """The value of one operation."""
+        where = op.source if isinstance(op, FnOp) else ""
+        match op:
+            case ConstantOp():
+                return self.literal(op)
+            case RefOp():
+                return V(FnType(((op.target, ()),)), [])
+            case PartialOp():
+                return self.partial(x[0], x[1:], where)
+            case SwitchOp():
+                return self.switch(self.truth(x[0], where), x[1], x[2], where)
+            case SwitchLayerOp():
+                return self.layer(x[0], x[1:], where)
+            case TupleOp():
+                return self.packed(op, x)
+            case GetOp():
+                return self.get(x[0], op.index.value.data, where)
+            case PrimOp():
+                return self.prim(op, x, where)
+            case GradOp() | ValueAndGradOp():
+                return self.gradient(op, x[0], where)
+            case CallOp():
+                return self.call(op, x, instance)
+            case _:
+                raise AssertionError(op.name)
+
+    def call(self, op: CallOp, x: list[V], instance: Instance) -> V:
+        """The types that the possible callees give."""
+        result: Type = BOTTOM
+        for target, _ in self.targets(x, instance, op.source):
+            try:
+                result = self.sets.join(result, target.result)
+            except TypesDiffer as error:
+                raise UnsupportedError(f"{op.source}: the branches give {error}; give both one type") from None
+        return V(result)
+
+    def targets(self, x: list[V], instance: Instance, where: str) -> list[tuple[Instance, tuple[Type, ...]]]:
+        """The instances that a call may reach, with the types of the captured values."""
+        function = self.sets.resolve(x[0].type)
+        if not isinstance(function, FnType | NamedType):
+            raise UnsupportedError(f"{where}: {text(function)} is called; call a function")
+        given = tuple(v.type for v in x[1:])
+        found: list[tuple[Instance, tuple[Type, ...]]] = []
+        for name, bound in self.sets.members(function):
+            wanted = self.functions.arity(name) - len(bound)
+            if wanted != len(given):
+                short, extra = name.split(".")[0], name.count(".fwd")
+                raise UnsupportedError(
+                    f"{where}: {short} is called with {len(given) - extra} arguments, it has {wanted - extra}"
+                )
+            found.append((self.instance(name, (*bound, *given), instance), bound))
+        return found
+
+    def partial(self, function: V, values: Sequence[V], where: str) -> V:
+        """A closure with further captured values."""
+        kind = self.sets.resolve(function.type)
+        if isinstance(kind, NamedType):
+            if not values:
+                return function
+            raise NotNative("partial of a function that refers to its own kind")
+        if not isinstance(kind, FnType):
+            raise UnsupportedError(f"{where}: {text(kind)} is called; call a function")
+        more = tuple(v.type for v in values)
+        entries = tuple((n, (*c, *more)) for n, c in kind.entries)
+        for name, bound in entries:
+            if len(bound) > self.functions.arity(name):
+                raise UnsupportedError(f"{where}: too many arguments for {name.split('.')[0]}")
+        if function.code is None:
+            return V(FnType(entries))
+        codes = [v.code for v in values]
+        if len(entries) == 1:
+            return V(FnType(entries), [*function.code, *codes])
+        return V(FnType(entries), [function.code[0], [[*c, *codes] for c in function.code[1]]])
+
+    def gradient(self, op: GradOp | ValueAndGradOp, function: V, where: str) -> V:
+        """The gradient of a function value, as a closure over its forward form."""
+        kind = self.sets.resolve(function.type)
+        if not isinstance(kind, FnType):
+            if isinstance(kind, NamedType):
+                raise NotNative("gradient of a function that refers to its own kind")
+            raise UnsupportedError(f"{where}: grad of {text(kind)}; give it a function")
+        arities = {self.functions.arity(n) - len(c) for n, c in kind.entries}
+        if len(arities) > 1:
+            raise UnsupportedError(f"{where}: grad of functions with different numbers of parameters")
+        ahead = V(self.ahead(kind), function.code)
+        name = self.functions.gradient_of(op, arities.pop())
+        return V(FnType(((name, (ahead.type,)),)), [ahead.code])
+
+    def ahead(self, kind: Type) -> Type:
+        """The type of a value whose functions are in their forward form; the code is the same."""
+        match kind:
+            case FnType():
+                entries = ((self.functions.forward(n), tuple(map(self.ahead, c))) for n, c in kind.entries)
+                return FnType(tuple(entries))
+            case TupleType():
+                return TupleType(tuple(map(self.ahead, kind.items)))
+            case NamedType():
+                raise NotNative("gradient of a function that captures functions of its own kind")
+            case _:
+                return kind
+
+    def packed(self, op: TupleOp, x: list[V]) -> V:
+        """A tuple; in backward functions, the cotangents of the parameters of one function."""
+        made = self.tuple(x)
+        of = op.attributes.get("of")
+        if of is None:
+            return made
+        return self.env({of.data: made})  # pyright: ignore
+
+
+__all__ = ["EnvType", "GlowError", "Instance", "NoneType", "Scalar", "Specializer", "ZeroType", "order_of", "widened"]

@@ -1,0 +1,290 @@
+"""Values while specialising: a type with the code that computes it, and conversions between types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from glow_passes.fn.domain import (
+    FLOAT,
+    ZERO,
+    Bottom,
+    EnvType,
+    FnType,
+    NamedType,
+    NoneType,
+    NotNative,
+    Scalar,
+    Sets,
+    TensorType,
+    Text,
+    TupleType,
+    Type,
+    TypesDiffer,
+    ZeroType,
+    entries_of,
+)
+
+Code = Any
+
+
+class Target(Protocol):
+    """What makes code; while types are inferred, nothing does.
+
+    The code of a scalar is one value; of a tuple, a list; of one closure, the list of its captured
+    values; of one of several closures, [tag, list of captured values of each]; of a named set, a pointer.
+    """
+
+    def constant(self, kind: str, value: float | int | bool) -> Code:
+        """A number."""
+        ...
+
+    def cast(self, code: Code, have: str, want: str) -> Code:
+        """A scalar of another kind."""
+        ...
+
+    def scalar(self, name: str, kind: str, codes: Sequence[Code]) -> Code:
+        """A primitive on scalars of one kind."""
+        ...
+
+    def select(self, condition: Code, yes: Code, no: Code) -> Code:
+        """One of two values of one leaf type."""
+        ...
+
+    def undefined(self, kind: Type) -> Code:
+        """Any value of a type."""
+        ...
+
+    def box(self, named: NamedType, index: int, codes: Sequence[Code]) -> Code:
+        """A record of a named set."""
+        ...
+
+    def box_any(self, named: NamedType, value: V, convert: Callable[[V, Type], V]) -> Code:
+        """A record of a named set from one of several closures."""
+        ...
+
+    def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Code:
+        """A primitive on tensors."""
+        ...
+
+    def array(self, value: Any) -> Code:
+        """An array that is known when compiling."""
+        ...
+
+
+class NoCode:
+    """The target of inference."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *a, **k: None
+
+
+@dataclass
+class V:
+    """A value: type and code."""
+
+    type: Type
+    code: Code = None
+
+
+def parts(v: V) -> list[V]:
+    """The items of a tuple."""
+    assert isinstance(v.type, TupleType)
+    codes = v.code if v.code is not None else [None] * len(v.type.items)
+    return [V(t, c) for t, c in zip(v.type.items, codes, strict=True)]
+
+
+def captured(v: V, index: int) -> list[V]:
+    """The captured values of one closure of several."""
+    assert isinstance(v.type, FnType)
+    kinds = v.type.entries[index][1]
+    codes = [None] * len(kinds)
+    if v.code is not None:
+        codes = v.code if len(v.type.entries) == 1 else v.code[1][index]
+    return [V(t, c) for t, c in zip(kinds, codes, strict=True)]
+
+
+def components(v: V) -> dict[str, V]:
+    """The cotangents of captured values by function."""
+    if isinstance(v.type, TupleType):
+        return {"*": v}
+    assert isinstance(v.type, EnvType)
+    codes = v.code if v.code is not None else [None] * len(v.type.entries)
+    return {n: V(t, c) for (n, t), c in zip(v.type.entries, codes, strict=True)}
+
+
+class Values:
+    """Operations on values that only depend on their types."""
+
+    def __init__(self, sets: Sets, target: Any, coding: bool) -> None:
+        self.sets = sets
+        self.t = target
+        self.coding = coding
+
+    def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
+        """A primitive on tensors."""
+        raise NotImplementedError
+
+    def number(self, value: float | int | bool) -> V:
+        """A constant."""
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+        const = None if kind == "float" else value
+        return V(Scalar(kind, const), self.t.constant(kind, value))  # pyright: ignore
+
+    def tuple(self, items: Sequence[V]) -> V:
+        """A tuple."""
+        return V(TupleType(tuple(v.type for v in items)), [v.code for v in items])
+
+    def env(self, entries: dict[str, V]) -> V:
+        """Cotangents by function."""
+        named = sorted(entries.items())
+        if list(entries) == ["*"]:
+            return entries["*"]
+        kinds = tuple((n, v.type) for n, v in named)
+        return V(EnvType(kinds), [v.code for _, v in named])  # pyright: ignore[reportArgumentType]
+
+    def convert(self, v: V, want: Type) -> V:
+        """The value as another type that covers its own."""
+        want = self.sets.resolve(want)
+        have = self.sets.resolve(v.type)
+        if have == want or not self.coding:
+            return V(want, v.code)
+        match have, want:
+            case ZeroType(), _:
+                return self.zeros(want)
+            case Scalar(), Scalar():
+                return V(want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind))
+            case Scalar(), TensorType():
+                return V(want, self.t.tensor("astype_scalar", {}, [v], want, ""))
+            case TupleType(), TupleType():
+                made = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
+                return V(want, [x.code for x in made])
+            case (TupleType() | EnvType()), EnvType():
+                return self._environment(v, want)
+            case FnType(), FnType():
+                return self._widened(v, have, want)
+            case FnType(), NamedType():
+                return V(want, self._boxed(v, have, want))
+            case _:
+                raise AssertionError(f"{have} to {want}")
+
+    def _environment(self, v: V, want: EnvType) -> V:
+        have = components(v)
+        codes: list[Code] = []
+        for name, kind in want.entries:
+            items = parts(have[name]) if name in have else []
+            lead = len(kind.items) - len(items)
+            padded = [V(ZERO)] * lead + items
+            codes.append([self.convert(x, t).code for x, t in zip(padded, kind.items, strict=True)])
+        return V(want, codes)
+
+    def _widened(self, v: V, have: FnType, want: FnType) -> V:
+        place = {(n, len(c)): i for i, (n, c) in enumerate(want.entries)}
+        codes: list[list[Code]] = [[self.t.undefined(t) for t in c] for _, c in want.entries]
+        for index, (name, kinds) in enumerate(have.entries):
+            at = place[(name, len(kinds))]
+            converted = zip(captured(v, index), want.entries[at][1], strict=True)
+            codes[at] = [self.convert(x, t).code for x, t in converted]
+        if len(want.entries) == 1:
+            return V(want, codes[0])
+        numbers = [place[(n, len(c))] for n, c in have.entries]
+        if len(numbers) == 1:
+            return V(want, [self.t.constant("int", numbers[0]), codes])
+        tag = self.t.constant("int", numbers[0])
+        for index, number in enumerate(numbers[1:], 1):
+            here = self.t.scalar("eq", "int", [v.code[0], self.t.constant("int", index)])
+            tag = self.t.select(here, self.t.constant("int", number), tag)
+        return V(want, [tag, codes])
+
+    def _boxed(self, v: V, have: FnType, want: NamedType) -> Code:
+        members = self.sets.members(want)
+        if len(have.entries) > 1:
+            return self.t.box_any(want, v, self.convert)
+        name, kinds = have.entries[0]
+        index = next(i for i, (n, c) in enumerate(members) if (n, len(c)) == (name, len(kinds)))
+        made = [self.convert(x, t) for x, t in zip(captured(v, 0), members[index][1], strict=True)]
+        return self.t.box(want, index, made)
+
+    def zeros(self, kind: Type) -> V:
+        """The zero of a type."""
+        match kind:
+            case ZeroType() | NoneType() | Bottom() | Text():
+                return V(kind, None)
+            case Scalar():
+                return V(kind, self.t.constant(kind.kind, 0.0 if kind.kind == "float" else 0))
+            case TensorType():
+                if not self.coding:
+                    return V(kind)
+                return V(kind, self.t.tensor("zeros", {}, [], kind, ""))
+            case TupleType():
+                return V(kind, [self.zeros(t).code for t in kind.items])
+            case EnvType():
+                return V(kind, [self.zeros(t).code for _, t in kind.entries])
+            case _:
+                raise NotNative("the zero of a function's cotangent that refers to itself")
+
+    def switch(self, condition: V, yes: V, no: V, where: str) -> V:
+        """One of two values."""
+        if isinstance(condition.type, Scalar) and condition.type.const is not None:
+            return yes if condition.type.const else no
+        try:
+            kind = self.sets.join(yes.type, no.type)
+        except TypesDiffer as error:
+            from glow_dialects.core.errors import UnsupportedError
+
+            raise UnsupportedError(f"{where}: the branches give {error}; give both one type") from None
+        if not self.coding:
+            return V(kind)
+        left, right = self.convert(yes, kind), self.convert(no, kind)
+        return V(kind, self.choose(condition.code, left.code, right.code))
+
+    def choose(self, condition: Code, yes: Code, no: Code) -> Code:
+        """Selection leaf by leaf."""
+        if isinstance(yes, list):
+            return [self.choose(condition, a, b) for a, b in zip(yes, no, strict=True)]
+        return None if yes is None else self.t.select(condition, yes, no)
+
+    def kind(self, v: V, want: str) -> Code:
+        """The code of a scalar as another kind."""
+        assert isinstance(v.type, Scalar)
+        return v.code if v.type.kind == want else self.t.cast(v.code, v.type.kind, want)
+
+    def add(self, a: V, b: V) -> V:
+        """The sum of two cotangents."""
+        if isinstance(a.type, ZeroType):
+            return b
+        if isinstance(b.type, ZeroType):
+            return a
+        match a.type, b.type:
+            case Scalar(), Scalar():
+                return V(FLOAT, self.t.scalar("add", "float", [self.kind(a, "float"), self.kind(b, "float")]))
+            case (TupleType() | EnvType()), (TupleType() | EnvType()):
+                made = components(a)
+                for name, entry in components(b).items():
+                    made[name] = self._aligned(made[name], entry) if name in made else entry
+                return self.env(made)
+            case (Scalar() | TensorType()), (Scalar() | TensorType()):
+                return self.tensors("gadd", {}, [a, b], "")
+            case _:
+                raise NotNative("sum of cotangents of other types")
+
+    def _aligned(self, a: V, b: V) -> V:
+        left, right = parts(a), parts(b)
+        size = max(len(left), len(right))
+        left = [V(ZERO)] * (size - len(left)) + left
+        right = [V(ZERO)] * (size - len(right)) + right
+        return self.tuple([self.add(x, y) for x, y in zip(left, right, strict=True)])
+
+    def picked(self, d: V, of: str | None) -> V:
+        """The cotangents of the captured values of one function; of all, added, where it is not known."""
+        entries = components(d)
+        if of is not None:
+            entries = {n: v for n, v in entries.items() if n in (of, "*")}
+        whole = V(ZERO)
+        for entry in entries.values():
+            whole = entry if isinstance(whole.type, ZeroType) else self._aligned(whole, entry)
+        return whole
+
+
+__all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of"]
