@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import Input, Sample
-from glow_dialects.core.types import Array, dtype_of, shape_of, tensor, typed
+from glow_dialects.core.types import Array, dtype_of, shape_of, tensor, tensor_of, typed
 from glow_dialects.ops import CARDS
+from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_passes.autodiff.reverse import cotangents, differentiable, expand, on_path
+from glow_runtime.compile import compile_module
 
 #: Samples of more elements than this are not differentiated by differences.
 ELEMENTS = 400
@@ -95,6 +98,45 @@ def _tag(value: SSAValue) -> GraphOp:
     from glow_dialects.ops.identity import IdentityOp
 
     return IdentityOp(value)
+
+
+def first_of_each() -> list[object]:
+    """One smooth sample of every operator with a gradient."""
+    found: dict[str, object] = {}
+    for parameter in samples():
+        sample = parameter.values[0]  # pyright: ignore
+        found.setdefault(sample.op.name, pytest.param(sample, id=sample.op.name.removeprefix("glow.")))
+    return list(found.values())
+
+
+@pytest.mark.parametrize("sample", first_of_each())
+def test_gradient_on_cpu(sample: Sample) -> None:
+    """Compiled natively, the gradients of the results' sum are those of the interpreter."""
+    module = ModuleOp([])
+    function = FuncOp.of("main")
+    b = Builder.at_end(function.body.block)
+    values: list[SSAValue] = []
+    inputs = {f"x{i}": a for i, a in enumerate(sample.arrays())}
+    for name, array in inputs.items():
+        symbol = PlaceholderOp.of(name, tensor_of(array), "input")
+        module.body.block.add_op(symbol)
+        values.append(b.insert(GetOp.of(symbol)).result)
+    module.body.block.add_op(function)
+    op = sample.build(b, values)
+    wanted = [v for v in values if differentiable(v.type)]
+    kept = [b(_tag(r)) for r in op.results if differentiable(r.type)]
+    block = function.body.block
+    expand(list(block.ops), on_path(list(block.ops), kept, wanted))
+    end = Builder.at_end(block)
+    seeds = {v: end.splat(1, v) for v in kept}
+    for number, grad in enumerate(cotangents(list(block.ops), seeds, wanted, end).values()):
+        if grad is not None:
+            symbol = PlaceholderOp.of(f"g{number}", typed(grad), "output")
+            module.body.block.insert_op_before(symbol, function)
+            end.insert(SaveOp.of(grad, symbol))
+    want = compile_module(module, "interpreter").run(inputs)
+    for name, got in compile_module(module, "cpu").run(inputs).items():
+        np.testing.assert_allclose(got, want[name], rtol=1e-4, atol=1e-5)
 
 
 def slopes(value: object, arrays: list[Array], index: int, step: float = 1e-5) -> Array:
