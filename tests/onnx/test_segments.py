@@ -174,3 +174,36 @@ def test_detection_end_to_end() -> None:
     boxes = np.concatenate([corners.min(0), corners.max(0)], -1)
     feeds = [{"boxes": boxes, "logits": RNG.standard_normal((1, 2, 30)).astype(np.float32)} for _ in range(3)]
     check(m, *feeds)
+
+
+def test_a_long_loop_runs_a_compiled_body() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x_in", "rate"], ["x_out"]),
+            helper.make_node("Identity", ["c"], ["go"]),
+        ],
+        "body",
+        [info("i", I, []), info("c", B, []), info("x_in", F, [3])],
+        [info("go", B, []), info("x_out", F, [3])],
+    )
+    nodes = [helper.make_node("Loop", ["count", "yes", "x"], ["y"], body=body)]
+    weights = {"count": np.array(5000), "yes": np.array(True), "rate": np.array(0.9999, np.float32)}
+    m = model(nodes, [info("x", F, [3])], [info("y", F, [3])], weights)
+    net = check(m, {"x": np.array([1, 2, 3], np.float32)})
+    assert net.program.report.notes["host"] == {"Loop"}
+
+
+def test_a_branch_that_could_not_run_does_no_harm() -> None:
+    bad = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["a"])], "then", [], [info("a")])
+    good = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "else", [], [info("b")])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "large"], ["test"]),
+        helper.make_node("If", ["test"], ["y"], then_branch=bad, else_branch=good),
+    ]
+    weights = {"large": np.array(1e9, np.float32), "w": np.ones((5, 5), np.float32)}
+    m = model(nodes, [info("x", F, ["n", "m"])], [info("y")], weights)
+    net = glow.compile(m, backend="interpreter")
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(net.run({"x": x})["y"], -x)
+    assert "host" in net.program.report.notes

@@ -95,7 +95,11 @@ def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def value_inputs(model: ModelProto) -> list[str]:
-    """Inputs whose contents decide a shape, an axis or a branch somewhere in the model."""
+    """Inputs whose contents decide a shape, an axis or a branch somewhere in the model.
+
+    Numbers that are computed with are data: float inputs count only where they are such an operand
+    themselves (the scales of Resize, the bounds of Range).
+    """
     producers: dict[str, NodeProto] = {}
     wanted: list[str] = []
     for node in _nodes(model.graph):
@@ -104,6 +108,7 @@ def value_inputs(model: ModelProto) -> list[str]:
         if node.op_type.startswith("Reduce"):
             positions = (1,)
         wanted += [node.input[p] for p in positions if p < len(node.input)]
+    direct = set(wanted)
     seen: set[str] = set()
     while wanted:
         name = wanted.pop()
@@ -113,4 +118,4 @@ def value_inputs(model: ModelProto) -> list[str]:
         node = producers.get(name)
         if node is not None and node.op_type not in _SHAPE_ONLY:
             wanted += list(uses(node))
-    return [a.name for a in runtime_inputs(model) if a.name in seen]
+    return [a.name for a in inputs_of(model) if a.name in (direct if a.dtype.kind == "f" else seen)]

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from onnx import GraphProto, TypeProto
 from xdsl.ir import SSAValue
 
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, Value, dtype_of_value, rank, shape
 
-#: Loops of more iterations are not unrolled.
+#: Loops of more iterations are never unrolled, nor those that would make more nodes than this.
 MAX_UNROLL = 4096
+MAX_NODES = 4096
+#: Nodes in two branches that may both run where the condition is not known.
+MAX_BRANCHES = 200
+#: A loop over known values that has not ended after this many iterations never does.
+MAX_ITERATIONS = 1 << 20
 
 
 def if_(g: Emitter, n: Node) -> list[AnyValue]:
@@ -29,7 +36,16 @@ def if_(g: Emitter, n: Node) -> list[AnyValue]:
 
 def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """Both branches, and a selection of each output: right as all operators are free of effects."""
-    sides = [n.scope.subgraph(n.graph(name)) for name in ("then_branch", "else_branch")]
+    graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
+    if sum(len(graph.node) for graph in graphs) > MAX_BRANCHES:
+        raise NeedsValue(condition, "which of two long branches runs")
+    problems = n.scope.session.problems
+    before = len(problems)
+    try:
+        sides = [n.scope.subgraph(graph) for graph in graphs]
+    except RuleError:
+        del problems[before:]  # of a branch that may never run
+        raise NeedsValue(condition, "which branch runs") from None
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):
@@ -50,8 +66,7 @@ def loop(g: Emitter, n: Node) -> list[AnyValue]:
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     count = 0
     while going and (limit is None or count < limit):
-        if count >= MAX_UNROLL:
-            raise RuleError(f"a loop of more than {MAX_UNROLL} iterations")
+        _check_length(n, count, body, state)
         inputs: list[AnyValue] = [np.array(count, np.int64), np.array(True), *state]
         outputs = n.scope.subgraph(body, inputs)
         going = bool(g.known(_tensor(outputs[0]), "the condition of Loop").reshape(-1)[0])
@@ -61,6 +76,15 @@ def loop(g: Emitter, n: Node) -> list[AnyValue]:
         count += 1
     kinds = [o.type.tensor_type for o in body.output[1 + len(state) :]]
     return [*state, *(_stack(g, parts, kind, 0) for parts, kind in zip(scans, kinds, strict=True))]
+
+
+def _check_length(n: Node, steps: int, body: GraphProto, state: Sequence[AnyValue]) -> None:
+    """Leave long loops over run-time data to the host, which runs a compiled body."""
+    if steps >= MAX_ITERATIONS:
+        raise RuleError(f"a loop that has not ended after {steps} iterations")
+    computed = any(isinstance(v, SSAValue) for v in state)
+    if computed and (steps >= MAX_UNROLL or steps * len(body.node) > MAX_NODES):
+        raise NeedsHost(n.op)
 
 
 def _given(n: Node, index: int) -> AnyValue:
@@ -112,8 +136,7 @@ def _scan(g: Emitter, n: Node, inputs: list[Value], body: GraphProto, count: int
     out_backwards = n.integers("scan_output_directions", (0,) * yields)
     axes = tuple(axis_of(a, rank(s)) for a, s in zip(axes, sources, strict=True))
     length = shape(sources[0])[axes[0]]
-    if length > MAX_UNROLL:
-        raise RuleError(f"a scan of more than {MAX_UNROLL} steps")
+    _check_length(n, length, body, [*state, *sources])
     collected: list[list[Value]] = [[] for _ in range(yields)]
     for step in range(length):
         items = [
