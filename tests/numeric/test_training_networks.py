@@ -66,6 +66,19 @@ def check(net: Any, x: Array, labels: Array, backend: str, steps: int = 1, toler
     np.testing.assert_allclose(trainer.predict({trainer.inputs[0].name: x}), want, rtol=1e-3, atol=1e-4)
 
 
+class Words(nn.Module):
+    """An embedding, averaged over the sequence, and a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        """Logits for [N, T] word numbers."""
+        return self.head(self.embedding(x).mean(1))
+
+
 def lenet() -> Any:
     """LeNet-5 with max pooling."""
     return nn.Sequential(
@@ -175,3 +188,11 @@ def test_transformer_block(backend: str) -> None:
     """Attention, layer normalisation, GELU."""
     torch.manual_seed(0)
     check(Attention(), random(3, 6, 8), np.array([0, 1, 2]), backend, steps=3)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_embedding(backend: str) -> None:
+    """Rows that are used several times get the sum of their gradients."""
+    torch.manual_seed(0)
+    words = np.random.default_rng(0).integers(0, 11, (4, 7))
+    check(Words(), words, np.array([0, 1, 2, 1]), backend, steps=3)

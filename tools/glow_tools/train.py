@@ -53,6 +53,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
+    add("--memory-budget", type=count_option, metavar="BYTES", help="of activations; cheap ones are recomputed")
+    add("--detect-anomaly", action="store_true", help="name the operator where a loss stops being finite")
     add(
         "--checkpoint",
         type=Path,
@@ -102,6 +104,8 @@ def _train(a: argparse.Namespace) -> None:
         trainable=a.trainable or ("*",),
         shapes=dict(a.shape) or None,
         seed=a.seed,
+        memory_budget=a.memory_budget,
+        detect_anomaly=a.detect_anomaly,
     )
     names = [p.name for p in trainer.inputs]
     inputs = chosen(data, names, a.data)
