@@ -53,7 +53,12 @@ def _arguments() -> argparse.ArgumentParser:
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
-    add("--memory-budget", type=count_option, metavar="BYTES", help="of activations; cheap ones are recomputed")
+    add(
+        "--memory-budget",
+        type=count_option,
+        metavar="BYTES",
+        help="of activations; cheap ones are recomputed",
+    )
     add("--detect-anomaly", action="store_true", help="name the operator where a loss stops being finite")
     add(
         "--checkpoint",
