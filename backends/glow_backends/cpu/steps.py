@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -66,7 +67,8 @@ def steps_of(attribute: Attribute | None) -> tuple[EpilogueStep, ...]:
         return ()
     assert isinstance(attribute, ArrayAttr)
     found: list[EpilogueStep] = []
-    for item in attribute.data:
+    items: tuple[Attribute, ...] = attribute.data
+    for item in items:
         if not isinstance(item, StringAttr):
             raise VerifyException(f"steps are strings, got {item}")
         found.append(from_text(item.data))
@@ -90,4 +92,5 @@ def _operator(step: EpilogueStep, operands: Sequence[Array]) -> GraphOp:
     assert issubclass(kind, GraphOp)
     names = [n for n in kind.get_irdl_definition().properties if n != SEGMENTS]
     block = Block(arg_types=[tensor_of(a) for a in operands])
-    return kind(*block.args, **dict(zip(names, step.params, strict=False)))
+    properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
+    return kind(*block.args, **properties)

@@ -24,9 +24,9 @@ class PlaneConvSpec:
     """y = steps(conv(x, w) + bias), f32, without pads; the stride along rows is 1.
 
     Each channel of a signal may be `phases` channels here, its phases under a stride along rows;
-    sums then take the taps in the signal's order. x is (N, C, H, W), y and the extras (N, K, OH, OW) with OW at least the lanes; w is what
-    `pack_plane` made of (K, C, R, S), bias (K). Operands: y, x, w, [bias], [extras]; no extra may
-    be the memory of y.
+    sums then take the taps in the signal's order. x is (N, C, H, W), y and the extras
+    (N, K, OH, OW) with OW at least the lanes; w is what `pack_plane` made of (K, C, R, S), bias
+    (K). Operands: y, x, w, [bias], [extras]; no extra may be the memory of y.
     """
 
     batch: int

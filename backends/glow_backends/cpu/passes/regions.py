@@ -140,7 +140,7 @@ class Region:
             first = first[:, :, None, :] if rank == 3 else first
             name = f"{self.name_of(value)}.blocked"
             form = self.weight(block_channels(first, self.lanes), name)
-        elif dtype_of(value.type) in (np.float32, np.int8, np.uint8):
+        elif dtype_of(value.type).name in ("float32", "int8", "uint8"):
             wide = self.plain(value)
             if rank == 3:
                 shape = (shape[0], 1, *shape[1:]) if last else (*shape[:2], 1, shape[2])

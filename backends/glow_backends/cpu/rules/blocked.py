@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
-from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
+from glow_backends.cpu.calls import CallContext, Emitter, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
@@ -30,6 +32,7 @@ from glow_backends.cpu.kernels.winograd import (
     winograd_scratch_bytes,
 )
 from glow_backends.cpu.steps import steps_of
+from glow_dialects.core.types import Array
 
 
 def conv_spec(op: Any) -> DirectConvSpec:
@@ -58,18 +61,17 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     filters, biases = context.constant(op.filter), [context.constant(v) for v in op.group("bias")]
     if filters is None or any(b is None for b in biases) or op.prop("lanes") != target.lanes:
         return None
-    algorithm = op.prop("algorithm")
-    scratch, kernel_spec, emit = 0, spec, emit_conv_direct
+    algorithm: str = op.prop("algorithm")
+    scratch = 0
+    kernel_spec: DirectConvSpec | WinogradSpec = spec
+    emit: Emitter = emit_conv_direct
+    make: Callable[[Array], Array] = partial(pack_conv, spec=spec, target=target)
     if algorithm == "depthwise":
-        emit = emit_depthwise
-        make = lambda w: pack_depthwise(w, spec, target)  # noqa: E731
+        emit, make = emit_depthwise, partial(pack_depthwise, spec=spec, target=target)
     elif algorithm.startswith("winograd"):
-        tiles = WinogradSpec(spec, int(algorithm[-1]))
-        kernel_spec, emit = tiles, emit_winograd
-        scratch = winograd_scratch_bytes(tiles, target)
-        make = lambda w: pack_winograd(w, tiles, target)  # noqa: E731
-    else:
-        make = lambda w: pack_conv(w, spec, target)  # noqa: E731
+        kernel_spec = WinogradSpec(spec, int(algorithm[-1]))
+        emit, make = emit_winograd, partial(pack_winograd, spec=kernel_spec, target=target)
+        scratch = winograd_scratch_bytes(kernel_spec, target)
     operands: list[Operand | None] = [
         op.result,
         op.input,
