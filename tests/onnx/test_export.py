@@ -26,7 +26,6 @@ NO_FORM = {
     "conv_backward_weights",
     "dropout_train",
     "max_pool_backward",
-    "resize_grad",
 }
 #: Integer division by zero is ours to define; ONNX does not.
 DIVISIONS = {"div", "mod", "fmod", "floor_div"}
@@ -88,7 +87,11 @@ def different(case: Case, results: object) -> str:
         made = np.asarray(got)
         if want.dtype == np.float64:  # attributes of ONNX are float32, and so is what they reach
             made, want, kind = made.astype(np.float32), want.astype(np.float32), Float32Type()
-        found = difference(made, want, kind)
+        if case.sample.op.name.startswith("glow.quantized_") and made.dtype == want.dtype != np.float32:
+            # Through real numbers, halves may round the other way.
+            found = "" if np.abs(made.astype(int) - want.astype(int)).max() <= 1 else "more than a step"
+        else:
+            found = difference(made, want, kind)
         if found:
             return found
     return ""

@@ -27,8 +27,11 @@ def back(op: Any, name: str, rank: int, e: Exporter) -> str:
 
 
 def window(op: Any, *names: str) -> dict[str, Any]:
-    """Strides, pads and dilations as attributes."""
-    return {n: list(op.prop(n)) for n in ("strides", "pads", "dilations", *names)}
+    """Strides, pads and dilations (where there are any) as attributes."""
+    made = {n: list(op.prop(n)) for n in ("strides", "pads", "dilations", *names)}
+    if set(made["dilations"]) == {1}:
+        del made["dilations"]  # onnxruntime has quantised pools that do not take it
+    return made
 
 
 def _bias(op: Any, e: Exporter) -> list[str]:

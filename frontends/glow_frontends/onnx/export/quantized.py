@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW
 from glow_frontends.onnx.export.exporter import Exporter, Rule
@@ -112,7 +113,15 @@ def _lookup(op: Any, e: Exporter) -> str:
     return e.node("Gather", [e.name(op.table), place])
 
 
+def _bit_cast(op: Any, e: Exporter) -> str:
+    """Between stored integers and plain ones nothing changes; ONNX has no other bit cast."""
+    if dtype_of(op.input.type) != dtype_of(op.result.type):
+        raise UnsupportedError(f"operators that ONNX has no form for:\n  - {op.name} of {op.input.type}")
+    return e.name(op.input)
+
+
 RULES: dict[str, Rule] = {
+    "bit_cast": _bit_cast,
     "quantize": _quantize,
     "dequantize": _dequantize,
     "quantized_add": _arithmetic("Add"),
