@@ -137,9 +137,15 @@ class _Copy:
                 value = self._run_value(origin, place, step, lanes, active, same)
                 values.store(k, value, self.target, k.add(to, place), self.dtype, active)
 
+            if self.box.padded:  # a channel block: a few vectors
+                with common.last_worker(k) if divided else nullcontext():
+                    for at in range(0, extent, self.lanes):
+                        active = min(self.lanes, extent - at)
+                        move(at, common.power_of_two(active), active)
+                return
             start = 0
             block = self.lanes * 4
-            if divided and k.target.threads > 1 and not self.box.padded:
+            if divided and k.target.threads > 1:
                 start = extent // block * block
                 low, high = common.share(k, extent // block, self.size)
                 with k.loop(k.mul(low, block), k.mul(high, block), block) as i:
@@ -164,8 +170,8 @@ class _Copy:
             return values.splat(k, same, lanes)
         assert self.source is not None
         if self.box.padded:
-            exist = max(0, min(active, self.box.extents[-1] - place)) if isinstance(place, int) else None
-            assert exist is not None, "a padded run is short"
+            assert isinstance(place, int), "a padded run is short"
+            exist = max(0, min(active, self.box.extents[-1] - place))
             fill = values.constant(self._vector(lanes), 0)
             if exist == 0:
                 return values.splat(k, self.fill, lanes)
