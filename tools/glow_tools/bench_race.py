@@ -76,7 +76,6 @@ class Race:
             shutil.copy(inputs, self.feed)
         self.settings: dict[str, Any] = {
             "model": model,
-            "shapes": dict(shapes),
             "threads": threads,
             "cores": list(cores),
         }

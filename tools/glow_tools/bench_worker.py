@@ -25,14 +25,14 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         os.sched_setaffinity(0, settings["cores"])
-        shapes = {n: tuple(s) for n, s in settings["shapes"].items()}
-        self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"], shapes)
+        self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"])
         self.run: Callable[[], object] | None = None
 
     def load(self, feed: str, output: str) -> dict[str, Any]:
         """Load the model, run it once, and leave the outputs in `output`."""
         with np.load(feed, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+        self.engine.shapes = {name: array.shape for name, array in arrays.items()}
         before = peak_bytes()
         start = time.perf_counter()
         self.engine.load()

@@ -21,10 +21,11 @@ class Engine(ABC):
     #: The package that must be there, and what to say where it is not.
     package: str
 
-    def __init__(self, path: str, threads: int, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, path: str, threads: int) -> None:
         self.path = path
         self.threads = threads
-        self.shapes = dict(shapes)
+        #: Of the inputs that are to come, so that everything is compiled when the model is loaded.
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def available(cls) -> bool:
