@@ -52,7 +52,8 @@ def _run(a: argparse.Namespace) -> int:
         made = profile(module, data, a.backend, progress=lambda done: progress.update(task, completed=done))
     with whole(a.output) as temporary:
         made.save(temporary)
-    print(f"{a.output}: {len(made.values)} values, {made.batches} batches")
+    batches = f"{made.batches} batch{'es' * (made.batches != 1)}"
+    print(f"{a.output}: {len(made.values)} values, {batches}")
     return 0
 
 
