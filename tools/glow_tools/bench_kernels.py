@@ -45,6 +45,11 @@ def planned(
 def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> None:
     """Print or write what the options of glow-bench ask for."""
     backend = CpuBackend()
+    given: dict[str, Any] = {}
+    if a.inputs is not None:
+        with np.load(a.inputs, allow_pickle=False) as archive:
+            given = {name: archive[name] for name in archive.files}
+        shapes = {**{n: array.shape for n, array in given.items()}, **shapes}
     if a.accuracy:
         from glow_tools.bench_accuracy import show_accuracy
 
@@ -52,7 +57,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         return
     module, function, stages = planned(path, shapes, backend)
     rng = np.random.default_rng(a.seed)
-    feed = {p.name: random_values(rng, p.shape, p.dtype) for p in ports(module, "input")}
+    feed = {p.name: given.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     times = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
     if a.trace:
         write_text(str(a.trace), json.dumps(trace(stages, times)) + "\n")
