@@ -63,9 +63,7 @@ CeilOp, CeilInstr = unary("ceil", "The smallest integer >= x", _integers_kept(np
 RoundOp, RoundInstr = unary(
     "round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient
 )
-SignOp, SignInstr = unary(
-    "sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp
-)
+SignOp, SignInstr = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp)
 TruncOp, TruncInstr = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
 # inG = outG / (2 out)
 SqrtOp, SqrtInstr = unary(

@@ -60,9 +60,7 @@ class InstrumentedRun:
         if self.options.timing:
             self._print_times()
 
-    def _one(
-        self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]
-    ) -> None:
+    def _one(self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]) -> None:
         options = self.options
         watching = options.print_ir != "never" or options.dump or options.reproducer
         before = text_of(module) if watching else ""

@@ -47,13 +47,9 @@ class ProgramCode:
     slots: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def convert(
-    source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget
-) -> ProgramCode:
+def convert(source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget) -> ProgramCode:
     """The program function of a selection, in a module of its own."""
-    code = ProgramCode(
-        ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))}
-    )
+    code = ProgramCode(ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))})
     Conversion(code, function, selection, target).run()
     return code
 

@@ -35,9 +35,7 @@ class Workers:
                 raise failure
 
 
-def _serve(
-    number: int, queue: SimpleQueue[Job | None], done: SimpleQueue[BaseException | None]
-) -> None:
+def _serve(number: int, queue: SimpleQueue[Job | None], done: SimpleQueue[BaseException | None]) -> None:
     while (job := queue.get()) is not None:
         try:
             job(number)
