@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
@@ -52,7 +52,7 @@ def import_trainable(
     if not isinstance(model, ModelProto):
         folder = Path(model).parent
         model = load(model)
-    model = _untied(model)
+    model = _untied(_with_initializers(model))
     arrays = _weights(model.graph, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
@@ -86,6 +86,29 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
             if array.dtype in (np.float32, np.float64):
                 found[proto.name] = array
     return found
+
+
+def _with_initializers(model: ModelProto) -> ModelProto:
+    """Constant nodes that hold floating-point tensors as initializers, which weights are looked for in."""
+    found = {
+        node.output[0]: attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value" and attribute.t.data_type in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    }
+    if not found:
+        return model
+    made = ModelProto()
+    made.CopyFrom(model)
+    kept = [n for n in made.graph.node if n.op_type != "Constant" or n.output[0] not in found]
+    del made.graph.node[:]
+    made.graph.node.extend(kept)
+    for name, tensor in found.items():
+        copy = made.graph.initializer.add()
+        copy.CopyFrom(tensor)
+        copy.name = name
+    return made
 
 
 def _untied(model: ModelProto) -> ModelProto:

@@ -22,12 +22,15 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 INT32 = np.dtype(np.int32)
 FLOAT = np.dtype(np.float32)
+#: Sums of this many products of centred bytes stay below 2^24, where float32 counts exactly.
+EXACT = 256
 
 
 def limits(dtype: np.dtype) -> tuple[float, float]:
@@ -58,10 +61,18 @@ def spread(g: Emitter, n: Node, parameter: Value, x: Value) -> Value:
 
 
 def quantized_kind(n: Node, x: Value, stored: np.dtype) -> UniformQuantizedType | None:
-    """The quantised type that known parameters give to `x`; None where they do not make one."""
-    scale, zero = n[1], n.get(2)
+    """The quantised type that a conversion's known parameters give to `x`; None where there is none."""
+    if n.integer("block_size", 0) or n.integer("precision", 0):
+        return None
+    return kind_of(x, n[1], n.get(2), stored, n.integer("axis", 1))
+
+
+def kind_of(
+    x: Value, scale: Value, zero: Value | None, stored: np.dtype, axis: int
+) -> UniformQuantizedType | None:
+    """The quantised type of a scale and a zero point, one or one an index of `axis` of `x`."""
     widths = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32}
-    if stored.name not in widths or n.integer("block_size", 0) or n.integer("precision", 0):
+    if stored.name not in widths:
         return None
     if not isinstance(scale, np.ndarray) or scale.dtype != FLOAT or not scale.size:
         return None
@@ -73,9 +84,21 @@ def quantized_kind(n: Node, x: Value, stored: np.dtype) -> UniformQuantizedType 
     width, signed = widths[stored.name], stored.kind == "i"
     if scale.size == 1:
         return UniformQuantizedType.of(width, float(scale.flat[0]), int(zeros.flat[0]), signed)
-    axis = axis_of(n.integer("axis", 1), rank(x))
+    axis = axis_of(axis, rank(x))
     scales, points = scale.astype(np.float64).tolist(), zeros.reshape(-1).tolist()
     return UniformQuantizedType.of(width, scales, points, signed, axis)
+
+
+def as_real(g: Emitter, x: Value, kind: UniformQuantizedType) -> Value:
+    """The real numbers that stored integers stand for."""
+    held = tensor(shape(x), kind)
+    q = g(BitCastOp, x, results=held) if isinstance(x, SSAValue) else g.stored(x, held)
+    return g(DequantizeOp, q, results=tensor(shape(x), FLOAT))
+
+
+def as_stored(g: Emitter, x: Value, kind: UniformQuantizedType, target: np.dtype) -> Value:
+    """Real numbers as plain integers."""
+    return g(BitCastOp, g(QuantizeOp, x, results=tensor(shape(x), kind)), results=tensor(shape(x), target))
 
 
 def quantize_linear(g: Emitter, n: Node) -> Value:
@@ -88,9 +111,7 @@ def quantize_linear(g: Emitter, n: Node) -> Value:
         target = numpy_type(n.integer("output_dtype"))
     kind = quantized_kind(n, x, target) if dtype_of_value(x) == FLOAT else None
     if kind is not None and isinstance(x, SSAValue):
-        return g(
-            BitCastOp, g(QuantizeOp, x, results=tensor(shape(x), kind)), results=tensor(shape(x), target)
-        )
+        return as_stored(g, x, kind, target)
     precision = numpy_type(n.integer("precision")) if n.integer("precision", 0) else dtype_of_value(scale)
     if dtype_of_value(x) == INT32 and precision.kind != "f":
         precision = FLOAT
@@ -117,9 +138,7 @@ def dequantize_linear(g: Emitter, n: Node) -> Value:
     target = numpy_type(n.integer("output_dtype")) if n.integer("output_dtype", 0) else dtype_of_value(scale)
     kind = quantized_kind(n, x, dtype_of_value(x)) if target == FLOAT else None
     if kind is not None:
-        held = tensor(shape(x), kind)
-        q = g(BitCastOp, x, results=held) if isinstance(x, SSAValue) else g.stored(x, held)
-        return g(DequantizeOp, q, results=tensor(shape(x), target))
+        return as_real(g, x, kind)
     exact = is_integer(dtype_of_value(x))
     wide = cast_to(g, x, INT32 if exact else FLOAT)
     if zero is not None:
@@ -145,17 +164,41 @@ def _rows(value: Value) -> tuple[int, ...] | None:
     return (*shape(value), 1) if rank(value) == 1 and shape(value) != (1,) else None
 
 
+def exact_product(g: Emitter, a: Value, b: Value) -> Value:
+    """The int32 product of centred bytes: float products of at most EXACT terms are exact."""
+    depth = shape(a)[-1]
+    total: Value | None = None
+    for start in range(0, max(depth, 1), EXACT):
+        end = min(start + EXACT, depth)
+        part = product(g, _span(g, a, rank(a) - 1, start, end), _span(g, b, max(0, rank(b) - 2), start, end))
+        part = cast_to(g, part, INT32)
+        total = part if total is None else g(AddOp, total, part)
+    assert total is not None
+    return total
+
+
+def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
+    """x[start:end] of an axis, in float."""
+    begins, ends = [0] * rank(x), list(shape(x))
+    begins[axis], ends[axis] = start, end
+    return cast_to(g, cut(g, x, begins, ends), FLOAT)
+
+
 def matmul_integer(g: Emitter, n: Node) -> Value:
     """MatMulInteger: int32 products of centred operands."""
     a_zero = n.get(2)
     a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
-    return product(g, a, centred(g, n[1], n.get(3)))
+    return exact_product(g, a, centred(g, n[1], n.get(3)))
 
 
 def qlinear_matmul(g: Emitter, n: Node) -> Value:
-    """QLinearMatMul."""
+    """QLinearMatMul; of known weights between conversions, as a quantised graph is written."""
+    kinds = _kinds(n, 1)
+    if kinds is not None:
+        parts = [as_real(g, v, k) for v, k in zip((n[0], n[3]), kinds[:2], strict=True)]
+        return as_stored(g, product(g, *parts), kinds[2], dtype_of_value(n[7]))
     a, b = centred(g, n[0], n[2], _rows(n[2])), centred(g, n[3], n[5])
-    total = cast_to(g, product(g, a, b), FLOAT)
+    total = cast_to(g, exact_product(g, a, b), FLOAT)
     left, right, out = (cast_to(g, n[i], FLOAT) for i in (1, 4, 6))
     rows = _rows(left)
     left = g.reshape(left, rows) if rows else left
@@ -163,13 +206,47 @@ def qlinear_matmul(g: Emitter, n: Node) -> Value:
     return saturate(g, g(MulOp, total, factor), n[7], dtype_of_value(n[7]))
 
 
+def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
+    """Types of input, weights and result where all parameters are known and integer kernels fit."""
+    w, result = n[3], dtype_of_value(n[7])
+    if not isinstance(w, np.ndarray) or w.dtype != np.int8 or not isinstance(n[0], SSAValue):
+        return None
+    made = [
+        kind_of(n[0], n[1], n[2], dtype_of_value(n[0]), 0),
+        kind_of(w, n[4], n[5], w.dtype, axis),
+        kind_of(n[0], n[6], n[7], result, 0),
+    ]
+    found = [k for k in made if k is not None]
+    whole = len(found) == 3 and found[0].axis.data < 0 and found[2].axis.data < 0
+    fits = whole and not found[1].zero_point_array.any() and (axis == 0 or rank(w) == 2)
+    return found if fits else None
+
+
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
+    """The int32 convolution of centred bytes, in float where its sums are exact."""
+    terms, inner = int(np.prod(shape(w)[2:])), shape(w)[1]
+    if terms * inner <= EXACT:
+        made = _windowed(g, n, cast_to(g, x, FLOAT), cast_to(g, w, FLOAT))
+        return cast_to(g, made, INT32)
+    if n.integer("group", 1) > 1 or terms > EXACT:
+        return _windowed(g, n, x, w)
+    total: Value | None = None
+    for start in range(0, inner, EXACT // terms):
+        end = min(start + EXACT // terms, inner)
+        part = _windowed(g, n, _span(g, x, 1, start, end), _span(g, w, 1, start, end))
+        part = cast_to(g, part, INT32)
+        total = part if total is None else g(AddOp, total, part)
+    assert total is not None
+    return total
+
+
+def _windowed(g: Emitter, n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
     window = window_of(n, shape(x)[2:], shape(w)[2:])
     return g(
         ConvOp,
         x,
         w,
-        None,
+        bias,
         strides=window.strides,
         pads=window.pads,
         dilations=window.dilations,
@@ -190,6 +267,9 @@ def qlinear_conv(g: Emitter, n: Node) -> Value:
     x, w = n[0], n[3]
     if len(n.inputs) < 8:
         raise RuleError("8 inputs are expected")
+    kinds = _kinds(n, 0)
+    if kinds is not None and (n.get(8) is None or isinstance(n.get(8), np.ndarray)):
+        return _quantized_conv(g, n, kinds)
     channels = (1, shape(w)[0], *(1,) * (rank(x) - 2))
     filters = (shape(w)[0], *(1,) * (rank(w) - 1))
     total = _conv(g, n, centred(g, x, n[2]), centred(g, w, n[5], filters))
@@ -201,6 +281,17 @@ def qlinear_conv(g: Emitter, n: Node) -> Value:
     factor = g.reshape(factor, channels if many else ())
     y_zero = g.reshape(n[7], ())
     return saturate(g, g(MulOp, cast_to(g, total, FLOAT), factor), y_zero, dtype_of_value(n[7]))
+
+
+def _quantized_conv(g: Emitter, n: Node, kinds: Sequence[UniformQuantizedType]) -> Value:
+    source, weights, result = kinds
+    bias = n.get(8)
+    if bias is not None:
+        scales = (weights.scale_array * source.scale_array).tolist()
+        unit = UniformQuantizedType.of(32, scales, axis=0) if len(scales) > 1 else None
+        bias = as_real(g, bias, unit or UniformQuantizedType.of(32, scales[0]))
+    made = _windowed(g, n, as_real(g, n[0], source), as_real(g, n[3], weights), bias)
+    return as_stored(g, made, result, dtype_of_value(n[7]))
 
 
 RULES: dict[str, Versions] = {

@@ -1,0 +1,123 @@
+"""Quantised ONNX models: exact integers, and integer operators where the parameters are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
+from glow_passes.pipeline import PassRunner, match_integers
+
+RNG = np.random.default_rng(0)
+
+
+def model(
+    nodes: list[onnx.NodeProto], inputs: dict[str, Array], output: int, weights: dict[str, Array]
+) -> onnx.ModelProto:
+    """A model of opset 21 with one output y."""
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape))
+        for n, a in inputs.items()
+    ]
+    made = [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    y = helper.make_tensor_value_info("y", output, None)
+    graph = helper.make_graph(nodes, "test", infos, [y], made)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def results(m: onnx.ModelProto, inputs: dict[str, Array]) -> tuple[Array, Any]:
+    """Ours on the interpreter, and onnxruntime's."""
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    return glow.compile(m, backend="interpreter").run(inputs)["y"], session.run(None, inputs)[0]
+
+
+def operators(m: onnx.ModelProto) -> set[str]:
+    """Operators of the graph after conversions are matched."""
+    module = glow.load(m)
+    PassRunner(context()).run(module, match_integers())
+    return {op.name for op in module.walk()}
+
+
+def byte_weights(*shape: int) -> Array:
+    return RNG.integers(-127, 128, shape).astype(np.int8)
+
+
+@pytest.mark.parametrize("channels", [3, 40, 100])
+@pytest.mark.parametrize("known", [True, False])
+def test_qlinear_conv(channels: int, known: bool) -> None:
+    weights: dict[str, Array] = {
+        "x_scale": np.array(0.05, np.float32),
+        "x_zero": np.array(120, np.uint8),
+        "w": byte_weights(6, channels, 3, 3),
+        "w_scale": (RNG.random(6) * 0.01 + 0.001).astype(np.float32),
+        "w_zero": np.zeros(6, np.int8),
+        "y_scale": np.array(2.0, np.float32),
+        "y_zero": np.array(128, np.uint8),
+        "b": RNG.integers(-900, 900, 6).astype(np.int32),
+    }
+    names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
+    inputs = {"x": RNG.integers(0, 256, (1, channels, 7, 7)).astype(np.uint8)}
+    if not known:
+        inputs["x_scale"] = weights.pop("x_scale")
+    node = helper.make_node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1])
+    m = model([node], inputs, TensorProto.UINT8, weights)
+    got, want = results(m, inputs)
+    # Two roundings of a half may differ; nothing else does.
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+    assert (got != want).mean() < 0.01
+    assert ("glow.quantized_conv" in operators(m)) == known
+
+
+@pytest.mark.parametrize("depth", [5, 256, 700])
+@pytest.mark.parametrize("known", [True, False])
+def test_qlinear_matmul(depth: int, known: bool) -> None:
+    weights: dict[str, Array] = {
+        "a_scale": np.array(0.02, np.float32),
+        "a_zero": np.array(3, np.int8),
+        "b": byte_weights(depth, 8),
+        "b_scale": np.array(0.01, np.float32),
+        "b_zero": np.array(0, np.int8),
+        "y_scale": np.array(0.7, np.float32),
+        "y_zero": np.array(-5, np.int8),
+    }
+    names = ["a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "y_scale", "y_zero"]
+    inputs = {"a": byte_weights(4, depth)}
+    if not known:
+        inputs["a_scale"] = weights.pop("a_scale")
+    m = model([helper.make_node("QLinearMatMul", names, ["y"])], inputs, TensorProto.INT8, weights)
+    got, want = results(m, inputs)
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+    assert (got != want).mean() < 0.1
+    assert ("glow.quantized_fully_connected" in operators(m)) == known
+
+
+@pytest.mark.parametrize("depth", [7, 1000])
+def test_integer_products_are_exact(depth: int) -> None:
+    inputs = {
+        "a": RNG.integers(0, 256, (3, depth)).astype(np.uint8),
+        "b": byte_weights(depth, 5),
+        "zero": np.array(255, np.uint8),
+    }
+    node = helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])
+    got, want = results(model([node], inputs, TensorProto.INT32, {}), inputs)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("channels", [2, 60])
+def test_integer_convolutions_are_exact(channels: int) -> None:
+    inputs = {"x": RNG.integers(0, 256, (1, channels, 6, 6)).astype(np.uint8)}
+    weights: dict[str, Array] = {"w": byte_weights(4, channels, 3, 3), "zero": np.array(200, np.uint8)}
+    node = helper.make_node("ConvInteger", ["x", "w", "zero"], ["y"], strides=[2, 2])
+    m = model([node], inputs, TensorProto.INT32, weights)
+    x = inputs["x"].astype(np.int64) - 200
+    w = weights["w"].astype(np.int64)
+    got = glow.compile(m, backend="interpreter").run(inputs)["y"]
+    views = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::2]
+    np.testing.assert_array_equal(got, np.einsum("nchwij,ocij->nohw", views, w))
