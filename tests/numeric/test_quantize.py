@@ -29,6 +29,7 @@ from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
@@ -404,3 +405,19 @@ def test_lookup_on_cpu(count: int, signed: bool) -> None:
     g.save(g.b(LookupOp(g.input(x), g.input(QuantizedArray.of(table, to)))))
     (out,) = glow.compile(g.module).run(g.inputs).values()
     np.testing.assert_array_equal(out, table[np.asarray(x, np.int64) - low])
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_dynamic_products(backend: str) -> None:
+    """Rows of very different size, one of zeros, keep their precision without a profile."""
+    g = Graph()
+    rows = data(6, 32) * np.array([[1e-3], [1], [1e4], [0], [5], [1e-8]], np.float32)
+    y = g.b(FullyConnectedOp(g.input(rows), g.constant(data(32, 24)), g.constant(data(24))))
+    g.save(g.b(MatmulOp(y, g.constant(data(24, 8)))))
+    made = glow.quantize_dynamic(g.module)
+    made.verify()
+    assert quantized_ops(made).count("quantized_fully_connected") == 2
+    (want,) = glow.compile(g.module, backend="interpreter").run(g.inputs).values()
+    (have,) = glow.compile(made, backend=backend).run(g.inputs).values()
+    error = np.abs(have - want).max(axis=1) / np.abs(want).max(axis=1)
+    assert error.max() < 0.02

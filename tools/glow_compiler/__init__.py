@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.files import save
     from glow_compiler.functions import grad, jit, ops, value_and_grad
-    from glow_compiler.quantization import convert_floats, profile, quantize
+    from glow_compiler.quantization import (
+        convert_floats,
+        profile,
+        quantize,
+        quantize_dynamic,
+    )
     from glow_compiler.trainer import Trainer
     from glow_passes.quantize.schema import QuantizationError
 
@@ -40,6 +45,7 @@ _LAZY = {
     "profile": "glow_compiler.quantization",
     "save": "glow_compiler.files",
     "quantize": "glow_compiler.quantization",
+    "quantize_dynamic": "glow_compiler.quantization",
 }
 
 
@@ -76,6 +82,7 @@ __all__ = [
     "optim",
     "profile",
     "quantize",
+    "quantize_dynamic",
     "save",
     "value_and_grad",
 ]

@@ -30,6 +30,7 @@ from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.instrument import PREFIX, instrument
 from glow_passes.quantize.profile import Profile, observed, value_names
 from glow_passes.quantize.quantize import QuantizePass
+from glow_passes.quantize.quantize_dynamic import QuantizeDynamicPass
 from glow_passes.quantize.schema import QuantizationError, Schema, check_choice
 
 Feed = Mapping[str, Any]
@@ -315,4 +316,14 @@ def convert_floats(
     """
     module = prepared(model, shapes)
     _run(module, (ConvertFloatsPass(to, storage, tuple(keep)), CsePass(), DcePass()))
+    return module
+
+
+def quantize_dynamic(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
+    """The model with its products by constant weights on 8 bits; nothing has to be profiled.
+
+    Each row of their inputs is quantised by its own largest number as it comes.
+    """
+    module = prepared(model, shapes)
+    _run(module, (QuantizeDynamicPass(), CsePass(), DcePass()))
     return module

@@ -10,6 +10,7 @@ from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.instrument import InstrumentPass
 from glow_passes.quantize.match_qdq import MatchQdqPass
 from glow_passes.quantize.quantize import QuantizePass
+from glow_passes.quantize.quantize_dynamic import QuantizeDynamicPass
 
 #: Every pass of quantisation. A test compares this tuple with the folder.
 QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
@@ -19,4 +20,5 @@ QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
     InstrumentPass,
     MatchQdqPass,
     QuantizePass,
+    QuantizeDynamicPass,
 )

@@ -1,0 +1,34 @@
+// RUN: glow-opt %s -p glow-match-qdq | filecheck %s
+
+glow.constant @w = dense<[[1, -2], [3, 4]]> : tensor<2x2xi8>
+glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+glow.placeholder @v input : tensor<2x2xf32>
+glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+
+// Conversions around a product: integers all through, the relu as the least one.
+// CHECK-LABEL: glow.func @main
+glow.func @main {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %i = glow.get @w : tensor<2x2xi8>
+  %s = glow.bit_cast %i : (tensor<2x2xi8>) -> tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  %w = glow.dequantize %s : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
+  // CHECK: [[p:%.*]] = glow.quantized_fully_connected %q, {{.*}}low = -5 : i64{{.*}} -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  // CHECK-NEXT: glow.save [[p]]
+  %p = glow.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %r = glow.relu %p : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %r : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// Float weights stay float.
+// CHECK-LABEL: glow.func @keeps_float_weights
+glow.func @keeps_float_weights {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %v = glow.get @v : tensor<2x2xf32>
+  // CHECK: glow.matmul
+  %p = glow.matmul %x, %v : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
