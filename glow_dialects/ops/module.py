@@ -26,7 +26,6 @@ from xdsl.traits import (
     MemoryWriteEffect,
     NoTerminator,
     SymbolOpInterface,
-    SymbolTable,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -290,8 +289,11 @@ def lookup(op: Operation, name: str) -> ConstantOp | PlaceholderOp | None:
     module = module_of(op)
     if module is None:
         return None
-    found = SymbolTable.lookup_symbol(module, name)
-    return found if isinstance(found, ConstantOp | PlaceholderOp) else None
+    # SymbolTable.lookup_symbol asks every operation for its traits; modules have thousands.
+    for symbol in module.body.block.ops:
+        if isinstance(symbol, ConstantOp | PlaceholderOp) and symbol.sym_name.data == name:
+            return symbol
+    return None
 
 
 def functions(module: ModuleOp) -> Iterator[FuncOp]:

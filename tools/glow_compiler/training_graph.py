@@ -88,16 +88,15 @@ class TrainingGraph:
         source.detach()
         source.erase()
         made.properties["sym_name"] = StringAttr("main")
+        known = placeholders(self.training)
+        others = {n: p for n, p in known.items() if p.kind.data == "output" and n != LOSS}
         for op in list(made.body.block.ops):
-            target = op.target() if isinstance(op, SaveOp) else None
-            other = isinstance(target, PlaceholderOp) and target.kind.data == "output"
-            if isinstance(target, PlaceholderOp) and other and target.sym_name.data != LOSS:
+            if isinstance(op, SaveOp) and op.symbol.root_reference.data in others:
                 op.detach()
                 op.erase()
-        for name, op in placeholders(self.training).items():
-            if op.kind.data == "output" and name != LOSS:
-                op.detach()
-                op.erase()
+        for op in others.values():
+            op.detach()
+            op.erase()
 
     # --- looking for the first bad value -------------------------------------------------------
     def first_not_finite(self, feed: Mapping[str, Array], state: Mapping[str, Array]) -> str:

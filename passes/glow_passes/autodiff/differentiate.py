@@ -133,7 +133,8 @@ def count_step(module: ModuleOp, training: Training) -> None:
     target = placeholders(module).get(STEP)
     if target is None:
         return
-    reads = [op for op in training.function.body.block.ops if isinstance(op, GetOp) and op.target() is target]
+    gets = [op for op in training.function.body.block.ops if isinstance(op, GetOp)]
+    reads = [op for op in gets if op.symbol.root_reference.data == STEP]
     if reads:
         one = b.scalar(1, reads[0].result)
         b.insert(SaveOp.of(b(AddOp(reads[0].result, one)), target))
