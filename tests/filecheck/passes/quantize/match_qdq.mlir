@@ -1,6 +1,6 @@
 // RUN: glow-opt %s -p glow-match-qdq | filecheck %s
 
-glow.constant @w = dense<[[1, -2], [3, 4]]> : tensor<2x2xi8>
+glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.25>>>
 glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @v input : tensor<2x2xf32>
 glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
@@ -10,8 +10,7 @@ glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
 glow.func @main {
   %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
   %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
-  %i = glow.get @w : tensor<2x2xi8>
-  %s = glow.bit_cast %i : (tensor<2x2xi8>) -> tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  %s = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
   %w = glow.dequantize %s : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
   // CHECK: [[p:%.*]] = glow.quantized_fully_connected %q, {{.*}}low = -5 : i64{{.*}} -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
   // CHECK-NEXT: glow.save [[p]]
