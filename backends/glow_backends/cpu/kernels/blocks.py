@@ -117,6 +117,8 @@ class Stream:
 
 LINE = 16
 """f32 elements of a cache line."""
+NEAR = 1024
+"""How many elements ahead a block that only one tile reads fetches its own weights."""
 
 
 def stream_parts(tiles: int, chunk: int) -> int:

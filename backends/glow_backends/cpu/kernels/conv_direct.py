@@ -19,6 +19,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.builder import I64, KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
+    NEAR,
     Block,
     Dot,
     Loop,
@@ -277,6 +278,8 @@ class DirectEmission:
         if self.depth == 1:
             return None
         tiles = plan.rows_an_item * plan.tiles_an_item
+        if tiles == 1:
+            return Stream(k.gep(self.w_item, NEAR), 1, self.depth * self.width)
         parts = stream_parts(tiles, self.depth * self.width)
         size = plan.depth_blocks * prod(self.spec.kernel) * self.depth * self.width
         number = k.b.sub(k.i(tile), k.i(self.first_tile))

@@ -18,6 +18,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
+    NEAR,
     Block,
     Loop,
     Output,
@@ -42,9 +43,8 @@ from glow_backends.cpu.kernels.memory import (
 from glow_backends.cpu.kernels.packing import pack_panels
 from glow_backends.cpu.target import CpuTarget
 
-_CHUNK, _NEAR = 16, 1024
-"""Steps of the reduction that a fetch of the next panel of packed weights goes with; a single tile
-fetches elements of its own panel, this far ahead."""
+_CHUNK = 16
+"""Steps of the reduction that a fetch of the next panel of packed weights goes with."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -312,7 +312,7 @@ class _Emission:
         if plan.source is not Source.PANELS or loop.count < _CHUNK:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
         if plan.all_tiles == 1:
-            near = Stream(k.gep(b, _NEAR), 1, loop.count * self.width)
+            near = Stream(k.gep(b, NEAR), 1, loop.count * self.width)
             return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
         chunks, rest = divmod(loop.count, _CHUNK)
         chunk = _CHUNK * self.width

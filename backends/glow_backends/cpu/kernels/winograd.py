@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import F32, PTR, KernelBuilder
-from glow_backends.cpu.kernels.blocks import Block, Loop, Stream, fits, multiply, stream_parts, zeros
+from glow_backends.cpu.kernels.blocks import NEAR, Block, Loop, Stream, fits, multiply, stream_parts, zeros
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
 from glow_backends.cpu.kernels.packing import pad_to
@@ -228,7 +228,8 @@ class _Emission:
             sums = zeros(k, rows * vectors)
             a = k.gep(v, start)
             part = k.b.udiv(k.b.mul(tile, k.i(parts)), k.i(plan.tiles))
-            stream = Stream(k.gep(w, k.add(k.mul(part, size // parts), size)), parts, chunk)
+            ahead = NEAR if count == 1 else k.add(k.mul(part, size // parts), size)
+            stream = Stream(k.gep(w, ahead), parts, chunk)
             for begin, blocks, channels in ((0, full, self.lanes), (full, 1, rest)):
                 if blocks and channels:
                     a_at = k.gep(a, begin * plane)

@@ -181,6 +181,8 @@ def folded(op: AddOp | SubOp | MulOp | DivOp, r: Rewriter) -> SSAValue | None:
         if vector is None or filters is None or any(b is None for b in old):
             continue
         bias = old[0] if old else None
+        if isinstance(op, DivOp) and not vector.all():
+            continue  # by zero: infinite weights would make NaN of zeros
         if isinstance(op, MulOp | DivOp):
             factor = vector if isinstance(op, MulOp) else 1 / vector
             filters = (filters * factor.reshape(-1, 1, 1, 1)).astype(np.float32)

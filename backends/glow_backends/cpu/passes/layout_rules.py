@@ -57,6 +57,8 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one or two spatial axes with a constant filter."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
     known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
+    if 0 in shape_of(op.input) or op.group("predicate"):
+        return False
     if rank > 4 or not known or dtype_of(op.input.type) != np.float32:
         return False
     batch, channels, spatial = op.sizes(op.input)
