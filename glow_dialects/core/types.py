@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +24,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-Array = np.ndarray
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Tensor = TensorType[Attribute]
 Buffer = MemRefType[Attribute]
 
