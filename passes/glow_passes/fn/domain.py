@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class TypesDiffer(Exception):
@@ -14,84 +15,95 @@ class NotNative(Exception):
     """A valid program that this form of compilation does not cover; the interpreter runs it."""
 
 
-@dataclass(frozen=True)
-class Bottom:
+class _Interned(type):
+    """Equal types are one object: comparing and looking up types costs nothing, however deep they are."""
+
+    table: dict[Any, Any] = {}
+
+    def __call__(cls, *arguments: Any) -> Any:
+        key = (cls, *arguments, *(type(a) for a in arguments[1:]))
+        found = cls.table.get(key)
+        if found is None:
+            found = cls.table[key] = super().__call__(*arguments)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Bottom(metaclass=_Interned):
     """No value: a call that has not returned yet."""
 
 
-@dataclass(frozen=True)
-class ZeroType:
+@dataclass(frozen=True, eq=False)
+class ZeroType(metaclass=_Interned):
     """The symbolic zero cotangent."""
 
 
-@dataclass(frozen=True)
-class NoneType:
+@dataclass(frozen=True, eq=False)
+class NoneType(metaclass=_Interned):
     """Python's None."""
 
 
-@dataclass(frozen=True)
-class Text:
+@dataclass(frozen=True, eq=False)
+class Text(metaclass=_Interned):
     """A text, known when compiling."""
 
     value: str
 
 
-@dataclass(frozen=True)
-class Scalar:
+@dataclass(frozen=True, eq=False)
+class Scalar(metaclass=_Interned):
     """bool, int or float; `const` is the value of an int or bool that is known when compiling."""
 
     kind: str
     const: int | bool | None = None
 
 
-@dataclass(frozen=True)
-class TensorType:
+@dataclass(frozen=True, eq=False)
+class TensorType(metaclass=_Interned):
     """An array of static shape; dtype by NumPy's name."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
-@dataclass(frozen=True)
-class TupleType:
+@dataclass(frozen=True, eq=False)
+class TupleType(metaclass=_Interned):
     """A tuple."""
 
     items: tuple[Type, ...]
 
 
-@dataclass(frozen=True)
-class EnvType:
+@dataclass(frozen=True, eq=False)
+class EnvType(metaclass=_Interned):
     """Cotangents of captured values, for each function that they may belong to; `*` is for any."""
 
     entries: tuple[tuple[str, TupleType], ...]
 
 
-@dataclass(frozen=True)
-class FnType:
+@dataclass(frozen=True, eq=False)
+class FnType(metaclass=_Interned):
     """One of several closures: (function, types of its captured values)."""
 
     entries: tuple[tuple[str, tuple[Type, ...]], ...]
 
 
-@dataclass(frozen=True)
-class NamedType:
+@dataclass(frozen=True, eq=False)
+class NamedType(metaclass=_Interned):
     """A set of closures that may capture members of the same set; kept in a table by number."""
 
     number: int
 
 
-Type = (
-    Bottom | ZeroType | NoneType | Text | Scalar | TensorType | TupleType | EnvType | FnType | NamedType
-)
+Type = Bottom | ZeroType | NoneType | Text | Scalar | TensorType | TupleType | EnvType | FnType | NamedType
 BOTTOM, ZERO, NONE = Bottom(), ZeroType(), NoneType()
-BOOL, INT, FLOAT = Scalar("bool"), Scalar("int"), Scalar("float")
+BOOL, INT, FLOAT = Scalar("bool", None), Scalar("int", None), Scalar("float", None)
 RANK = {"bool": 0, "int": 1, "float": 2}
 
 
 def widened(kind: Type) -> Type:
     """The type without values known when compiling."""
     if isinstance(kind, Scalar):
-        return Scalar(kind.kind)
+        return Scalar(kind.kind, None)
     if isinstance(kind, TupleType):
         return TupleType(tuple(widened(t) for t in kind.items))
     return kind
@@ -126,6 +138,8 @@ class Sets:
     tables: dict[int, Entries] = field(default_factory=dict)
     forward: dict[int, int] = field(default_factory=dict)
     changed: bool = False
+    merges: int = 0
+    resolved: dict[Type, Type] = field(default_factory=dict)
 
     def root(self, number: int) -> int:
         """The set that a number stands for now."""
@@ -142,6 +156,17 @@ class Sets:
 
     def resolve(self, kind: Type) -> Type:
         """The type with sets that have become one named by that one."""
+        if not self.forward or isinstance(kind, Scalar | TensorType):
+            return kind
+        if self.merges != len(self.forward):
+            self.merges = len(self.forward)
+            self.resolved.clear()
+        found = self.resolved.get(kind)
+        if found is None:
+            found = self.resolved[kind] = self._resolved(kind)
+        return found
+
+    def _resolved(self, kind: Type) -> Type:
         match kind:
             case NamedType():
                 return NamedType(self.root(kind.number))
@@ -150,7 +175,9 @@ class Sets:
             case FnType():
                 return FnType(tuple((n, tuple(map(self.resolve, c))) for n, c in kind.entries))
             case EnvType():
-                return EnvType(tuple((n, TupleType(tuple(map(self.resolve, t.items)))) for n, t in kind.entries))
+                return EnvType(
+                    tuple((n, TupleType(tuple(map(self.resolve, t.items)))) for n, t in kind.entries)
+                )
             case _:
                 return kind
 
@@ -159,7 +186,9 @@ class Sets:
         if isinstance(kind, FnType):
             return list(kind.entries)
         assert isinstance(kind, NamedType)
-        return [(n, c) for (n, _), c in sorted(self.tables[self.root(kind.number)].items(), key=lambda e: e[0])]
+        return [
+            (n, c) for (n, _), c in sorted(self.tables[self.root(kind.number)].items(), key=lambda e: e[0])
+        ]
 
     # --- joins ------------------------------------------------------------------------------------
     def join(self, a: Type, b: Type, recursive: bool = False) -> Type:
@@ -176,7 +205,7 @@ class Sets:
         match a, b:
             case Scalar(), Scalar():
                 kind = a.kind if RANK[a.kind] >= RANK[b.kind] else b.kind
-                return Scalar(kind)
+                return Scalar(kind, None)
             case (Scalar(), TensorType()) | (TensorType(), Scalar()):
                 tensor = a if isinstance(a, TensorType) else b
                 if isinstance(tensor, TensorType) and tensor.shape == ():
@@ -184,10 +213,10 @@ class Sets:
             case TupleType(), TupleType() if len(a.items) == len(b.items):
                 items = zip(a.items, b.items, strict=True)
                 return TupleType(tuple(self.join(x, y, recursive) for x, y in items))
-            case (TupleType() | EnvType()), (TupleType() | EnvType()):
+            case ((TupleType() | EnvType()), (TupleType() | EnvType())):
                 if isinstance(a, EnvType) or isinstance(b, EnvType):
                     return self._environments(entries_of(a), entries_of(b), recursive)
-            case (FnType() | NamedType()), (FnType() | NamedType()):
+            case ((FnType() | NamedType()), (FnType() | NamedType())):
                 return self._functions(a, b, recursive)
             case _:
                 pass
@@ -265,4 +294,3 @@ def leaves(kind: Type) -> Iterator[Type]:
             yield from leaves(item)
     else:
         yield kind
-

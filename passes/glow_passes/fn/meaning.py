@@ -199,7 +199,9 @@ class Meaning(Values):
             elif isinstance(v.type, TensorType):
                 kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
             else:
-                raise UnsupportedError(f"{where}: {name.split(':')[-1]} of {text(v.type)}; use numbers or arrays")
+                raise UnsupportedError(
+                    f"{where}: {name.split(':')[-1]} of {text(v.type)}; use numbers or arrays"
+                )
         made = region(name, attributes, kinds, where).type
         result = scalar_or_tensor(shape_of(made), dtype_of(made))
         return V(result, self.t.tensor(name, attributes, x, result, where))
@@ -358,7 +360,11 @@ def _one_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 def _fill_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     kind = x[1].type
-    if kind in (INT, BOOL) or isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT:
+    if (
+        kind in (INT, BOOL)
+        or isinstance(kind, FnType | NamedType | Scalar | Text | NoneType)
+        and widened(kind) != FLOAT
+    ):
         raise UnsupportedError(
             f"grad: argument {number(op, 'position')} is {text(kind)}; differentiate by floats, arrays and"
             " tuples of them"

@@ -54,7 +54,9 @@ from glow_passes.fn.values import NoCode, V
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
 #: Instances of a program; more means that specialisation does not end.
-MAX_INSTANCES = 4000
+MAX_INSTANCES = 1200
+#: Operations visited while types are inferred; a bound on the time that it takes.
+MAX_VISITS = 60_000
 
 
 @dataclass(eq=False)
@@ -95,6 +97,7 @@ class Specializer(Meaning):
         self.instances: list[Instance] = []
         self.table: dict[tuple[Any, ...], Instance] = {}
         self.changed = False
+        self.visits = 0
         self.recursive: dict[str, bool] = {}
         self.ahead_sets: dict[int, NamedType] = {}
 
@@ -106,6 +109,8 @@ class Specializer(Meaning):
             count = len(self.instances)
             for instance in self.instances[:count]:
                 self.visit(instance)
+            if self.visits > MAX_VISITS:
+                raise NotNative("types that take long to settle")
             if not (self.changed or self.sets.changed) and len(self.instances) == count:
                 break
         else:
@@ -144,7 +149,7 @@ class Specializer(Meaning):
         self.table[key] = made
         self.instances.append(made)
         self.changed = True
-        if len(self.instances) > MAX_INSTANCES:
+        if len(self.instances) > MAX_INSTANCES or self.visits > MAX_VISITS:
             raise NotNative("a program of too many instances")
         return made
 
@@ -169,7 +174,9 @@ class Specializer(Meaning):
                 new = self.sets.join(old, kind, recursive=True)
             except TypesDiffer as error:
                 name = instance.function.block.args[index].name_hint or f"argument {index}"
-                first = next((o for o in instance.function.block.ops if isinstance(o, FnOp) and o.source), None)
+                first = next(
+                    (o for o in instance.function.block.ops if isinstance(o, FnOp) and o.source), None
+                )
                 where = first.source if first is not None else instance.name
                 raise UnsupportedError(
                     f"{where}: '{name}' is {error} in turn; keep one type and shape for a value that a loop or"
@@ -206,6 +213,7 @@ class Specializer(Meaning):
                 scope.values[op.results[0]] = V(BOTTOM)
                 continue
             scope.values[op.results[0]] = self.step(op, operands, instance)
+            self.visits += 1
         raise AssertionError(instance.name)
 
     # --- operations -------------------------------------------------------------------------------
@@ -243,7 +251,9 @@ class Specializer(Meaning):
             try:
                 result = self.sets.join(result, target.result)
             except TypesDiffer as error:
-                raise UnsupportedError(f"{op.source}: the branches give {error}; give both one type") from None
+                raise UnsupportedError(
+                    f"{op.source}: the branches give {error}; give both one type"
+                ) from None
         return V(result)
 
     def targets(self, x: list[V], instance: Instance, where: str) -> list[tuple[Instance, tuple[Type, ...]]]:
@@ -320,4 +330,14 @@ class Specializer(Meaning):
         return self.env({of.data: made})  # pyright: ignore
 
 
-__all__ = ["EnvType", "GlowError", "Instance", "NoneType", "Scalar", "Specializer", "ZeroType", "order_of", "widened"]
+__all__ = [
+    "EnvType",
+    "GlowError",
+    "Instance",
+    "NoneType",
+    "Scalar",
+    "Specializer",
+    "ZeroType",
+    "order_of",
+    "widened",
+]

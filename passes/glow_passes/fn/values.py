@@ -154,13 +154,15 @@ class Values:
             case ZeroType(), _:
                 return self.zeros(want)
             case Scalar(), Scalar():
-                return V(want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind))
+                return V(
+                    want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind)
+                )
             case Scalar(), TensorType():
                 return V(want, self.t.tensor("astype_scalar", {}, [v], want, ""))
             case TupleType(), TupleType():
                 made = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
                 return V(want, [x.code for x in made])
-            case (TupleType() | EnvType()), EnvType():
+            case ((TupleType() | EnvType()), EnvType()):
                 return self._environment(v, want)
             case FnType(), FnType():
                 return self._widened(v, have, want)
@@ -259,12 +261,12 @@ class Values:
         match a.type, b.type:
             case Scalar(), Scalar():
                 return V(FLOAT, self.t.scalar("add", "float", [self.kind(a, "float"), self.kind(b, "float")]))
-            case (TupleType() | EnvType()), (TupleType() | EnvType()):
+            case ((TupleType() | EnvType()), (TupleType() | EnvType())):
                 made = components(a)
                 for name, entry in components(b).items():
                     made[name] = self._aligned(made[name], entry) if name in made else entry
                 return self.env(made)
-            case (Scalar() | TensorType()), (Scalar() | TensorType()):
+            case ((Scalar() | TensorType()), (Scalar() | TensorType())):
                 return self.tensors("gadd", {}, [a, b], "")
             case _:
                 raise NotNative("sum of cotangents of other types")

@@ -1,0 +1,1 @@
+"""Functions as native code: scalars in registers, closures as captured values, real calls and loops."""

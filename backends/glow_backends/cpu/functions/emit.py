@@ -1,0 +1,318 @@
+"""From specialised functions to LLVM IR: instances as functions, tail calls as loops and jumps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.functions.layout import I64, POINTER, flat, leaves, unflat
+from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.functions.target import LlvmTarget
+from glow_dialects.fn.dialect import CallOp, ReturnOp
+from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type
+from glow_passes.fn.specialize import Instance, Specializer
+from glow_passes.fn.values import V, captured
+
+#: Results of at most so many registers are returned in registers, others through a pointer.
+IN_REGISTERS = 2
+
+
+@dataclass
+class Frame:
+    """A function being emitted: its instance, its loop and where its result goes."""
+
+    root: Instance
+    function: ir.Function
+    loop: ir.Block
+    phis: list[ir.PhiInstr]
+    out: ir.Value | None
+    depth: int = 0
+
+
+class Emitter(Specializer):
+    """Emits the instances that `infer` found, starting from the root."""
+
+    def __init__(self, inferred: Specializer, module: ir.Module) -> None:
+        super().__init__(inferred.functions)
+        self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
+        self.module = module
+        self.t = LlvmTarget(module, self)
+        self.coding = True
+        self.support = Support(module)
+        self.emitted: dict[Instance, ir.Function] = {}
+        self.pending: list[Instance] = []
+        self.sites: dict[Instance, int] = {}
+        self.edges: dict[Instance, set[Instance]] = {}
+
+    @property
+    def b(self) -> ir.IRBuilder:
+        """Where code goes."""
+        return self.t.builder
+
+    # --- the call graph -----------------------------------------------------------------------------
+    def survey(self, root: Instance) -> None:
+        """Count the places that call each instance that the root reaches."""
+        calls: dict[Instance, list[Instance]] = {}
+        plain = Specializer(self.functions)
+        plain.__dict__.update(
+            {n: v for n, v in vars(self).items() if n in vars(plain) and n not in ("t", "coding")}
+        )
+        pending = [root]
+        while pending:
+            now = pending.pop()
+            if now in calls:
+                continue
+            calls[now] = found = []
+            original = plain.targets
+
+            def recorded(x: Any, instance: Any, where: str, found: list[Instance] = found) -> Any:
+                made = original(x, instance, where)
+                found.extend(t for t, _ in made)
+                return made
+
+            plain.targets = recorded  # pyright: ignore[reportAttributeAccessIssue]
+            plain.body(now)
+            plain.targets = original
+            pending += found
+        for found in calls.values():
+            for target in found:
+                self.sites[target] = self.sites.get(target, 0) + 1
+        self.edges = {i: set(t) for i, t in calls.items()}
+
+    def reaches_itself(self, instance: Instance) -> bool:
+        """Whether an instance can be called while it runs."""
+        seen: set[Instance] = set()
+        pending = list(self.edges[instance])
+        while pending:
+            now = pending.pop()
+            if now is instance:
+                return True
+            if now not in seen:
+                seen.add(now)
+                pending += self.edges[now]
+        return False
+
+    # --- functions --------------------------------------------------------------------------------
+    def declared(self, instance: Instance) -> ir.Function:
+        """The LLVM function of an instance."""
+        found = self.emitted.get(instance)
+        if found is None:
+            inputs = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
+            outputs = leaves(self.sets.resolve(instance.result))
+            result = self._result(outputs)
+            kind = ir.FunctionType(result, [*inputs, *([POINTER] if len(outputs) > IN_REGISTERS else [])])
+            name = self.module.get_unique_name(f"{instance.name}.{instance.number}")
+            found = ir.Function(self.module, kind, name)
+            found.linkage = "internal"
+            found.calling_convention = "tailcc"
+            found.attributes.add("nounwind")
+            self.emitted[instance] = found
+            self.pending.append(instance)
+        return found
+
+    def _result(self, outputs: list[ir.Type]) -> ir.Type:
+        if not outputs or len(outputs) > IN_REGISTERS:
+            return ir.VoidType()
+        return outputs[0] if len(outputs) == 1 else ir.LiteralStructType(outputs)
+
+    def emit_all(self, root: Instance) -> ir.Function:
+        """Emit the root and everything it calls; returns the root's function."""
+        self.survey(root)
+        made = self.declared(root)
+        while self.pending:
+            self._function(self.pending.pop())
+        return made
+
+    def _function(self, instance: Instance) -> None:
+        function = self.emitted[instance]
+        entry = function.append_basic_block("entry")
+        loop = function.append_basic_block("loop")
+        self.t.builder = ir.IRBuilder(entry)
+        if self.reaches_itself(instance):
+            self.support.check_stack(self.b)
+        before = self.b.block
+        self.b.branch(loop)
+        self.b.position_at_end(loop)
+        count = len([leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))])
+        phis: list[ir.PhiInstr] = []
+        for argument in function.args[:count]:
+            phi = self.b.phi(argument.type)
+            phi.add_incoming(argument, before)
+            phis.append(phi)
+        out = function.args[count] if len(function.args) > count else None
+        self._body(instance, iter(phis), Frame(instance, function, loop, phis, out))
+
+    def _body(self, instance: Instance, registers: Any, frame: Frame) -> None:
+        values: dict[SSAValue, V] = {}
+        for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
+            resolved = self.sets.resolve(kind)
+            values[argument] = V(resolved, unflat(resolved, registers))
+        ops = list(instance.function.block.ops)
+        for index, op in enumerate(ops):
+            if isinstance(op, ReturnOp):
+                self._return(values[op.value], frame)
+                return
+            operands = [values[v] for v in op.operands]
+            if isinstance(op, CallOp):
+                after = ops[index + 1]
+                if isinstance(after, ReturnOp) and after.value is op.result:
+                    self._tail(op, operands, instance, frame)
+                    return
+                made = self._call(op, operands, instance)
+                if made is None:
+                    return
+                values[op.result] = made
+            else:
+                values[op.results[0]] = self.step(op, operands, instance)
+
+    def _return(self, value: V, frame: Frame) -> None:
+        kind = self.sets.resolve(frame.root.result)
+        registers = flat(self.convert(value, kind).code)
+        if frame.out is not None:
+            self._store(frame.out, registers)
+            self.b.ret_void()
+        elif not registers:
+            self.b.ret_void()
+        elif len(registers) == 1:
+            self.b.ret(registers[0])
+        else:
+            made: ir.Value = ir.Constant(frame.function.function_type.return_type, ir.Undefined)
+            for index, register in enumerate(registers):
+                made = self.b.insert_value(made, register, index)
+            self.b.ret(made)
+
+    def _store(self, place: ir.Value, registers: list[ir.Value]) -> None:
+        for index, register in enumerate(registers):
+            at = self.b.gep(place, [ir.Constant(I64, 8 * index)])
+            self.b.store(register, self.b.bitcast(at, register.type.as_pointer()))
+
+    # --- calls --------------------------------------------------------------------------------------
+    def _cases(self, function: V) -> tuple[ir.Value | None, list[Any]]:
+        """The tag of a function value, and what makes the captured values of each case."""
+        kind = self.sets.resolve(function.type)
+        if isinstance(kind, NamedType):
+            members = self.sets.members(kind)
+            record = function.code
+            tag = None
+            if len(members) > 1:
+                tag = self.b.load(self.b.bitcast(record, I64.as_pointer()))
+            return tag, [lambda c=c: self.t.unbox(record, c) for _, c in members]
+        assert isinstance(kind, FnType)
+        tag = None if len(kind.entries) == 1 else function.code[0]
+        return tag, [lambda i=i: [v.code for v in captured(function, i)] for i in range(len(kind.entries))]
+
+    def _arguments(self, target: Instance, bound: tuple[Type, ...], codes: list[Any], x: list[V]) -> list[V]:
+        values = [V(self.sets.resolve(t), c) for t, c in zip(bound, codes, strict=True)]
+        given = [*values, *x[1:]]
+        return [self.convert(v, t) for v, t in zip(given, target.parameters, strict=True)]
+
+    def _branches(self, op: CallOp, x: list[V], instance: Instance) -> Any:
+        """For each possible callee: (instance, arguments), with the builder in its block."""
+        targets = self.targets(x, instance, op.source)
+        tag, bound = self._cases(x[0])
+        if tag is None:
+            target, kinds = targets[0]
+            yield target, self._arguments(target, kinds, bound[0](), x)
+            return
+        builder = self.b
+        blocks = [builder.append_basic_block("case") for _ in targets]
+        other = builder.append_basic_block("none")
+        cases = builder.switch(tag, other)
+        for index, block in enumerate(blocks):
+            cases.add_case(ir.Constant(I64, index), block)
+        builder.position_at_end(other)
+        builder.unreachable()
+        for (target, kinds), make, block in zip(targets, bound, blocks, strict=True):
+            builder.position_at_end(block)
+            yield target, self._arguments(target, kinds, make(), x)
+
+    def _tail(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> None:
+        for target, arguments in self._branches(op, x, instance):
+            registers = [r for v in arguments for r in flat(v.code)]
+            if "counted" in target.function.attributes and self.reaches_itself(target):
+                self.support.count_tail_call(self.b)
+            if target is frame.root:
+                for phi, register in zip(frame.phis, registers, strict=True):
+                    phi.add_incoming(register, self.b.block)
+                self.b.branch(frame.loop)
+            elif self.sites[target] == 1 and frame.depth < 200:
+                frame.depth += 1
+                self._body(target, iter(registers), frame)
+                frame.depth -= 1
+            elif isinstance(target.result, Bottom):
+                self._never()
+            elif self.sets.resolve(target.result) == self.sets.resolve(frame.root.result):
+                function = self.declared(target)
+                extra = [frame.out] if frame.out is not None else []
+                made = self.b.call(function, [*registers, *extra], cconv="tailcc", tail="musttail")
+                self.b.ret_void() if isinstance(made.type, ir.VoidType) else self.b.ret(made)
+            else:
+                self._return(self._invoke(target, registers), frame)
+
+    def _never(self) -> None:
+        self.support.stop(self.b, 1)
+        self.b.unreachable()
+
+    def _call(self, op: CallOp, x: list[V], instance: Instance) -> V | None:
+        """A call that comes back; None where no callee does."""
+        found: list[tuple[V, ir.Block]] = []
+        kind: Type = Bottom()
+        for target, _ in self.targets(x, instance, op.source):
+            kind = self.sets.join(kind, target.result)
+        kind = self.sets.resolve(kind)
+        builder = self.b
+        done: ir.Block | None = None
+        several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
+        for target, arguments in self._branches(op, x, instance):
+            if isinstance(target.result, Bottom):
+                self._never()
+                continue
+            registers = [r for v in arguments for r in flat(v.code)]
+            value = self.convert(self._invoke(target, registers), kind)
+            if not several:
+                return value
+            if done is None:
+                done = builder.append_basic_block("done")
+            found.append((value, builder.block))
+            builder.branch(done)
+        if done is None:
+            return None
+        builder.position_at_end(done)
+        merged: list[ir.Value] = []
+        for index, leaf in enumerate(leaves(kind)):
+            phi = builder.phi(leaf)
+            for value, block in found:
+                phi.add_incoming(flat(value.code)[index], block)
+            merged.append(phi)
+        return V(kind, unflat(kind, iter(merged)))
+
+    def _invoke(self, target: Instance, registers: list[ir.Value]) -> V:
+        function = self.declared(target)
+        kind = self.sets.resolve(target.result)
+        outputs = leaves(kind)
+        b = self.b
+        if len(outputs) > IN_REGISTERS:
+            with b.goto_entry_block():
+                room = b.alloca(I64, len(outputs))
+                place = b.bitcast(room, POINTER)
+            b.call(function, [*registers, place], cconv="tailcc")
+            made = [
+                b.load(b.bitcast(b.gep(place, [ir.Constant(I64, 8 * i)]), leaf.as_pointer()))
+                for i, leaf in enumerate(outputs)
+            ]
+        else:
+            result = b.call(function, registers, cconv="tailcc")
+            made = (
+                [result] if len(outputs) == 1 else [b.extract_value(result, i) for i in range(len(outputs))]
+            )
+        return V(kind, unflat(kind, iter(made)))
+
+    def allocate(self, size: int) -> ir.Value:
+        """Memory of a record, until the outermost call returns."""
+        return self.support.allocate(self.b, size)
+
+
+__all__ = ["Emitter", "NotNative"]

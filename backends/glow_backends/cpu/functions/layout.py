@@ -1,0 +1,70 @@
+"""How values of the functional level lie in registers and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from llvmlite import ir
+
+from glow_passes.fn.domain import (
+    EnvType,
+    FnType,
+    NamedType,
+    NotNative,
+    Scalar,
+    TensorType,
+    TupleType,
+    Type,
+)
+
+I64, I1, F64 = ir.IntType(64), ir.IntType(1), ir.DoubleType()
+POINTER = ir.IntType(8).as_pointer()
+SCALARS: dict[str, ir.Type] = {"float": F64, "int": I64, "bool": I1}
+
+
+def leaves(kind: Type) -> list[ir.Type]:
+    """The registers of a value: one a scalar or record, a tag for one of several closures."""
+    match kind:
+        case Scalar():
+            return [SCALARS[kind.kind]]
+        case TupleType():
+            return [leaf for t in kind.items for leaf in leaves(t)]
+        case EnvType():
+            return [leaf for _, t in kind.entries for leaf in leaves(t)]
+        case FnType():
+            made = [leaf for _, bound in kind.entries for t in bound for leaf in leaves(t)]
+            return made if len(kind.entries) == 1 else [I64, *made]
+        case NamedType():
+            return [POINTER]
+        case TensorType():
+            raise NotNative("arrays")
+        case _:
+            return []
+
+
+def flat(code: Any) -> list[ir.Value]:
+    """The registers of a value's code, in the order of `leaves`."""
+    if code is None:
+        return []
+    if isinstance(code, list):
+        return [leaf for item in code for leaf in flat(item)]
+    return [code]
+
+
+def unflat(kind: Type, values: Iterator[ir.Value]) -> Any:
+    """The code of a value from its registers."""
+    match kind:
+        case Scalar() | NamedType():
+            return next(values)
+        case TupleType():
+            return [unflat(t, values) for t in kind.items]
+        case EnvType():
+            return [unflat(t, values) for _, t in kind.entries]
+        case FnType():
+            if len(kind.entries) == 1:
+                return [unflat(t, values) for t in kind.entries[0][1]]
+            tag = next(values)
+            return [tag, [[unflat(t, values) for t in bound] for _, bound in kind.entries]]
+        case _:
+            return None

@@ -1,0 +1,263 @@
+"""LLVM instructions for scalars, selections and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves
+from glow_passes.fn.domain import FnType, NamedType, NotNative, Type
+from glow_passes.fn.values import V, captured
+
+_INTRINSICS = {"exp", "log", "sqrt", "sin", "cos", "pow", "copysign"}
+_LIBRARY = {
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "expm1", "log1p", "erf",
+    "atan2", "hypot", "fmod",
+}  # fmt: skip
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_BITS = {"bitand": "and_", "bitor": "or_", "bitxor": "xor", "shl": "shl", "shr": "ashr"}
+
+
+class LlvmTarget:
+    """Makes code at `builder`."""
+
+    def __init__(self, module: ir.Module, emitter: Any) -> None:
+        self.module = module
+        self.emitter = emitter
+        self.builder: ir.IRBuilder = ir.IRBuilder()
+        self.helpers: dict[str, ir.Function] = {}
+
+    def constant(self, kind: str, value: float | int | bool) -> ir.Value:
+        """A number."""
+        if kind == "float":
+            return ir.Constant(F64, float(value))
+        return ir.Constant(SCALARS[kind], int(value))
+
+    def cast(self, code: ir.Value, have: str, want: str) -> ir.Value:
+        """bool, int and float into each other."""
+        b = self.builder
+        if want == "float":
+            return b.sitofp(code, F64) if have == "int" else b.uitofp(code, F64)
+        if want == "int":
+            return (
+                b.zext(code, I64) if have == "bool" else self.external("llvm.fptosi.sat.i64.f64", I64, [code])
+            )
+        return self.scalar("to_bool", have, [code])
+
+    def external(self, name: str, result: ir.Type, values: Sequence[ir.Value]) -> ir.Value:
+        """A call of an intrinsic or a function of the C library."""
+        found = self.helpers.get(name)
+        if found is None:
+            kind = ir.FunctionType(result, [v.type for v in values])
+            found = self.helpers[name] = ir.Function(self.module, kind, name)
+            if not name.startswith("llvm."):
+                found.attributes.add("nounwind")
+                found.attributes.add("readnone") if False else None
+        return self.builder.call(found, values)
+
+    def scalar(self, name: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
+        """A primitive on scalars of one kind."""
+        b = self.builder
+        if name in _COMPARE:
+            test = _COMPARE[name]
+            if kind == "float":
+                return b.fcmp_unordered(test, *x) if name == "ne" else b.fcmp_ordered(test, *x)
+            return b.icmp_signed(test, *x)
+        if name == "to_bool":
+            zero = self.constant(kind, 0)
+            return (
+                x[0]
+                if kind == "bool"
+                else b.fcmp_unordered("!=", x[0], zero)
+                if kind == "float"
+                else (b.icmp_signed("!=", x[0], zero))
+            )
+        if name == "not":
+            return b.not_(self.scalar("to_bool", kind, x))
+        if name in ("max", "min"):
+            test = ">=" if name == "max" else "<="
+            return b.select(self._compared(test, kind, x), x[0], x[1])
+        return self._float(name, x) if kind == "float" else self._int(name, x)
+
+    def _compared(self, test: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
+        b = self.builder
+        return b.fcmp_ordered(test, *x) if kind == "float" else b.icmp_signed(test, *x)
+
+    def _float(self, name: str, x: Sequence[ir.Value]) -> ir.Value:
+        b = self.builder
+        simple = {"add": b.fadd, "sub": b.fsub, "mul": b.fmul, "div": b.fdiv}
+        if name in simple:
+            return simple[name](*x)
+        if name in _INTRINSICS:
+            return self.external(f"llvm.{name}.f64", F64, x)
+        if name in _LIBRARY:
+            return self.external(name, F64, x)
+        zero = self.constant("float", 0.0)
+        match name:
+            case "neg":
+                return b.fneg(x[0])
+            case "abs":
+                return self.external("llvm.fabs.f64", F64, x)
+            case "to_float":
+                return x[0]
+            case "to_int":
+                return self.cast(x[0], "float", "int")
+            case "floor" | "ceil" | "round":
+                whole = {"floor": "floor", "ceil": "ceil", "round": "roundeven"}[name]
+                return self.cast(self.external(f"llvm.{whole}.f64", F64, x), "float", "int")
+            case "sign":
+                up = b.uitofp(b.fcmp_ordered(">", x[0], zero), F64)
+                return b.fsub(up, b.uitofp(b.fcmp_ordered("<", x[0], zero), F64))
+            case "safe_log":
+                found = self.external("llvm.log.f64", F64, x)
+                return b.select(b.fcmp_ordered(">", x[0], zero), found, zero)
+            case "floor_div":
+                return self.external("llvm.floor.f64", F64, [b.fdiv(*x)])
+            case "mod":
+                rest = self.external("fmod", F64, x)
+                wrong = b.and_(
+                    b.fcmp_unordered("!=", rest, zero),
+                    b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", x[1], zero)),
+                )
+                return b.select(wrong, b.fadd(rest, x[1]), rest)
+            case _:
+                raise NotNative(f"{name} of floats")
+
+    def _int(self, name: str, x: Sequence[ir.Value]) -> ir.Value:
+        b = self.builder
+        simple = {"add": b.add, "sub": b.sub, "mul": b.mul}
+        if name in simple:
+            return simple[name](*x)
+        if name in _BITS:
+            return getattr(b, _BITS[name])(*x)
+        kind = x[0].type
+        zero, one = ir.Constant(kind, 0), ir.Constant(kind, 1)
+        match name:
+            case "neg":
+                return b.neg(x[0])
+            case "abs":
+                return b.select(b.icmp_signed("<", x[0], zero), b.neg(x[0]), x[0])
+            case "invert":
+                return b.not_(x[0])
+            case "to_int" | "floor" | "ceil" | "round":
+                return b.zext(x[0], I64) if kind == I1 else x[0]
+            case "sign":
+                up = b.zext(b.icmp_signed(">", x[0], zero), I64)
+                return b.sub(up, b.zext(b.icmp_signed("<", x[0], zero), I64))
+            case "floor_div" | "mod":
+                safe = b.select(b.icmp_signed("==", x[1], zero), one, x[1])
+                quotient, rest = b.sdiv(x[0], safe), b.srem(x[0], safe)
+                signs = b.icmp_signed("<", b.xor(rest, safe), zero)
+                below = b.and_(b.icmp_signed("!=", rest, zero), signs)
+                if name == "mod":
+                    return b.add(rest, b.select(below, safe, zero))
+                made = b.sub(quotient, b.zext(below, I64))
+                return b.select(b.icmp_signed("==", x[1], zero), zero, made)
+            case "ipow":
+                return b.call(self._power(), x)
+            case _:
+                raise NotNative(f"{name} of ints")
+
+    def _power(self) -> ir.Function:
+        """Integer power by squaring."""
+        if "fn.ipow" not in self.helpers:
+            made = ir.Function(self.module, ir.FunctionType(I64, [I64, I64]), "fn.ipow")
+            made.linkage = "internal"
+            self.helpers["fn.ipow"] = made
+            entry, loop, done = (made.append_basic_block(n) for n in ("entry", "loop", "done"))
+            b = ir.IRBuilder(entry)
+            b.branch(loop)
+            b.position_at_end(loop)
+            base, left, total = (b.phi(I64) for _ in range(3))
+            zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+            odd = b.icmp_signed("!=", b.and_(left, one), zero)
+            after = b.mul(total, b.select(odd, base, one))
+            half = b.ashr(left, one)
+            squared = b.mul(base, base)
+            for phi, first, then in (
+                (base, made.args[0], squared),
+                (left, made.args[1], half),
+                (total, one, after),
+            ):
+                phi.add_incoming(first, entry)
+                phi.add_incoming(then, loop)
+            b.cbranch(b.icmp_signed(">", half, zero), loop, done)
+            b.position_at_end(done)
+            b.ret(after)
+        return self.helpers["fn.ipow"]
+
+    def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+        """One of two registers."""
+        return yes if yes is no else self.builder.select(condition, yes, no)
+
+    def undefined(self, kind: Type) -> Any:
+        """Any value of a type."""
+        from glow_backends.cpu.functions.layout import unflat
+
+        return unflat(kind, iter([ir.Constant(t, ir.Undefined) for t in leaves(kind)]))
+
+    def box(self, named: NamedType, index: int, values: Sequence[V]) -> ir.Value:
+        """A record: the tag and the registers of the captured values."""
+        registers = [r for v in values for r in flat(v.code)]
+        if not registers:
+            # Closures without captured values are all the same: one constant record each.
+            name = f"fn.record.{index}"
+            if name not in self.module.globals:
+                made = ir.GlobalVariable(self.module, I64, name)
+                made.initializer = ir.Constant(I64, index)
+                made.linkage = "internal"
+            return self.builder.bitcast(self.module.globals[name], POINTER)
+        b = self.builder
+        record = self.emitter.allocate(8 + 8 * len(registers))
+        b.store(ir.Constant(I64, index), b.bitcast(record, I64.as_pointer()))
+        for position, register in enumerate(registers):
+            place = b.gep(record, [ir.Constant(I64, 8 + 8 * position)])
+            b.store(register, b.bitcast(place, register.type.as_pointer()))
+        return record
+
+    def unbox(self, record: ir.Value, kinds: Sequence[Type]) -> list[Any]:
+        """The captured values of a record."""
+        from glow_backends.cpu.functions.layout import unflat
+
+        b = self.builder
+        registers: list[ir.Value] = []
+        for position, kind in enumerate(leaf for t in kinds for leaf in leaves(t)):
+            place = b.gep(record, [ir.Constant(I64, 8 + 8 * position)])
+            registers.append(b.load(b.bitcast(place, kind.as_pointer())))
+        values = iter(registers)
+        return [unflat(t, values) for t in kinds]
+
+    def box_any(self, named: NamedType, value: V, convert: Callable[[V, Type], V]) -> ir.Value:
+        """A record from one of several closures: by cases of the tag."""
+        assert isinstance(value.type, FnType)
+        b = self.builder
+        function = b.function
+        done = function.append_basic_block("boxed")
+        found: list[tuple[ir.Value, ir.Block]] = []
+        other = function.append_basic_block("none")
+        cases = b.switch(value.code[0], other)
+        for index, entry in enumerate(value.type.entries):
+            block = function.append_basic_block("box")
+            cases.add_case(ir.Constant(I64, index), block)
+            b.position_at_end(block)
+            one = FnType((entry,))
+            made = convert(V(one, [v.code for v in captured(value, index)]), named)
+            found.append((made.code, b.block))
+            b.branch(done)
+        b.position_at_end(other)
+        b.unreachable()
+        b.position_at_end(done)
+        phi = b.phi(POINTER)
+        for code, block in found:
+            phi.add_incoming(code, block)
+        return phi
+
+    def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
+        """Tensors run elsewhere."""
+        raise NotNative("arrays")
+
+    def array(self, value: Any) -> Any:
+        """Tensors run elsewhere."""
+        raise NotNative("arrays")
