@@ -25,6 +25,7 @@ from glow_backends.cpu.pointwise_rules import (
     power_by,
 )
 from glow_backends.cpu.values import (
+    NIBBLES,
     Vec,
     compute,
     constant,
@@ -34,6 +35,7 @@ from glow_backends.cpu.values import (
     round_to,
     round_to_odd,
     with_element,
+    wrapped,
     zero,
 )
 
@@ -103,14 +105,14 @@ def cast(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     if is_float(source) and is_float(target):
         return _float_to_float(k, x, source, target)
     if is_float(source):
-        return _float_to_integer(k, x, target)
+        return wrapped(k, _float_to_integer(k, x, target), target)
     if is_float(target):
         return _integer_to_float(k, x, source, target)
     bits, wanted = bits_of(x.type), bits_of(kind)
     if bits == wanted:
-        return x
+        return wrapped(k, x, target)
     if bits > wanted:
-        return k.b.trunc(x, kind)
+        return wrapped(k, k.b.trunc(x, kind), target)
     return k.b.sext(x, kind) if is_signed(source) else k.b.zext(x, kind)
 
 
@@ -135,7 +137,7 @@ def _float_to_integer(k: KernelBuilder, x: ir.Value, target: str) -> ir.Value:
 
 
 def _integer_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
-    exact = source in ("i1", "i8", "u8", "i16", "u16") or target in ("f32", "f64")
+    exact = source in ("i1", "i8", "u8", "i16", "u16", *NIBBLES) or target in ("f32", "f64")
     middle = ir.DoubleType() if target == "f64" or not exact else ir.FloatType()
     kind = with_element(x.type, middle)
     real = k.b.sitofp(x, kind) if is_signed(source) else k.b.uitofp(x, kind)
@@ -191,7 +193,7 @@ class _Emitter:
             return round_to(k, rule(vecs, step.params).v, step.dtype)
         if step.dtype == "i1":
             return BOOLEAN[op](k, values)
-        return INTEGER[op](k, values, is_signed(step.dtype), step.params)
+        return wrapped(k, INTEGER[op](k, values, is_signed(step.dtype), step.params), step.dtype)
 
     def _power(self, step: Step, values: list[ir.Value], sources: list[str]) -> ir.Value:
         """x^y in the result's dtype, or in a float dtype when only the exponent is one."""

@@ -15,11 +15,15 @@ I16 = ir.IntType(16)
 _STORAGE: dict[str, ir.Type] = {
     "f32": F32, "f64": F64, "f16": F16, "bf16": I16, "i1": I8,
     "i8": I8, "i16": I16, "i32": I32, "i64": I64, "u8": I8, "u16": I16, "u32": I32, "u64": I64,
+    "i2": I8, "u2": I8, "i4": I8, "u4": I8,
 }  # fmt: skip
 _BYTES = {
     "f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i1": 1,
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
+    "i2": 1, "u2": 1, "i4": 1, "u4": 1,
 }  # fmt: skip
+NIBBLES = {"i2": 2, "u2": 2, "i4": 4, "u4": 4}
+"""Integers of fewer bits than the byte that each one occupies: the low bits count."""
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
@@ -170,7 +174,16 @@ def to_compute(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
         return k.b.bitcast(wide, with_element(raw.type, F32))
     if dtype == "i1":
         return k.b.icmp_unsigned("!=", raw, zero(raw.type))
-    return raw
+    return wrapped(k, raw, dtype)
+
+
+def wrapped(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
+    """An i8 as an integer of fewer bits, extended by its sign or zeros; other dtypes unchanged."""
+    if dtype not in NIBBLES:
+        return value
+    spare = constant(value.type, 8 - NIBBLES[dtype])
+    up = k.b.shl(value, spare)
+    return k.b.ashr(up, spare) if is_signed(dtype) else k.b.lshr(up, spare)
 
 
 def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
@@ -182,6 +195,8 @@ def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
         return k.b.trunc(k.b.lshr(bits, constant(bits.type, 16)), with_element(value.type, I16))
     if dtype == "i1":
         return k.b.zext(value, with_element(value.type, I8))
+    if dtype in NIBBLES:
+        return k.b.and_(value, constant(value.type, (1 << NIBBLES[dtype]) - 1))
     return value
 
 
