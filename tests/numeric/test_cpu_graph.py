@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,10 @@ from xdsl.context import Context
 from xdsl.ir import SSAValue
 
 from glow_backends.base import get_backend
+from glow_backends.cpu import search
+from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
+from glow_backends.cpu.passes.cpu_choose import choose
+from glow_backends.cpu.target import host
 from glow_dialects.core.types import Array, shape_of, tensor
 from glow_dialects.ops.activation import GeluOp, HardSwishOp, SigmoidOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
@@ -182,3 +187,13 @@ def test_one_conversion_a_border() -> None:
     names = g.ops()
     assert names.count("glow_cpu.block") == names.count("glow_cpu.unblock") == 1
     assert not {"conv", "hard_swish", "sigmoid", "relu"} & set(names)
+
+
+def test_search_measures_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A measured choice is kept: the second search measures nothing, and chooses the same."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    spec = DirectConvSpec(1, 16, 16, (12, 12), (3, 3), pads=(1, 1, 1, 1))
+    found = choose(spec, host(), search=True)
+    assert found in ("direct", "winograd2", "winograd4")
+    monkeypatch.setattr(search, "measured_seconds", None)
+    assert choose(spec, host(), search=True) == found

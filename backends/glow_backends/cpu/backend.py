@@ -18,12 +18,20 @@ from glow_dialects.instr.memory import instr_functions
 class CpuBackend(Backend):
     """Code for the host (`cpu="host"`) or a named CPU that this machine can run.
 
-    `winograd=False` forbids Winograd convolutions: every sum is then a direct one.
+    `winograd=False` forbids Winograd convolutions: every sum is then a direct one. `search=True`
+    measures the algorithms of each convolution where they are otherwise estimated.
     """
 
     name = "cpu"
 
-    def __init__(self, threads: int = 1, cpu: str = "host", winograd: bool = True, **options: object) -> None:
+    def __init__(
+        self,
+        threads: int = 1,
+        cpu: str = "host",
+        winograd: bool = True,
+        search: bool = False,
+        **options: object,
+    ) -> None:
         try:
             self.target = named(cpu, threads)
         except KeyError:
@@ -31,12 +39,12 @@ class CpuBackend(Backend):
                 f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'"
             ) from None
 
-        self.cpu, self.winograd = cpu, winograd
+        self.cpu, self.winograd, self.search = cpu, winograd, search
 
     @property
     def identity(self) -> str:
         """Everything that generated code depends on."""
-        return f"{self.target!r} winograd={self.winograd}"
+        return f"{self.target!r} winograd={self.winograd} search={self.search}"
 
     def supports(self, op: GraphOp) -> bool:
         from glow_backends.cpu.passes.cpu_recurrent import is_splittable
@@ -66,7 +74,7 @@ class CpuBackend(Backend):
             CpuChannelsPass(),  # shuffles inside those regions
             CpuFusePass(),  # epilogues
             CpuStackPass(),  # what is left of element-wise operators
-            CpuChoosePass(self.cpu, self.target.threads, self.winograd),
+            CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
             DcePass(),
         )
 

@@ -14,6 +14,7 @@ from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
 from glow_backends.cpu.rules.blocked import conv_spec
+from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.ops.module import functions
 
@@ -50,12 +51,14 @@ def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     return transforms + _together(products, 4 * weights)
 
 
-def choose(spec: DirectConvSpec, target: CpuTarget) -> str:
-    """The algorithm with the least estimated time."""
+def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False) -> str:
+    """The algorithm with the least estimated time, or with `search` the least measured one."""
     costs = {"direct": direct_cycles(spec, target)}
     if supports_winograd(spec):
         for tile in (2, 4):
             costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+    if search and len(costs) > 1:
+        return fastest(spec, list(costs), target)
     return min(costs, key=lambda name: costs[name])
 
 
@@ -64,13 +67,15 @@ class CpuChoosePass(ModulePass):
     """Direct convolutions become Winograd ones where that is estimated to be faster.
 
     `winograd=false` keeps every sum a plain one (results as exact as a direct convolution's).
-    `cpu` and `threads` describe the target.
+    `search=true` measures the algorithms on this machine in place of estimating; what it finds is
+    kept in the object cache. `cpu` and `threads` describe the target.
     """
 
     name = "glow-cpu-choose"
     cpu: str = "host"
     threads: int = 1
     winograd: bool = True
+    search: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = named(self.cpu, self.threads)
@@ -79,4 +84,5 @@ class CpuChoosePass(ModulePass):
         for function in functions(op):
             for conv in function.body.block.ops:
                 if isinstance(conv, ConvOp) and conv.prop("algorithm") == "direct":
-                    conv.properties["algorithm"] = StringAttr(choose(conv_spec(conv), target))
+                    chosen = choose(conv_spec(conv), target, self.search)
+                    conv.properties["algorithm"] = StringAttr(chosen)

@@ -1,0 +1,76 @@
+"""Measured choice among the algorithms of a convolution; findings are kept in the object cache."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from glow_backends.cpu import cache
+from glow_backends.cpu.calls import Emitter
+from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.memory import ceil_div
+from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.kernels.winograd import (
+    WinogradSpec,
+    emit_winograd,
+    pack_winograd,
+    winograd_scratch_bytes,
+)
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
+
+ROUNDS = 4
+"""Every copy of the weights passes so often; the best time counts."""
+COLD_BYTES = 48 * 1024 * 1024
+"""Copies of the weights that pass in turn, so that they come from where a network's weights do."""
+
+
+def fastest(spec: DirectConvSpec, algorithms: Sequence[str], target: CpuTarget) -> str:
+    """The algorithm of least measured time on this machine, from the cache where it was measured."""
+    name = f"search_{cache.key(repr(spec), repr(target), *algorithms)}"
+    found = cache.get(name)
+    if found is None:
+        seconds = {a: measured_seconds(spec, a, target) for a in algorithms}
+        found = json.dumps(seconds).encode()
+        cache.put(name, found)
+    times: dict[str, float] = json.loads(found)
+    return min(times, key=lambda algorithm: times[algorithm])
+
+
+def measured_seconds(spec: DirectConvSpec, algorithm: str, target: CpuTarget) -> float:
+    """Best time of one run on random data, all workers one after another."""
+    lanes = target.lanes
+    random = np.random.default_rng(0)
+
+    def blocked(channels: int, size: tuple[int, int]) -> Array:
+        shape = (spec.batch, ceil_div(channels, lanes), *size, lanes)
+        return aligned(random.standard_normal(shape).astype(np.float32))
+
+    shape = (spec.out_channels, spec.in_channels // spec.group, *spec.kernel)
+    plain = random.standard_normal(shape).astype(np.float32)
+    emit: Emitter = emit_conv_direct
+    chosen: DirectConvSpec | WinogradSpec = spec
+    scratch: list[Array] = []
+    if algorithm == "direct":
+        packed = pack_conv(plain, spec, target)
+    else:
+        chosen = WinogradSpec(spec, int(algorithm[-1]))
+        emit, packed = emit_winograd, pack_winograd(plain, chosen, target)
+        scratch.append(aligned(np.zeros(winograd_scratch_bytes(chosen, target), np.uint8)))
+    result = blocked(spec.out_channels, spec.out_size)
+    others = [aligned(np.zeros(result.shape[1] * lanes, np.float32))] * spec.epilogue.bias
+    others += [result] * spec.epilogue.extras
+    source = blocked(spec.in_channels, spec.size)
+    copies = [aligned(packed) for _ in range(max(1, min(16, COLD_BYTES // packed.nbytes)))]
+    kernel = StandaloneKernel(emit, chosen, target)
+    best = float("inf")
+    for _ in range(ROUNDS):
+        for weights in copies:
+            start = time.perf_counter()
+            kernel(result, source, weights, *others, *scratch)
+            best = min(best, time.perf_counter() - start)
+    return best
