@@ -125,7 +125,8 @@ def run_step(step: Step, arrays: Sequence[Array]) -> Array:
     names = [n for n in operator.get_irdl_definition().properties if n != SEGMENTS]
     block = Block(arg_types=[tensor_of(a) for a in arrays])
     result = tensor(np.broadcast_shapes(*(a.shape for a in arrays)), kind)
-    made = operator(*block.args, results=result, **dict(zip(names, step.params, strict=False)))
+    properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
+    made = operator(*block.args, results=result, **properties)
     return made.evaluate(arrays)[0]
 
 

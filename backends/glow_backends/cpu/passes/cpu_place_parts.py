@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.cpu.memory import ALIGN
 from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.types import bytes_of, shape_of, typed
+from glow_dialects.core.types import bytes_of, shape_of
 from glow_dialects.instr.memory import (
     AllocOp,
     CopyOp,
@@ -55,9 +55,15 @@ def _replace(old: SSAValue, new: SSAValue) -> None:
     alloc.erase()
 
 
+def _only(op: InstrOp, name: str) -> SSAValue:
+    """The one operand of a group."""
+    (value,) = op.group(name)
+    return value
+
+
 def _block_offset(op: SliceInstr) -> int | None:
     """The element at which a slice starts, if its elements are neighbours; else None."""
-    size, part = shape_of(op.input), shape_of(op.result)
+    size, part = shape_of(_only(op, "input")), shape_of(_only(op, "result"))
     starts, steps = op.prop("starts"), op.prop("steps")
     if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if n > 1):
         return None
@@ -74,7 +80,7 @@ def _block_offset(op: SliceInstr) -> int | None:
 
 def view_slice(function: InstrFuncOp, op: SliceInstr) -> bool:
     """slice @out b, @in a -> b = tensorview a offset n."""
-    offset, result, source = _block_offset(op), op.result, op.input
+    offset, result, source = _block_offset(op), _only(op, "result"), _only(op, "input")
     if offset is None or not isinstance(result.owner, AllocOp) or len(_writers(result)) != 1:
         return False
     base = origin(source)
@@ -93,17 +99,15 @@ def view_slice(function: InstrFuncOp, op: SliceInstr) -> bool:
 
 def place_concat(function: InstrFuncOp, op: ConcatInstr) -> bool:
     """Parts of a concatenation along the outermost axis are computed where they belong."""
-    result, parts, axis = op.result, list(op.group("inputs")), op.prop("axis")
+    result, parts = _only(op, "result"), op.group("inputs")
+    axis: int = op.prop("axis")
     if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
         return False
     starts = [sum(prod(shape_of(p)) for p in parts[:i]) for i in range(len(parts))]
     element = bytes_of(result.type) // max(1, prod(shape_of(result)))
     if any(start * element % ALIGN for start in starts) or len(_writers(result)) != 1:
         return False
-    placed = [
-        isinstance(p.owner, AllocOp) and parts.count(p) == 1 and p is not result and typed(p) is not None
-        for p in parts
-    ]
+    placed = [isinstance(p.owner, AllocOp) and parts.count(p) == 1 and p is not result for p in parts]
     if not any(placed):
         return False
     block = function.block

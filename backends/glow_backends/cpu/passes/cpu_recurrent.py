@@ -84,6 +84,7 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
         return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in given]
 
     names = {n for n, _ in op.groups()}
+    properties: dict[str, Any] = {n: op.properties[n] for n in (*_SHARED, *_OWN) if n in op.properties}
     made = r.insert(
         CpuRecurrentOp(
             projected,
@@ -94,8 +95,7 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
             state("initial_cell"),
             op.group("peepholes") if "peepholes" in names else [],
             kind=op.name.removeprefix("glow."),
-            **{n: op.properties[n] for n in _SHARED},
-            **{n: op.properties[n] for n in _OWN if n in op.properties},
+            **properties,
         )
     )
     if not batch_first:

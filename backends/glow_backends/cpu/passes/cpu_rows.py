@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -58,7 +59,7 @@ def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | N
         if found is None:
             return None
         narrow.append(found)
-    properties = {n: a for n, a in owner.properties.items() if n != SEGMENTS}
+    properties: dict[str, Any] = {n: a for n, a in owner.properties.items() if n != SEGMENTS}
     kind = tensor((count, *(1,) * (rank - 1)), element_of(value))
     return r(type(owner)(*narrow, results=kind, **properties))
 

@@ -126,7 +126,8 @@ def literal(op: Any, context: CallContext) -> KernelCall | None:
 def gather(op: Any, context: CallContext) -> KernelCall | None:
     """Rows of the axis."""
     del context
-    data, axis = shape(op.data), op.prop("axis")
+    data = shape(op.data)
+    axis: int = op.prop("axis")
     if not known(op) or data[axis] == 0:
         return None
     outer, run = prod(data[:axis]), prod(data[axis + 1 :])
@@ -205,7 +206,8 @@ def one_hot(op: Any, context: CallContext) -> KernelCall | None:
 def cumsum(op: Any, context: CallContext) -> KernelCall | None:
     """Running sums."""
     del context
-    size, axis, kind = shape(op.input), op.prop("axis"), dtype_name(op.input)
+    size, kind = shape(op.input), dtype_name(op.input)
+    axis: int = op.prop("axis")
     if not known(op) or kind == "i1":
         return None
     flags = op.prop("exclusive"), op.prop("reverse")
@@ -227,7 +229,8 @@ def trilu(op: Any, context: CallContext) -> KernelCall | None:
 
 def top_k(op: Any, context: CallContext) -> KernelCall | None:
     """The best of every line."""
-    size, axis, kind = shape(op.input), op.prop("axis"), dtype_name(op.input)
+    size, kind = shape(op.input), dtype_name(op.input)
+    axis: int = op.prop("axis")
     if not known(op):
         return None
     inner = prod(size[axis + 1 :])

@@ -34,7 +34,8 @@ def _layer_norm(rms: bool) -> Rule:
         kind = float_typed(op)
         if kind is None:
             return None
-        scale, bias = op.group("scale"), [] if rms else op.group("bias")
+        scale: list[Any] = op.group("scale")
+        bias: list[Any] = [] if rms else op.group("bias")
         spec = normalize.LayerNormSpec(
             shape(op.input),
             op.prop("axis"),
