@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -48,7 +49,11 @@ class LrnOp(PureOp):
         f, shape, size = Formula(b, self.input), shape_of(self.input), self.prop("size")
         flat = f.reshape(f.mul(self.input, self.input), (shape[0], 1, shape[1], int(np.prod(shape[2:]))))
         before, after = (size - 1) // 2, size // 2
-        window = {"kernel": (size, 1), "pads": (before, 0, after, 0), "count_include_pad": True}
+        window: dict[str, Any] = {
+            "kernel": (size, 1),
+            "pads": (before, 0, after, 0),
+            "count_include_pad": True,
+        }
         mean = f.reshape(b(AvgPoolOp(flat, **window)), shape)
         base = f.add(f.mul(mean, self.prop("alpha")), self.prop("bias"))
         return [f.div(self.input, f.pow(base, self.prop("beta")))]

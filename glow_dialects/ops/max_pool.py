@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import i64
@@ -41,13 +42,14 @@ def max_places(
     count = len(kernel)
     view = windows(x, kernel, strides, pads, dilations, lowest(x.dtype))
     flat = view.reshape(*view.shape[: 2 + count], math.prod(kernel))
-    inside = np.unravel_index(flat.argmax(axis=-1), tuple(kernel))
-    place = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * count)
+    inside: Any = np.unravel_index(flat.argmax(axis=-1), tuple(kernel))
+    place: Any = np.arange(x.shape[0] * x.shape[1])
+    place = place.reshape(*x.shape[:2], *(1,) * count)
     for axis in range(count):
-        starts = np.arange(view.shape[2 + axis]) * strides[axis] - pads[axis]
+        starts: Any = np.arange(view.shape[2 + axis]) * strides[axis] - pads[axis]
         starts = starts.reshape(-1, *(1,) * (count - 1 - axis))
         # A window that holds nothing but padding points at the nearest element.
-        index = np.clip(starts + inside[axis] * dilations[axis], 0, x.shape[2 + axis] - 1)
+        index: Any = np.clip(starts + inside[axis] * dilations[axis], 0, x.shape[2 + axis] - 1)
         place = place * x.shape[2 + axis] + index
     return place.astype(np.int64)
 

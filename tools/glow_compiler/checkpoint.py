@@ -31,9 +31,10 @@ def read(path: Path, expected: Mapping[str, Array]) -> tuple[dict[str, Array], d
     if not path.exists():
         raise GlowError(f"no such checkpoint: {path}")
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            text = (file.metadata() or {}).get("glow.training")
-            arrays = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118
+        opened: Any = safe_open(str(path), framework="numpy")
+        with opened as file:
+            text: str | None = (file.metadata() or {}).get("glow.training")
+            arrays: dict[str, Array] = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise GlowError(f"{path}: not a checkpoint: {error}") from None
     if text is None:

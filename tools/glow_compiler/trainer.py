@@ -219,7 +219,8 @@ class Trainer:
         if not isinstance(dataset, tuple):
             yield from dataset
             return
-        inputs, labels = dataset
+        inputs: Any = dataset[0]  # pyright: ignore[reportUnknownVariableType]
+        labels: Any = dataset[1]  # pyright: ignore[reportUnknownVariableType]
         data, targets = _by_name(inputs, self._inputs), np.asarray(labels)
         count = len(targets)
         for name, array in data.items():

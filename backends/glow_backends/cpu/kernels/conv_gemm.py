@@ -258,7 +258,9 @@ class _Emission:
             at = k.add(place, number * lanes)
             k.store(k.b.fadd(k.load(target, at, lanes=lanes), part), target, at)
 
-    def visit(self, image: ir.Value, columns: ir.Value, body: Callable[..., None]) -> None:
+    def visit(
+        self, image: ir.Value, columns: ir.Value, body: Callable[[ir.Value, ir.Value, int], None]
+    ) -> None:
         """body(place in the padded image, row of the columns, step) for every row of outputs."""
         k, spec = self.k, self.spec
         height, width = spec.outputs
@@ -273,7 +275,7 @@ class _Emission:
                     body(place, k.gep(columns, at), spec.strides[1])
 
     # --- rows --------------------------------------------------------------------------------
-    def image_rows(self, body: Callable[..., None]) -> None:
+    def image_rows(self, body: Callable[[Index, ir.Value], None]) -> None:
         """body(offset in x, pointer into the padded image) for every row of the sample."""
         k, spec = self.k, self.spec
         height, width = spec.size
