@@ -13,7 +13,7 @@ from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, output_sizes, windows
 
@@ -68,7 +68,7 @@ class ConvBackwardWeightsOp(WindowOp):
         self.check_window(rank, kernel)
         batch, channels, spatial = self.sizes(self.input)
         window = (kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
-        wanted = tensor(self.shaped(batch, out, output_sizes(spatial, *window)), self.input.type.element_type)
+        wanted = tensor(self.shaped(batch, out, output_sizes(spatial, *window)), element_of(self.input))
         if channels != inner * self.prop("group") or self.grad.type != wanted:
             raise VerifyException(
                 f"{self.name}: gradient {self.grad.type} is not of the convolution of {self.input.type} "

@@ -48,7 +48,7 @@ class LpPoolOp(WindowOp):
         # |x|^p, mean of all of the window, times its size, ^(1/p)
         p, x = self.prop("p"), self.input
         power = b(MulOp(x, x)) if p == 2 else b(PowOp(b(AbsOp(x)), b.scalar(p, x)))
-        mean = b(AvgPoolOp(power, **{**self.window_properties(), "count_include_pad": True}))
+        mean = b(AvgPoolOp(power, count_include_pad=True, **self.window_properties()))
         total = b(MulOp(mean, b.scalar(prod(self.prop("kernel")), mean)))
         return [b(PowOp(total, b.scalar(1 / p, total)))]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -83,7 +82,7 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
     for proto in graph.initializer:
         if proto.name in good - bad:
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if array.dtype in (np.float32, np.float64):
+            if array.dtype.name in ("float32", "float64"):
                 found[proto.name] = array
     return found
 
