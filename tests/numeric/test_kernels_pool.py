@@ -9,6 +9,7 @@ import pytest
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.pool_argmax import emit_pool_argmax
 
 RNG = np.random.default_rng(8)
 CASES: list[tuple[Any, ...]] = [
@@ -59,6 +60,23 @@ def test_pool(case: tuple[Any, ...], inner: int, threads: int) -> None:
         (result,) = run_kernel(emit_pool, spec, outs, [x], threads)
         divisor = np.prod(case[1]) if all_of_it else np.maximum(counts, 1)
         np.testing.assert_allclose(result, totals / divisor, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("inner", [1, 5])
+@pytest.mark.parametrize("case", [CASES[0], CASES[4], CASES[8], CASES[11]], ids=str)
+def test_pool_with_places(case: tuple[Any, ...], inner: int) -> None:
+    """Each place holds the maximum, and none before it in the window does."""
+    x = RNG.integers(0, 6, (2, *case[0], inner)).astype(np.float32)
+    expected = windows(x, case, -np.inf).max(-1)
+    spec = PoolSpec("max", 2, case[0], inner, *case[1:])
+    outs: list[Any] = [(expected.shape, np.float32), (expected.shape, np.int64)]
+    result, places = run_kernel(emit_pool_argmax, spec, outs, [x], 2)
+    np.testing.assert_array_equal(result, expected)
+    offsets = np.arange(x.size, dtype=np.float64).reshape(x.shape)
+    held = np.where(windows(x, case, -np.inf) == expected[..., None], windows(offsets, case, np.inf), np.inf)
+    some = np.isfinite(expected)
+    np.testing.assert_array_equal(places[some], held.min(-1)[some])
+    assert (places >= 0).all() and (places < x.size).all()
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "i8", "u8", "i32"])

@@ -10,6 +10,7 @@ from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, s
 from glow_backends.cpu.kernels import normalize
 from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.pool_argmax import emit_pool_argmax
 from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.rules import recurrent
@@ -114,6 +115,21 @@ def pool_call(
     return KernelCall(emit_pool, spec, [op.result, op.input])
 
 
+def _pool_argmax(op: Any, context: CallContext) -> KernelCall | None:
+    """Maxima and their places."""
+    del context
+    kind = dtype_name(op.input)
+    if not known(op) or kind == "i1":
+        return None
+    batch, *rest = shape(op.input)
+    outer, size, inner = batch * rest[0], tuple(rest[1:]), 1
+    if op.prop("layout") == "NHWC":
+        outer, size, inner = batch, tuple(rest[:-1]), rest[-1]
+    window = (op.prop("kernel"), op.prop("strides"), op.prop("pads"), op.prop("dilations"))
+    spec = PoolSpec("max", outer, size, inner, *window, dtype=kind)
+    return KernelCall(emit_pool_argmax, spec, [op.result, op.argmax, op.input])
+
+
 def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
     """Pooling on channel blocks."""
     del context
@@ -165,6 +181,7 @@ RULES: dict[str, Rule] = {
     "batch_norm": _batch_norm,
     "max_pool": _pool("max"),
     "avg_pool": _pool("avg"),
+    "max_pool_with_argmax": _pool_argmax,
     "glow_cpu_instr.pool": _blocked_pool,
     "glow_cpu_instr.permute_channels": _permute_channels,
     "lrn": _lrn,
