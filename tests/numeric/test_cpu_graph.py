@@ -146,6 +146,19 @@ def few_output_channels(g: Graph) -> SSAValue:
     return g.b(ConvOp(signal, g.constant(values(1, 1, 32) / 9), None, strides=(2,)))
 
 
+def volume(g: Graph) -> SSAValue:
+    """Three spatial axes: strides, dilations, pads and groups along each of them."""
+    x = g.input(values(2, 6, 7, 9, 8))
+    w = g.constant(values(20, 6, 3, 3, 2) / 6)
+    y = g.b(ConvOp(x, w, g.constant(values(20)), strides=(2, 1, 2), pads=(1, 1, 0, 1, 2, 1)))
+    y = g.b(ReluOp(y))
+    w = g.constant(values(8, 10, 2, 1, 3) / 6)
+    y = g.b(ConvOp(y, w, None, dilations=(2, 1, 1), group=2))
+    y = g.b(TransposeOp(y, permutation=(0, 2, 3, 4, 1)))
+    w = g.constant(values(3, 1, 2, 1, 8) / 6)
+    return g.b(ConvOp(y, w, None, layout="NHWC"))
+
+
 NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
@@ -155,6 +168,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     tokens,
     weights_at_run_time,
     few_output_channels,
+    volume,
 ]
 
 

@@ -22,6 +22,7 @@ from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, p
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
 from glow_backends.cpu.passes.quantized_layout import is_byte
 from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.passes.volume_rules import volume_conv
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
@@ -54,12 +55,14 @@ def flat_pads(pads: Sequence[int]) -> tuple[int, ...]:
 
 
 def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
-    """A convolution of one or two spatial axes with a constant filter."""
+    """A convolution of one to three spatial axes with a constant filter."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
     known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
     if 0 in shape_of(op.input) or op.group("predicate"):
         return False
-    if rank > 4 or not known or dtype_of(op.input.type) != np.float32:
+    if rank == 5:
+        return volume_conv(op, region, target)
+    if rank > 5 or not known or dtype_of(op.input.type) != np.float32:
         return False
     batch, channels, spatial = op.sizes(op.input)
     out, _, kernel = op.sizes(op.filter)

@@ -1,0 +1,90 @@
+"""Convolutions of three spatial axes: a sum of blocked convolutions of planes, one a filter plane."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.dialect import BlockOp, UnblockOp
+from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.epilogue import EpilogueStep
+from glow_backends.cpu.passes.regions import Region
+from glow_backends.cpu.steps import steps_attr
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.transpose import TransposeOp
+
+
+def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
+    """conv(x[N C D H W], w) -> sum over d of conv(planes d, d + stride, ... of x, w[:, :, d]).
+
+    The planes of all images are one batch; each sum adds to the one before while in registers.
+    """
+    array = region.array(op.filter) if region.is_known(op.filter) else None
+    biased = all(region.is_known(v) for v in op.group("bias"))
+    if array is None or not biased or dtype_of(op.input.type) != np.float32:
+        return False
+    last = op.prop("layout") == "NHWC"
+    filters = np.moveaxis(array, -1, 1) if last else array
+    batch, channels, (depth, height, width) = op.sizes(op.input)
+    pads, strides, dilations = op.prop("pads"), op.prop("strides"), op.prop("dilations")
+    flat_pads = (pads[1], pads[2], pads[4], pads[5])
+    planes = _planes(op, region, last)
+    if pads[0] or pads[3]:
+        planes = region.add(PadOp(planes, pads=(0, pads[0], 0, 0, 0, 0, pads[3], 0, 0, 0)))
+    depth += pads[0] + pads[3]
+    lanes, group = target.lanes, op.prop("group")
+    image = region.add(ReshapeOp.to(planes, (batch * depth, channels, height, width)))
+    blocks = region.add(BlockOp(image, lanes=lanes))
+    per_plane = shape_of(blocks)[1:]
+    blocks = region.add(ReshapeOp.to(blocks, (batch, depth, *per_plane)))
+    out, outputs = array.shape[0], op.sizes(op.result)[2]
+    spec = DirectConvSpec(1, channels, out, (height, width), filters.shape[3:], group=group)
+    total: SSAValue | None = None
+    for tap in range(filters.shape[2]):
+        start = tap * dilations[0]
+        end = start + (outputs[0] - 1) * strides[0] + 1
+        whole = shape_of(blocks)[2:]
+        window = {
+            "starts": (0, start, *(0,) * len(whole)),
+            "ends": (batch, end, *whole),
+            "steps": (1, strides[0], *(1,) * len(whole)),
+        }
+        taken = region.add(SliceOp(blocks, **window))
+        taken = region.add(ReshapeOp.to(taken, (batch * outputs[0], *per_plane)))
+        weights = region.weight(
+            np.ascontiguousarray(filters[:, :, tap]), f"{region.name_of(op.filter)}.plane"
+        )
+        bias = [region.constant(v) for v in op.group("bias")] if total is None else []
+        made = BlockedConvOp(
+            taken,
+            weights,
+            bias,
+            [] if total is None else [total],
+            algorithm="depthwise" if supports_depthwise(spec) else "direct",
+            steps=steps_attr([] if total is None else [EpilogueStep("add")]),
+            lanes=lanes,
+            strides=strides[1:],
+            pads=flat_pads,
+            dilations=dilations[1:],
+            group=group,
+        )
+        total = region.add(made)
+    assert total is not None
+    plain = region.add(UnblockOp(total, channels=out))
+    plain = region.add(ReshapeOp.to(plain, (batch, outputs[0], out, *outputs[1:])))
+    order = (0, 1, 3, 4, 2) if last else (0, 2, 1, 3, 4)
+    region.plains[op.result] = region.add(TransposeOp(plain, permutation=order))
+    return True
+
+
+def _planes(op: ConvOp, region: Region, last: bool) -> SSAValue:
+    """The input as N D C H W."""
+    order = (0, 1, 4, 2, 3) if last else (0, 2, 1, 3, 4)
+    return region.add(TransposeOp(region.plain(op.input), permutation=order))
