@@ -63,9 +63,10 @@ class QuantizedAvgPoolInstr(InstrOp):
         last = self.prop("layout") == "NHWC"
         x = input.astype(np.float32) - np.float32(zero_of(source))
         x = channels_first(x) if last else x
-        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
-        total = windows(x, *window).sum(axis=tuple(range(2 - x.ndim, 0)))
-        counts = window_counts(x.shape[2:], *window, self.prop("count_include_pad"))
+        kernel, strides, pads, dilations = (self.prop(n) for n in ("kernel", "strides", "pads", "dilations"))
+        total = windows(x, kernel, strides, pads, dilations).sum(axis=tuple(range(2 - x.ndim, 0)))
+        counted = self.prop("count_include_pad")
+        counts = window_counts(x.shape[2:], kernel, strides, pads, dilations, counted)
         factor = (scale_of(source) / scale_of(to) / counts).astype(np.float32)
         y = finish(total.astype(np.float32) * factor, to, self.prop("low"), self.prop("high"))
         result[...] = channels_last(y) if last else y

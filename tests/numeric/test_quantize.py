@@ -420,4 +420,4 @@ def test_dynamic_products(backend: str) -> None:
     (want,) = glow.compile(g.module, backend="interpreter").run(g.inputs).values()
     (have,) = glow.compile(made, backend=backend).run(g.inputs).values()
     error = np.abs(have - want).max(axis=1) / np.abs(want).max(axis=1)
-    assert error.max() < 0.02
+    assert error.max() < 0.05

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
         raise GlowError(f"no such file: {path}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise GlowError(f"{path}: not a .npy or .npz file: {error}") from None
-    if isinstance(loaded, Mapping):
-        yield {name: loaded[name] for name in loaded}
+    if isinstance(loaded, np.lib.npyio.NpzFile):
+        yield {name: loaded[name] for name in loaded.files}
         return
     if len(expected) != 1:
         names = ", ".join(p.name for p in expected)

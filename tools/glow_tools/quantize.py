@@ -6,7 +6,7 @@ import argparse
 import html
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glow_tools.common import command, count_option, guarded, read_module, shape_option, write_text
 
@@ -64,7 +64,7 @@ def _run(a: argparse.Namespace) -> int:
     shapes = dict(a.shape)
     module = read_module(a.model, dict(shapes))
     made = Profile.load(a.profile)
-    options = {
+    options: dict[str, Any] = {
         "schema": a.schema,
         "precision": a.precision,
         "calibration": a.calibration,

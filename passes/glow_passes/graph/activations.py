@@ -30,7 +30,7 @@ from glow_dialects.ops.activation import (
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, ExpOp, Log1pOp, LogOp, NegOp, ReciprocalOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
-from glow_passes.graph.match import beside_scalar, factors, is_float_tensor, is_known, near
+from glow_passes.graph.match import beside_scalar, factors, is_a, is_float_tensor, is_known, near
 
 
 def _scaled(value: SSAValue, x: SSAValue, r: Rewriter) -> float | None:
@@ -67,17 +67,17 @@ def product(op: Any, r: Rewriter) -> SSAValue | None:
 def _gated(x: SSAValue, gate: SSAValue, number: float, r: Rewriter) -> SSAValue | None:
     """The activation number * x * gate(x)."""
     owner: Any = gate.owner
-    if isinstance(owner, SigmoidOp) and number == 1:
+    if is_a(owner, SigmoidOp) and number == 1:
         alpha = _scaled(owner.input, x, r)
         return None if alpha is None else r(SwishOp(x, alpha=alpha))
-    if isinstance(owner, HardSigmoidOp) and owner.input is x and number == 1:
+    if is_a(owner, HardSigmoidOp) and owner.input is x and number == 1:
         right = near(owner.prop("alpha"), 1 / 6) and near(owner.prop("beta"), 0.5)
         return r(HardSwishOp(x)) if right else None
-    if isinstance(owner, ClipOp) and near(number, 1 / 6):
+    if is_a(owner, ClipOp) and near(number, 1 / 6):
         shifted = beside_scalar(owner.input, AddOp, r)
         right = (owner.prop("min"), owner.prop("max")) == (0.0, 6.0)
         return r(HardSwishOp(x)) if right and shifted == (x, 3.0) else None
-    if isinstance(owner, TanhOp) and number == 1:
+    if is_a(owner, TanhOp) and number == 1:
         inner: Any = producer(owner.input, SoftplusOp)
         return r(MishOp(x)) if inner is not None and inner.input is x else None
     return _gelu(x, gate, r) if near(number, 0.5) else None
@@ -152,7 +152,7 @@ def _negated(value: SSAValue, r: Rewriter) -> SSAValue | None:
 
 def softplus(op: Any, r: Rewriter) -> SSAValue | None:
     """log(1 + exp(x)) -> softplus(x)."""
-    if isinstance(op, Log1pOp):
+    if is_a(op, Log1pOp):
         raised: Any = producer(op.input, ExpOp)
     else:
         raised = _one_plus(op.input, ExpOp, r)

@@ -18,7 +18,7 @@ from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
-from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
+from glow_passes.graph.match import beside_constant, is_float_tensor, is_known, kind_of
 
 COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
 #: A merged constant larger than both parts is made only up to this many elements.
@@ -99,7 +99,8 @@ def one_over(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _merged(op: Any, join: Callable[[Array, Array], Array], r: Rewriter) -> tuple[SSAValue, Array] | None:
     """x and join(c1, c2) of op(op(x, c1), c2)."""
-    inner: Any = producer(op.lhs, type(op), single=True)
+    kind = kind_of(op)
+    inner: Any = producer(op.lhs, kind, single=True)
     if inner is None or not is_known(op.rhs, r) or not is_known(inner.rhs, r):
         return None
     first, second = r.array(inner.rhs), r.array(op.rhs)
@@ -161,13 +162,15 @@ def power(op: Any, r: Rewriter) -> SSAValue | None:
 
 def twice(op: Any, r: Rewriter) -> SSAValue | None:
     """neg(neg(x)) -> x, not(not(x)) -> x."""
-    inner: Any = producer(op.input, type(op))
+    kind = kind_of(op)
+    inner: Any = producer(op.input, kind)
     return None if inner is None else inner.input
 
 
 def once(op: Any, r: Rewriter) -> SSAValue | None:
     """relu(relu(x)) -> relu(x), abs(abs(x)) -> abs(x)."""
-    return None if producer(op.input, type(op)) is None else op.input
+    kind = kind_of(op)
+    return None if producer(op.input, kind) is None else op.input
 
 
 def abs_of_neg(op: Any, r: Rewriter) -> SSAValue | None:

@@ -17,7 +17,7 @@ from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, ExpOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, rewrite
-from glow_passes.graph.match import is_known
+from glow_passes.graph.match import is_a, is_known
 
 Range = tuple[float, float]
 FULL: Range = (-math.inf, math.inf)
@@ -25,16 +25,16 @@ FULL: Range = (-math.inf, math.inf)
 
 def _range_of(op: Any, r: Rewriter) -> tuple[SSAValue, Range] | None:
     """(x, limits) where `op` is one of max, min, relu, clip of x and changes only the range."""
-    if isinstance(op, ReluOp):
+    if is_a(op, ReluOp):
         return op.input, (0.0, math.inf)
-    if isinstance(op, ClipOp):
+    if is_a(op, ClipOp):
         return op.input, (op.prop("min"), op.prop("max"))
-    if not isinstance(op, MaxOp | MinOp) or op.lhs.type != op.result.type:
+    if not is_a(op, MaxOp, MinOp) or op.lhs.type != op.result.type:
         return None
     number = r.uniform(op.rhs) if is_known(op.rhs, r) else None
     if number is None:
         return None
-    return op.lhs, (number, math.inf) if isinstance(op, MaxOp) else (-math.inf, number)
+    return op.lhs, (number, math.inf) if is_a(op, MaxOp) else (-math.inf, number)
 
 
 def _then(first: Range, second: Range) -> Range:

@@ -17,6 +17,7 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.tile import TileOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.match import kind_of
 
 
 def expand_of_expand(op: Any, r: Rewriter) -> SSAValue | None:
@@ -51,7 +52,7 @@ def expand_before_broadcast(op: Any, r: Rewriter) -> SSAValue | None:
         operands[index] = value  # this expansion gives the result its shape
     if operands == list(op.operands):
         return None
-    made: GraphOp = type(op).create(
+    made: GraphOp = kind_of(op).create(
         operands=operands, result_types=[op.result.type], properties=dict(op.properties)
     )
     return r(made)

@@ -32,7 +32,7 @@ def gather_to_slice(op: Any, r: Rewriter) -> SSAValue | None:
     step = int(steps[0]) if steps.size else 1
     if step < 1 or bool(np.any(steps != step)) or not 0 <= places[0] <= places[-1] < shape[axis]:
         return None
-    bounds = {
+    bounds: dict[str, Any] = {
         "starts": [int(places[0]) if i == axis else 0 for i in range(len(shape))],
         "ends": [int(places[-1]) + 1 if i == axis else n for i, n in enumerate(shape)],
         "steps": [step if i == axis else 1 for i in range(len(shape))],

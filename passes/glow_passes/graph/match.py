@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -12,6 +13,16 @@ from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Rewriter, producer
+
+
+def is_a(op: object, *kinds: type[Operation]) -> bool:
+    """isinstance for classes that families make: their fields are known at run time only."""
+    return isinstance(op, kinds)
+
+
+def kind_of(op: Any) -> Any:
+    """The class of an operation, to build another of it."""
+    return type(op)
 
 
 def is_known(value: SSAValue, r: Rewriter) -> bool:

@@ -21,7 +21,7 @@ from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
-from glow_passes.graph.match import beside_scalar, rank
+from glow_passes.graph.match import beside_scalar, is_a, rank
 
 
 def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, float] | None:
@@ -51,9 +51,9 @@ def _mean_of_square(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]] | None:
 
 def normalized(op: Any, r: Rewriter) -> SSAValue | None:
     """The division by the deviation -> layer_norm or rms_norm over trailing axes, instance_norm."""
-    pairs = [(op.lhs, op.rhs)] if isinstance(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
+    pairs = [(op.lhs, op.rhs)] if is_a(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for d, spread in pairs:
-        found = _deviation(spread, isinstance(op, MulOp), r)
+        found = _deviation(spread, is_a(op, MulOp), r)
         square = None if found is None else _mean_of_square(found[0])
         if found is None or square is None or square[0] is not d or d.type != op.result.type:
             continue
@@ -77,7 +77,9 @@ def _made(d: SSAValue, axes: tuple[int, ...], epsilon: float, r: Rewriter) -> SS
 def _centred(d: SSAValue, axes: tuple[int, ...]) -> SSAValue | None:
     """x where d is x - mean(x) over the same axes."""
     difference: Any = producer(d, SubOp)
-    mean: Any = producer(difference.rhs, ReduceMeanOp) if difference is not None else None
+    if difference is None:
+        return None
+    mean: Any = producer(difference.rhs, ReduceMeanOp)
     if mean is None or mean.input is not difference.lhs or not mean.prop("keepdims"):
         return None
     return difference.lhs if tuple(sorted(mean.prop("axes"))) == axes else None

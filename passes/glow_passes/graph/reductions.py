@@ -22,6 +22,7 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.match import is_a, kind_of
 
 #: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
 FOLDS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
@@ -39,12 +40,13 @@ def reduce_one_element(op: Any, r: Rewriter) -> SSAValue | None:
 
 def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
     """reduce_sum(reduce_sum(x)) -> reduce_sum(x) over both sets of axes."""
-    inner: Any = producer(op.input, type(op), single=True)
+    kind = kind_of(op)
+    inner: Any = producer(op.input, kind, single=True)
     if inner is None:
         return None
     first, rank = set(inner.prop("axes")), len(shape_of(inner.input))
     left = range(rank) if inner.prop("keepdims") else [i for i in range(rank) if i not in first]
-    axes = sorted(first | {left[axis] for axis in op.prop("axes")})
+    axes: list[int] = sorted(first | {left[axis] for axis in op.prop("axes")})
     made = r(type(op)(inner.input, axes=axes, keepdims=True))
     return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
 
@@ -56,7 +58,7 @@ def image_to_pool(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     if not is_float(typed(op.input).element_type) or op.group("predicate"):
         return None
-    pool = AvgPoolOp if isinstance(op, ReduceMeanOp) else MaxPoolOp
+    pool = AvgPoolOp if is_a(op, ReduceMeanOp) else MaxPoolOp
     made = r(pool(op.input, kernel=shape[2:]))
     return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
 

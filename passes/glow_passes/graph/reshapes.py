@@ -46,7 +46,7 @@ def expand_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
 
 def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     """f(reshape(x), y, c) -> reshape(f(x, reshape(y), c)), y of the result's shape, c a row."""
-    if not type(op).DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
+    if not op.DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
         return None
     if op.group("predicate"):
         return None

@@ -14,7 +14,7 @@ from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtO
 from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.select import SelectOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
-from glow_passes.graph.match import is_float_tensor, is_known
+from glow_passes.graph.match import is_a, is_float_tensor, is_known
 
 
 def known_condition(op: Any, r: Rewriter) -> SSAValue | None:
@@ -51,7 +51,7 @@ def negated_compare(op: Any, r: Rewriter) -> SSAValue | None:
     opposite = _OPPOSITE.get(type(inner))
     if opposite is None:
         return None
-    if is_float_tensor(inner.lhs) and not isinstance(inner, CmpEqOp | CmpNeOp):
+    if is_float_tensor(inner.lhs) and not is_a(inner, CmpEqOp, CmpNeOp):
         return None
     return r(opposite(inner.lhs, inner.rhs))
 
@@ -60,7 +60,7 @@ def compare_with_itself(op: Any, r: Rewriter) -> SSAValue | None:
     """x == x -> true, x < x -> false, for integers."""
     if op.lhs is not op.rhs or is_float_tensor(op.lhs):
         return None
-    return r.splat(isinstance(op, CmpEqOp | CmpLeOp | CmpGeOp), op.result)
+    return r.splat(is_a(op, CmpEqOp, CmpLeOp, CmpGeOp), op.result)
 
 
 def known_logic(op: Any, r: Rewriter) -> SSAValue | None:
@@ -68,7 +68,7 @@ def known_logic(op: Any, r: Rewriter) -> SSAValue | None:
     truth = r.uniform(op.rhs) if is_known(op.rhs, r) else None
     if truth is None:
         return None
-    if bool(truth) == isinstance(op, AndOp):
+    if bool(truth) == is_a(op, AndOp):
         return op.lhs if op.lhs.type == op.result.type else None
     return r.splat(truth, op.result)
 

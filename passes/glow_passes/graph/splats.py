@@ -28,7 +28,7 @@ from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
-from glow_passes.graph.match import is_known
+from glow_passes.graph.match import is_a, is_known, kind_of
 from glow_passes.graph.symbols import is_quantized, uniform_value
 
 #: Operators whose result holds elements of the operands and nothing else.
@@ -65,7 +65,7 @@ def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
 
 def computed_splat(op: Any, r: Rewriter) -> Values | None:
     """add(splat, splat) -> splat: one element is computed, not the whole tensor."""
-    if not type(op).DATA_PARALLEL or not op.operands or len(op.results) != 1:
+    if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
         return None
     if op.group("predicate") or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
         return None
@@ -80,7 +80,7 @@ def computed_splat(op: Any, r: Rewriter) -> Values | None:
 def _one_element(op: GraphOp, numbers: Sequence[float]) -> Array:
     arrays = [np.array(n).astype(dtype_of(v.type)) for n, v in zip(numbers, op.operands, strict=True)]
     literals = [LiteralOp.of(a) if a.dtype != bool else _scalar(a) for a in arrays]
-    probe = type(op).create(
+    probe = kind_of(op).create(
         operands=[literal.results[0] for literal in literals],
         result_types=[tensor((), element_of(op.results[0]))],
         properties=dict(op.properties),
@@ -97,7 +97,7 @@ def _scalar(array: Array) -> SplatOp:
 
 def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
     """add(x, splat : 8x8) -> add(x, splat : scalar) where x alone has the result's shape."""
-    if not isinstance(op, BinaryOp | SelectOp) or op.group("predicate"):
+    if not is_a(op, BinaryOp, SelectOp) or op.group("predicate"):
         return None
     shape = shape_of(op.result)
     if not any(shape_of(v) == shape and not is_known(v, r) for v in op.operands):

@@ -74,7 +74,7 @@ def rebuilt(op: GraphOp, operands: Sequence[SSAValue], shape: Sequence[int]) -> 
 
 def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     """f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')), one permutation, c constant."""
-    if not type(op).DATA_PARALLEL or not op.operands or len(op.results) != 1:
+    if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
         return None
     if op.group("predicate"):
         return None
@@ -133,7 +133,9 @@ def below_slice(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     permutation = inner.prop("permutation")
     inverse = _inverse(permutation)
-    bounds = {name: tuple(op.prop(name)[i] for i in inverse) for name in ("starts", "ends", "steps")}
+    bounds: dict[str, Any] = {
+        name: tuple(op.prop(name)[i] for i in inverse) for name in ("starts", "ends", "steps")
+    }
     return r(TransposeOp(r(SliceOp(inner.input, **bounds)), permutation=permutation))
 
 
@@ -143,7 +145,7 @@ def below_reduction(op: Any, r: Rewriter) -> SSAValue | None:
     if inner is None:
         return None
     permutation: Permutation = inner.prop("permutation")
-    axes = {permutation[axis] for axis in op.prop("axes")}
+    axes: set[int] = {permutation[axis] for axis in op.prop("axes")}
     keepdims = op.prop("keepdims")
     reduced = r(type(op)(inner.input, axes=tuple(sorted(axes)), keepdims=keepdims))
     if keepdims:

@@ -69,5 +69,5 @@ class _ForBackendPass(DecomposePass):
     """Decomposition that asks a backend; not written in pipeline strings."""
 
     def legal(self, op: GraphOp) -> bool:
-        legal: Legal = self._legal  # pyright: ignore
+        legal: Legal = vars(self)["_legal"]
         return legal(op)

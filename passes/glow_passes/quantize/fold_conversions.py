@@ -45,6 +45,7 @@ from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
+from glow_passes.graph.match import is_a, kind_of
 
 #: Operators that move or choose elements: on integers as on real numbers.
 MOVES = (
@@ -104,7 +105,7 @@ def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
     kind = quantized_type(parts[0].input)
     if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
         return None
-    made = type(op).create(
+    made = kind_of(op).create(
         operands=[p.input for p in parts],
         result_types=[_with_type(op.result, kind)],
         properties=dict(op.properties),
@@ -151,7 +152,7 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     made: Any = inner and producer(inner.input, RequantizingOp, single=True)
     if not made or op.group("predicate"):
         return None
-    low, high = (0.0, np.inf) if isinstance(op, ReluOp) else (op.prop("min"), op.prop("max"))
+    low, high = (0.0, np.inf) if is_a(op, ReluOp) else (op.prop("min"), op.prop("max"))
     if low > high:
         return None
     bounds = narrowed(quantized_type(made.results[0]), low, high, made.limits())

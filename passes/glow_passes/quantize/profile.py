@@ -167,8 +167,9 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _from_document(document: Any, path: str) -> Profile:
-    if not isinstance(document, dict) or "glow_profile" not in document:
+def _from_document(content: object, path: str) -> Profile:
+    document: Any = content
+    if not isinstance(content, dict) or "glow_profile" not in document:
         raise QuantizationError(f"{path}: this is not a profile")
     if document["glow_profile"] != VERSION:
         raise QuantizationError(

@@ -252,9 +252,9 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     source, to, weights = q.kind(x), q.result_kind(op.results[0]), q.array(w)
     if source is None or to is None or weights is None or not np.isfinite(weights).all():
         return None
-    biases = op.group("bias") if not isinstance(op, MatmulOp) else []
-    arrays = [q.array(v) for v in biases]
-    if any(a is None or not np.isfinite(a).all() for a in arrays):
+    biases: list[SSAValue] = op.group("bias") if "bias" in dict(op.groups()) else []
+    arrays = [a for v in biases if (a := q.array(v)) is not None and np.isfinite(a).all()]
+    if len(arrays) != len(biases):
         return None
     # Channels of tiny weights have coarser ones, or 32 bits would not hold their bias.
     least = np.abs(arrays[0]).astype(np.float64) / (scale_of(source) * LARGEST_BIAS) if arrays else 0.0
