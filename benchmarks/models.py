@@ -44,7 +44,8 @@ def light(name: str, batch: int, folder: Path) -> Path:
         else:
             nodes.append(node)
     for node in nodes:
-        if node.op_type == "Reshape" and node.input[1] in known:
+        constant = node.input and (node.input[0] in known or node.input[0] in made)
+        if batch != 1 and node.op_type == "Reshape" and node.input[1] in known and not constant:
             shape = known[node.input[1]].copy()
             shape[0] = batch
             known[node.input[1]] = shape
