@@ -80,7 +80,7 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
     bad |= {o.name for o in graph.output}
     found: dict[str, Array] = {}
     for proto in graph.initializer:
-        if proto.name in good - bad:
+        if proto.name in good - bad and proto.dims:
             array = numpy_helper.to_array(proto, base_dir=str(folder))
             if array.dtype.name in ("float32", "float64"):
                 found[proto.name] = array
@@ -94,7 +94,7 @@ def _with_initializers(model: ModelProto) -> ModelProto:
         for node in model.graph.node
         if node.op_type == "Constant"
         for attribute in node.attribute
-        if attribute.name == "value" and attribute.t.data_type in (TensorProto.FLOAT, TensorProto.DOUBLE)
+        if attribute.name == "value" and _is_weight(attribute.t)
     }
     if not found:
         return model
@@ -108,6 +108,12 @@ def _with_initializers(model: ModelProto) -> ModelProto:
         copy.CopyFrom(tensor)
         copy.name = name
     return made
+
+
+def _is_weight(tensor: TensorProto) -> bool:
+    """Floating-point numbers, more than one: single ones in nodes are constants of a formula."""
+    floats = (TensorProto.FLOAT, TensorProto.DOUBLE)
+    return tensor.data_type in floats and any(d > 1 for d in tensor.dims)
 
 
 def _untied(model: ModelProto) -> ModelProto:
