@@ -9,9 +9,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array
+from glow_frontends.onnx import HostedModel
+from glow_runtime.compile import compile_module
 
 F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -207,3 +210,16 @@ def test_a_branch_that_could_not_run_does_no_harm() -> None:
     x = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(net.run({"x": x})["y"], -x)
     assert "host" in net.program.report.notes
+
+
+def test_a_body_is_compiled_once() -> None:
+    built: list[ModuleOp] = []
+
+    def build(module: ModuleOp) -> Any:
+        built.append(module)
+        return compile_module(module, "interpreter").run
+
+    hosted = HostedModel(loop_model(), "model", None, build)
+    for start in (1.0, 0.1, 3.0):
+        hosted.run({"x": np.full(3, start, np.float32)}, {})
+    assert len(built) == 1

@@ -9,7 +9,7 @@ arrays, control flow by runs of its bodies. Segments are kept by what they were 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -81,23 +81,24 @@ class Setting:
 class GraphRunner:
     """Runs one graph (the model's, or the body of a control-flow node) on host values."""
 
-    def __init__(self, setting: Setting, graph: GraphProto) -> None:
+    def __init__(self, setting: Setting, graph: GraphProto, outer: Mapping[str, Array] | None = None) -> None:
         self.setting = setting
         self.nodes = sort_nodes(graph.node, setting.source)
         self.inputs = [i.name for i in graph.input]
         self.graph_outputs = list(graph.output)
         self.outputs = [o.name for o in graph.output]
-        self.weights: dict[str, Array] = {}
         _, scope = setting.scope()
         scope.add_initializers(graph)
-        self.weights = {n: v for n, v in scope.values.items() if isinstance(v, np.ndarray)}
+        own = {n: v for n, v in scope.values.items() if isinstance(v, np.ndarray)}
+        made = {*self.inputs, *(o for n in self.nodes for o in n.output)}
+        self.weights = {**{n: v for n, v in (outer or {}).items() if n not in made}, **own}
         self._used: list[set[str]] = [set(self.outputs)]
         for node in reversed(self.nodes):
             self._used.append(self._used[-1] | uses(node))
         self._used.reverse()
         self._segments: OrderedDict[object, Segment] = OrderedDict()
         self._contents: dict[int, set[object]] = {}
-        self._bodies: dict[int, GraphRunner] = {}
+        self._bodies: dict[tuple[int, str], GraphRunner] = {}
 
     # --- running -----------------------------------------------------------------------------
     def run(self, values: Values, fixed: dict[str, Array] | None = None) -> list[AnyValue]:
@@ -230,11 +231,13 @@ class GraphRunner:
 
     def body(self, node: NodeProto, name: str) -> GraphRunner:
         """The runner of a node's subgraph, kept from run to run."""
+        key = id(node), name  # `nodes` keeps the node alive
+        if key in self._bodies:
+            return self._bodies[key]
         for attribute in node.attribute:
             if attribute.name == name and attribute.type == AttributeProto.GRAPH:
-                if id(attribute) not in self._bodies:
-                    self._bodies[id(attribute)] = GraphRunner(self.setting, attribute.g)
-                return self._bodies[id(attribute)]
+                self._bodies[key] = GraphRunner(self.setting, attribute.g, self.weights)
+                return self._bodies[key]
         raise RuleError(f"attribute '{name}' is missing")
 
 
