@@ -223,6 +223,23 @@ def test_fine_tuning_one_layer() -> None:
     assert all((trainer.parameters()[n] != a).any() for n, a in before.items())
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_dropout(backend: str) -> None:
+    """A network with dropout trains, differs from step to step, and predicts without it."""
+    g = GraphBuilder()
+    x = g.placeholder("x", (BATCH, 6))
+    w1, w2 = g.constant(random(6, 32, seed=1), "w1"), g.constant(random(32, 4, seed=2), "w2")
+    hidden = g.dropout(g.relu(g.matmul(x, w1)), ratio=0.4, seed=3)
+    g.save(g.matmul(hidden, w2), "y")
+    trainer = Trainer(g, optimizer=optim.SGD(lr=0.0), backend=backend)
+    x_data, y = data(1)[0]
+    assert len({trainer.step(x_data, y) for _ in range(5)}) == 5
+    want = np.maximum(x_data @ random(6, 32, seed=1), 0) @ random(32, 4, seed=2)
+    np.testing.assert_allclose(trainer.predict(x_data), want, rtol=1e-4, atol=1e-5)
+    other = Trainer(g, optimizer=optim.SGD(lr=0.0), backend="interpreter")
+    assert other.step(x_data, y) == pytest.approx(Trainer(g, backend=backend).step(x_data, y), rel=1e-5)
+
+
 def test_regression_root() -> None:
     """The gradient that starts at a regression is output - expected."""
     g = GraphBuilder()

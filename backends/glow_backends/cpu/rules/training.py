@@ -11,6 +11,7 @@ from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, s
 from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
 from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
+from glow_backends.cpu.kernels.dropout import DropoutSpec, emit_dropout
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
 
 
@@ -107,7 +108,16 @@ def _batch_norm(backward: bool) -> Rule:
     return rule
 
 
+def _dropout(op: Any, context: CallContext) -> KernelCall | None:
+    del context
+    if op.group("predicate") or dtype_name(op.input) != "f32":
+        return None
+    spec = DropoutSpec(prod(shape(op.input)), op.prop("ratio"), op.prop("seed"))
+    return KernelCall(emit_dropout, spec, [op.result, op.mask, op.input, op.step])
+
+
 RULES: dict[str, Rule] = {
+    "dropout_train": _dropout,
     "conv_backward_weights": _conv_backward_weights,
     "max_pool_backward": _pool_backward("max"),
     "avg_pool_backward": _pool_backward("avg"),
