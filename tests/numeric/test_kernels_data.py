@@ -10,6 +10,7 @@ import pytest
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.kernels.arg_reduce import ArgReduceSpec, emit_arg_reduce
+from glow_backends.cpu.kernels.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
 from glow_backends.cpu.kernels.normalize import (
     BatchNormSpec,
     GroupNormSpec,
@@ -22,6 +23,7 @@ from glow_backends.cpu.kernels.normalize import (
     emit_lp_normalize,
     emit_lrn,
 )
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
 
@@ -293,3 +295,22 @@ def test_lp_normalize(shape: tuple[int, ...], axis: int, p: int) -> None:
     spec = LpNormalizeSpec(shape, axis, p)
     (result,) = run_kernel(emit_lp_normalize, spec, [(shape, np.float32)], [x])
     np.testing.assert_allclose(result, y / np.where(norm == 0, 1, norm), rtol=3e-6)
+
+
+@pytest.mark.parametrize("channels", [7, 16, 40, 64])
+@pytest.mark.parametrize("size", [1, 4, 5])
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_lrn_on_blocks(lanes: int, size: int, channels: int) -> None:
+    """The same on channel blocks, whose last lanes may hold no channel."""
+    x = normal(2, channels, 3, 5)
+    y = x.astype(np.float64)
+    total = np.zeros_like(y)
+    for c in range(channels):
+        low, high = max(0, c - (size - 1) // 2), min(channels, c + size // 2 + 1)
+        total[:, c] = (y[:, low:high] ** 2).sum(1)
+    expected = y / (2.0 + 0.3 / size * total) ** 0.75
+    blocked = block_channels(x, lanes)
+    blocked[:, -1, ..., channels % lanes or lanes :] = 1e30
+    spec = BlockedLrnSpec(2, channels, 15, lanes, size, 0.3, 0.75, 2.0)
+    (result,) = run_kernel(emit_lrn_blocked, spec, [(blocked.shape, np.float32)], [blocked], threads=2)
+    np.testing.assert_allclose(unblock_channels(result, channels), expected, rtol=3e-6)

@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.lrn import BlockedLrnInstr, BlockedLrnOp
 from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
 from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.stack import StackInstr, StackOp
@@ -330,11 +331,11 @@ def get_glow_cpu() -> Dialect:
         CpuRecurrentOp,
         PermuteChannelsOp,
     ]
-    return Dialect("glow_cpu", [*own, QuantizedConvOp])
+    return Dialect("glow_cpu", [*own, BlockedLrnOp, QuantizedConvOp])
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [CpuRecurrentInstr, PermuteChannelsInstr, QuantizedConvInstr]
+    own += [CpuRecurrentInstr, PermuteChannelsInstr, BlockedLrnInstr, QuantizedConvInstr]
     return Dialect("glow_cpu_instr", own)

@@ -247,13 +247,13 @@ def emit_lrn(module: ir.Module, name: str, spec: LrnSpec, target: CpuTarget) -> 
 
             (total,) = k.reduce_loop(low, high, 1, [values.zero(x.v.type)], body)
             base = Vec(k, total).fma(spec.alpha / spec.size, spec.bias)
-            value = _divide_by_power(x, base, spec.beta)
+            value = divide_by_power(x, base, spec.beta)
             here = k.add(k.add(image, k.mul(c, spec.spatial)), place)
             values.store(k, value.v, result, here, spec.dtype, active)
     return k.finish()
 
 
-def _divide_by_power(x: Vec, base: Vec, beta: float) -> Vec:
+def divide_by_power(x: Vec, base: Vec, beta: float) -> Vec:
     """x / base^beta."""
     if beta == 0.75:
         root = base.sqrt()

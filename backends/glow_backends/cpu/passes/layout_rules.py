@@ -18,6 +18,7 @@ from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.passes.norm_rules import lrn
 from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, plane_conv
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
 from glow_backends.cpu.passes.quantized_layout import is_byte
@@ -32,6 +33,7 @@ from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
@@ -313,6 +315,7 @@ RULES: dict[type[GraphOp], Rule] = {
     ReduceMeanOp: reduction,
     ReduceMaxOp: reduction,
     BatchNormOp: batch_norm,
+    LrnOp: lrn,
     ConcatOp: concat,
     SliceOp: cut,
     PadOp: pad,

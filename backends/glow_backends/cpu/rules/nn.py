@@ -9,6 +9,7 @@ from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels import normalize
 from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
+from glow_backends.cpu.kernels.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
 from glow_backends.cpu.kernels.pool_argmax import emit_pool_argmax
 from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
@@ -161,6 +162,17 @@ def _lrn(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(normalize.emit_lrn, spec, [op.result, op.input])
 
 
+def _blocked_lrn(op: Any, context: CallContext) -> KernelCall | None:
+    """Local response normalisation on channel blocks."""
+    del context
+    batch, _, height, width, lanes = shape(op.input)
+    if dtype_name(op.input) != "f32" or op.prop("size") > 2 * lanes + 1:
+        return None
+    numbers = (op.prop(n) for n in ("size", "alpha", "beta", "bias"))
+    spec = BlockedLrnSpec(batch, op.prop("channels"), height * width, lanes, *numbers)
+    return KernelCall(emit_lrn_blocked, spec, [op.result, op.input])
+
+
 def _lp_normalize(op: Any, context: CallContext) -> KernelCall | None:
     del context
     kind = float_typed(op)
@@ -184,6 +196,7 @@ RULES: dict[str, Rule] = {
     "max_pool_with_argmax": _pool_argmax,
     "glow_cpu_instr.pool": _blocked_pool,
     "glow_cpu_instr.permute_channels": _permute_channels,
+    "glow_cpu_instr.lrn": _blocked_lrn,
     "lrn": _lrn,
     "lp_normalize": _lp_normalize,
 }

@@ -1,0 +1,54 @@
+"""`glow_cpu.lrn`: local response normalisation of a blocked tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import float_prop, int_prop
+from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.ops.lrn import LrnOp
+
+
+@graph_op
+class BlockedLrnOp(PureOp):
+    """glow.lrn of `channels` channels on N x C/c x H x W x c."""
+
+    name = "glow_cpu.lrn"
+    channels = int_prop()
+    size = int_prop()
+    alpha = float_prop()
+    beta = float_prop()
+    bias = float_prop()
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        shape = shape_of(self.input)
+        if len(shape) != 5 or -(-self.prop("channels") // shape[4]) != shape[1]:
+            raise VerifyException(f"{self.name}: {self.prop('channels')} channels in {self.input.type}")
+        return [self.input.type]
+
+
+@instr_op(of=BlockedLrnOp)
+class BlockedLrnInstr(InstrOp):
+    """Sums of squares across lanes and neighbouring blocks."""
+
+    name = "glow_cpu_instr.lrn"
+
+    def reference(self, result: Array, input: Array) -> None:
+        from xdsl.ir import Block
+
+        from glow_dialects.core.types import tensor_of
+
+        plain = unblock_channels(input, self.prop("channels"))
+        numbers = {n: self.prop(n) for n in ("size", "alpha", "beta", "bias")}
+        block = Block(arg_types=[tensor_of(plain)])
+        (made,) = LrnOp(*block.args, **numbers).evaluate([plain])
+        result[...] = block_channels(made, input.shape[-1])
