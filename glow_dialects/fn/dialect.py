@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
-    DenseArrayBase,
     FunctionType,
     IntegerAttr,
     ModuleOp,
@@ -31,6 +30,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
 from glow_dialects.fn.syntax import (
     LINE,
     FnOp,
@@ -464,77 +464,6 @@ class PrimOp(FnOp):
             result_types=[kind],
             attributes=attributes,
         )
-
-
-class _Gradient(FnOp):
-    """A function made from a function by differentiation."""
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The parameters to differentiate by."""
-        wanted = self.properties["argnums"]
-        assert isinstance(wanted, DenseArrayBase)
-        return tuple(int(i) for i in wanted.get_values())
-
-    @property
-    def single(self) -> bool:
-        """Whether the gradient is one value rather than a tuple."""
-        return "single" in self.properties
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.operands[0])
-        numbers = ", ".join(map(str, self.positions))
-        printer.print_string(f" by {numbers}" if self.single else f" by [{numbers}]")
-        print_tail(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> FnOp:
-        value = parser.parse_operand()
-        parser.parse_keyword("by")
-        single = parser.parse_optional_integer(allow_negative=False)
-        numbers = [single] if single is not None else None
-        if numbers is None:
-            numbers = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        attributes, kind = parse_tail(parser)
-        return cls.create(
-            operands=[value],
-            properties=argnums(numbers, single is not None),
-            result_types=[kind],
-            attributes=attributes,
-        )
-
-
-def argnums(numbers: Sequence[int], single: bool) -> dict[str, Attribute]:
-    """The properties of a gradient operation."""
-    from xdsl.dialects.builtin import UnitAttr
-
-    made: dict[str, Attribute] = {"argnums": DenseArrayBase.from_list(i64, list(numbers))}
-    return {**made, "single": UnitAttr()} if single else made
-
-
-@irdl_op_definition
-class GradOp(_Gradient):
-    """x -> the gradient of f at x with respect to some parameters; expanded by glow-expand-grad."""
-
-    name = "glow_fn.grad"
-    function = operand_def(AnyAttr())
-    argnums = prop_def(DenseArrayBase)
-    single = opt_prop_def(Attribute)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-
-
-@irdl_op_definition
-class ValueAndGradOp(_Gradient):
-    """x -> (f(x), the gradient of f at x); expanded by glow-expand-grad."""
-
-    name = "glow_fn.value_and_grad"
-    function = operand_def(AnyAttr())
-    argnums = prop_def(DenseArrayBase)
-    single = opt_prop_def(Attribute)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
