@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
-from glow_passes.fn.expand_grad import Functions
+from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
+from glow_passes.fn.expand_grad import Functions, expand_gradients
 from glow_passes.fn.lift_closures import lift_closures
+from glow_passes.fn.specialize import Instance, Specializer
 
 Value = Any
+
+
+def type_of(value: Value) -> Type:
+    """The type of an argument."""
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT
+    if isinstance(value, float):
+        return FLOAT
+    if isinstance(value, tuple):
+        return TupleType(tuple(type_of(v) for v in value))
+    if isinstance(value, np.ndarray):
+        return TensorType(tuple(int(s) for s in value.shape), value.dtype.name)
+    return Text(value) if isinstance(value, str) else NoneType()
+
+
+@dataclass
+class Specialized:
+    """A program for one set of argument types."""
+
+    types: Specializer | None
+    root: Instance | None
+    native: Callable[[Sequence[Any]], Any] | None
+    reason: str = ""
 
 
 class FunctionProgram:
@@ -25,32 +54,74 @@ class FunctionProgram:
         self.name = name
         self.backend = backend
         self.seconds: dict[str, float] = {}
+        start = time.perf_counter()
         self.module = module.clone()
         lift_closures(self.module)
         self.functions = Functions(self.module)
+        expand_gradients(self.functions)
         self.machine = Machine(self.module, self.functions)
+        self.instances: dict[tuple[Type, ...], Specialized] = {}
+        self.seconds["close and differentiate"] = time.perf_counter() - start
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """The value for some arguments."""
-        start = time.perf_counter()
+        found = self.specialize(tuple(map(type_of, arguments)))
+        if found.native is not None:
+            try:
+                return found.native(arguments)
+            except NotNative as reason:
+                found.reason = str(reason)
         made = self.machine.run(self.name, arguments)
-        self.seconds["run"] = time.perf_counter() - start
         return _public(made, self.name)
 
+    def specialize(self, types: tuple[Type, ...]) -> Specialized:
+        """The program for argument types; errors of types are raised here."""
+        found = self.instances.get(types)
+        if found is None:
+            found = self.instances[types] = self._specialize(types)
+        return found
+
+    def _specialize(self, types: tuple[Type, ...]) -> Specialized:
+        start = time.perf_counter()
+        inferred = Specializer(self.functions)
+        try:
+            root = inferred.infer(self.name, types)
+        except NotNative as reason:
+            return Specialized(None, None, None, str(reason))
+        finally:
+            self.seconds["infer types"] = time.perf_counter() - start
+        if self.backend != "cpu":
+            return Specialized(inferred, root, None, "the interpreter was asked for")
+        from glow_backends.cpu.functions.native import NativeFunction
+
+        try:
+            native = NativeFunction(inferred, root, self.name)
+        except NotNative as reason:
+            return Specialized(inferred, root, None, str(reason))
+        self.seconds.update(native.seconds)
+        return Specialized(inferred, root, native)
+
     def report(self) -> dict[str, Any]:
-        """Seconds of each phase, sizes, and what runs where."""
+        """Seconds of each phase, sizes, and what runs where, with the reason where it is not native."""
         table = self.functions.table
         return {
             "backend": self.backend,
             "seconds": dict(self.seconds),
             "functions": len(table),
             "operations": sum(len(f.block.ops) for f in table.values()),
+            "instances": [
+                {
+                    "runs on": "cpu" if s.native is not None and not s.reason else "interpreter",
+                    "because": s.reason,
+                }
+                for s in self.instances.values()
+            ],
         }
 
 
 def _public(value: Value, name: str) -> Value:
     if isinstance(value, Closure):
         raise UnsupportedError(f"{name} returns a function; call it inside and return numbers or arrays")
-    if isinstance(value, tuple) and type(value) is tuple:
+    if type(value) is tuple:
         return tuple(_public(v, name) for v in value)
     return value

@@ -28,8 +28,8 @@ from glow_dialects.fn.dialect import (
 from glow_passes.fn.expand_grad import Functions
 
 #: Frames that may wait at once, and calls in tail position that one frame may make of counted functions.
-MAX_DEPTH = 1_000_000
-MAX_TAIL_CALLS = 3_000_000
+MAX_DEPTH = 250_000
+MAX_TAIL_CALLS = 1_000_000
 
 CALL, TAIL, RETURN = "call", "tail", "return"
 

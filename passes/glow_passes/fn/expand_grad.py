@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
@@ -268,7 +268,8 @@ class _Reverse:
             case PrimOp():
                 self._prim(op, d)
             case GradOp() | ValueAndGradOp():
-                self._accumulate(op.function, m.prim("env_item", d, n=integer(1), i=integer(0)))
+                item = m.prim("env_item", d, n=integer(1), i=integer(0), behind=UnitAttr())
+                self._accumulate(op.function, item)
             case _:
                 pass
 

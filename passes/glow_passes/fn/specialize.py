@@ -54,9 +54,9 @@ from glow_passes.fn.values import NoCode, V
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
 #: Instances of a program; more means that specialisation does not end.
-MAX_INSTANCES = 1200
+MAX_INSTANCES = 400
 #: Operations visited while types are inferred; a bound on the time that it takes.
-MAX_VISITS = 60_000
+MAX_VISITS = 15_000
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.functions.layout import I64, POINTER, flat, leaves, unflat
+from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
@@ -103,6 +103,7 @@ class Emitter(Specializer):
             inputs = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
             outputs = leaves(self.sets.resolve(instance.result))
             result = self._result(outputs)
+            inputs = [t for t, register in zip(inputs, in_registers(inputs), strict=True) if register]
             kind = ir.FunctionType(result, [*inputs, *([POINTER] if len(outputs) > IN_REGISTERS else [])])
             name = self.module.get_unique_name(f"{instance.name}.{instance.number}")
             found = ir.Function(self.module, kind, name)
@@ -131,19 +132,46 @@ class Emitter(Specializer):
         entry = function.append_basic_block("entry")
         loop = function.append_basic_block("loop")
         self.t.builder = ir.IRBuilder(entry)
+        kinds = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
+        received = self._received(function, kinds)
         if self.reaches_itself(instance):
             self.support.check_stack(self.b)
         before = self.b.block
         self.b.branch(loop)
         self.b.position_at_end(loop)
-        count = len([leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))])
         phis: list[ir.PhiInstr] = []
-        for argument in function.args[:count]:
-            phi = self.b.phi(argument.type)
+        for kind, argument in zip(kinds, received, strict=True):
+            phi = self.b.phi(kind)
             phi.add_incoming(argument, before)
             phis.append(phi)
+        count = sum(in_registers(kinds))
         out = function.args[count] if len(function.args) > count else None
         self._body(instance, iter(phis), Frame(instance, function, loop, phis, out))
+
+    def _received(self, function: ir.Function, kinds: list[ir.Type]) -> list[ir.Value]:
+        """The arguments of a function, at its start."""
+        values = iter(function.args)
+        made: list[ir.Value] = []
+        spilled = 0
+        for kind, register in zip(kinds, in_registers(kinds), strict=True):
+            if register:
+                made.append(next(values))
+            else:
+                made.append(self.b.load(self.support.argument(self.b, spilled, kind)))
+                spilled += 1
+        return made
+
+    def _passed(self, registers: list[ir.Value]) -> list[ir.Value]:
+        """The arguments of a call that are registers; the others are stored for the callee to read."""
+        made: list[ir.Value] = []
+        spilled = 0
+        for value, register in zip(registers, in_registers([r.type for r in registers]), strict=True):
+            if register:
+                made.append(value)
+            else:
+                self.b.store(value, self.support.argument(self.b, spilled, value.type))
+                spilled += 1
+        return made
 
     def _body(self, instance: Instance, registers: Any, frame: Frame) -> None:
         values: dict[SSAValue, V] = {}
@@ -247,7 +275,9 @@ class Emitter(Specializer):
             elif self.sets.resolve(target.result) == self.sets.resolve(frame.root.result):
                 function = self.declared(target)
                 extra = [frame.out] if frame.out is not None else []
-                made = self.b.call(function, [*registers, *extra], cconv="tailcc", tail="musttail")
+                made = self.b.call(
+                    function, [*self._passed(registers), *extra], cconv="tailcc", tail="musttail"
+                )
                 self.b.ret_void() if isinstance(made.type, ir.VoidType) else self.b.ret(made)
             else:
                 self._return(self._invoke(target, registers), frame)
@@ -298,13 +328,13 @@ class Emitter(Specializer):
             with b.goto_entry_block():
                 room = b.alloca(I64, len(outputs))
                 place = b.bitcast(room, POINTER)
-            b.call(function, [*registers, place], cconv="tailcc")
+            b.call(function, [*self._passed(registers), place], cconv="tailcc", tail="notail")
             made = [
                 b.load(b.bitcast(b.gep(place, [ir.Constant(I64, 8 * i)]), leaf.as_pointer()))
                 for i, leaf in enumerate(outputs)
             ]
         else:
-            result = b.call(function, registers, cconv="tailcc")
+            result = b.call(function, self._passed(registers), cconv="tailcc", tail="notail")
             made = (
                 [result] if len(outputs) == 1 else [b.extract_value(result, i) for i in range(len(outputs))]
             )

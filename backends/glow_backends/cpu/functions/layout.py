@@ -68,3 +68,21 @@ def unflat(kind: Type, values: Iterator[ir.Value]) -> Any:
             return [tag, [[unflat(t, values) for t in bound] for _, bound in kind.entries]]
         case _:
             return None
+
+
+#: Arguments that travel in registers; the rest goes through memory, so that tail calls need no stack.
+MAX_FLOATS, MAX_WORDS = 8, 4
+
+
+def in_registers(kinds: list[ir.Type]) -> list[bool]:
+    """Which arguments travel in registers."""
+    floats = words = 0
+    found: list[bool] = []
+    for kind in kinds:
+        if kind == F64:
+            floats += 1
+            found.append(floats <= MAX_FLOATS)
+        else:
+            words += 1
+            found.append(words <= MAX_WORDS)
+    return found

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 
 from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.layout import F64, I1, leaves
-from glow_backends.cpu.functions.runtime import MEMORY, STACK
+from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.target import host, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
@@ -24,6 +24,7 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records of one run.
 HEAP_LIMIT = 4 << 30
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _GROW = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
 
 
@@ -31,7 +32,7 @@ class _Memory:
     """The stack and heap that native functions of this process share; one runs at a time."""
 
     def __init__(self) -> None:
-        self.stack = mmap.mmap(-1, STACK_BYTES)
+        self.stack = mmap.mmap(-1, STACK_BYTES, flags=_FLAGS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.stack))
         self.top = (base + STACK_BYTES - 64) & ~63
         self.limit = base + (1 << 16)
@@ -46,7 +47,7 @@ class _Memory:
         self.used += count
         if self.used > HEAP_LIMIT:
             return 0
-        block = mmap.mmap(-1, count)
+        block = mmap.mmap(-1, count, flags=_FLAGS)
         self.blocks.append(block)
         base = ctypes.addressof(ctypes.c_char.from_buffer(block))
         end[0] = base + count
@@ -119,7 +120,7 @@ class NativeFunction:
         if code:
             if code == MEMORY:
                 raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of records; use fewer steps")
-            limit = 5_000_000 if code == STACK else 2_000_000_000
+            limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
             raise RecursionLimitError(self.name, limit)
         found = iter(struct.unpack_from(self._out, self._results))
         return _rebuilt(self.result, found)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from glow_backends.cpu.functions.layout import I64, POINTER
+from glow_backends.cpu.functions.layout import I64, POINTER, in_registers
+from glow_passes.fn.domain import NotNative
 
 I32 = ir.IntType(32)
 #: Codes that a native program stops with.
 STACK, MEMORY, TAIL_CALLS = 1, 2, 3
 #: Calls in tail position of functions that call themselves, in one run.
-MAX_TAIL_CALLS = 2_000_000_000
+MAX_SPILLED = 4096
+MAX_TAIL_CALLS = 1_000_000_000
 
 
 class Support:
@@ -26,6 +28,9 @@ class Support:
         self.jump = ir.GlobalVariable(module, ir.ArrayType(I64, 64), "fn.jump")
         self.jump.initializer = ir.Constant(self.jump.value_type, None)
         self.jump.linkage = "internal"
+        self.spilled = ir.GlobalVariable(module, ir.ArrayType(I64, MAX_SPILLED), "fn.spilled")
+        self.spilled.initializer = ir.Constant(self.spilled.value_type, None)
+        self.spilled.linkage = "internal"
         self.longjmp = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, I32]), "longjmp")
         self.longjmp.attributes.add("noreturn")
         self.setjmp = ir.Function(module, ir.FunctionType(I32, [POINTER]), "_setjmp")
@@ -51,6 +56,13 @@ class Support:
             inner.unreachable()
             self._stops[code] = made
         b.call(self._stops[code], [])
+
+    def argument(self, b: ir.IRBuilder, index: int, kind: ir.Type) -> ir.Value:
+        """The place of an argument that does not travel in a register."""
+        if index >= MAX_SPILLED:
+            raise NotNative("functions of very many values")
+        place = b.gep(self.spilled, [ir.Constant(I64, 0), ir.Constant(I64, index)])
+        return b.bitcast(place, kind.as_pointer())
 
     def _unlikely(self, b: ir.IRBuilder, condition: ir.Value, code: int) -> None:
         bad = b.append_basic_block("limit")
@@ -160,8 +172,16 @@ class Support:
                 registers.append(b.trunc(wide, kind))
             else:
                 registers.append(b.load(place(arguments, index, kind)))
-        through = len(root.args) > len(inputs)
-        made_value = b.call(root, [*registers, results] if through else registers, cconv="tailcc")
+        kept: list[ir.Value] = []
+        spilled = 0
+        for value, register in zip(registers, in_registers(inputs), strict=True):
+            if register:
+                kept.append(value)
+            else:
+                b.store(value, self.argument(b, spilled, value.type))
+                spilled += 1
+        through = len(root.args) > len(kept)
+        made_value = b.call(root, [*kept, results] if through else kept, cconv="tailcc")
         if not through:
             for index, kind in enumerate(outputs):
                 value = made_value if len(outputs) == 1 else b.extract_value(made_value, index)
