@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -12,7 +12,7 @@ from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import float_prop, int_prop
-from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 from glow_dialects.ops.lrn import LrnOp
 
 
@@ -43,10 +43,6 @@ class BlockedLrnInstr(InstrOp):
     name = "glow_cpu_instr.lrn"
 
     def reference(self, result: Array, input: Array) -> None:
-        from xdsl.ir import Block
-
-        from glow_dialects.core.types import tensor_of
-
         plain = unblock_channels(input, self.prop("channels"))
         numbers = {n: self.prop(n) for n in ("size", "alpha", "beta", "bias")}
         block = Block(arg_types=[tensor_of(plain)])
