@@ -30,6 +30,8 @@ class Frame:
     phis: list[ir.PhiInstr]
     out: ir.Value | None
     depth: int = 0
+    #: Whether a call has come back on the path to here.
+    called: bool = False
 
 
 class Emitter(Specializer):
@@ -68,7 +70,9 @@ class Emitter(Specializer):
             calls[now] = found = []
             original = plain.targets
 
-            def recorded(x: Any, instance: Any, where: str, found: list[Instance] = found) -> Any:
+            def recorded(
+                x: Any, instance: Any, where: str, found: list[Instance] = found, original: Any = original
+            ) -> Any:
                 made = original(x, instance, where)
                 found.extend(t for t, _ in made)
                 return made
@@ -114,6 +118,10 @@ class Emitter(Specializer):
             self.pending.append(instance)
         return found
 
+    def _counted(self, instance: Instance) -> bool:
+        """Whether calls count as recursion: those of functions of the user that call themselves."""
+        return "counted" in instance.function.attributes and self.reaches_itself(instance)
+
     def _result(self, outputs: list[ir.Type]) -> ir.Type:
         if not outputs or len(outputs) > IN_REGISTERS:
             return ir.VoidType()
@@ -136,6 +144,8 @@ class Emitter(Specializer):
         received = self._received(function, kinds)
         if self.reaches_itself(instance):
             self.support.check_stack(self.b)
+            if self._counted(instance):
+                self.support.count_call(self.b)
         before = self.b.block
         self.b.branch(loop)
         self.b.position_at_end(loop)
@@ -190,6 +200,7 @@ class Emitter(Specializer):
                     self._tail(op, operands, instance, frame)
                     return
                 made = self._call(op, operands, instance)
+                frame.called = True
                 if made is None:
                     return
                 values[op.result] = made
@@ -197,6 +208,8 @@ class Emitter(Specializer):
                 values[op.results[0]] = self.step(op, operands, instance)
 
     def _return(self, value: V, frame: Frame) -> None:
+        if not frame.called and self._counted(frame.root):
+            self.support.reset_count(self.b)  # a base case: the recursion ends somewhere
         kind = self.sets.resolve(frame.root.result)
         registers = flat(self.convert(value, kind).code)
         if frame.out is not None:
@@ -260,16 +273,18 @@ class Emitter(Specializer):
     def _tail(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> None:
         for target, arguments in self._branches(op, x, instance):
             registers = [r for v in arguments for r in flat(v.code)]
-            if "counted" in target.function.attributes and self.reaches_itself(target):
-                self.support.count_tail_call(self.b)
             if target is frame.root:
+                if self._counted(target):
+                    self.support.count_call(self.b)
                 for phi, register in zip(frame.phis, registers, strict=True):
                     phi.add_incoming(register, self.b.block)
                 self.b.branch(frame.loop)
             elif self.sites[target] == 1 and frame.depth < 200:
+                called = frame.called
                 frame.depth += 1
                 self._body(target, iter(registers), frame)
                 frame.depth -= 1
+                frame.called = called
             elif isinstance(target.result, Bottom):
                 self._never()
             elif self.sets.resolve(target.result) == self.sets.resolve(frame.root.result):
@@ -328,13 +343,13 @@ class Emitter(Specializer):
             with b.goto_entry_block():
                 room = b.alloca(I64, len(outputs))
                 place = b.bitcast(room, POINTER)
-            b.call(function, [*self._passed(registers), place], cconv="tailcc", tail="notail")
+            b.call(function, [*self._passed(registers), place], cconv="tailcc")
             made = [
                 b.load(b.bitcast(b.gep(place, [ir.Constant(I64, 8 * i)]), leaf.as_pointer()))
                 for i, leaf in enumerate(outputs)
             ]
         else:
-            result = b.call(function, self._passed(registers), cconv="tailcc", tail="notail")
+            result = b.call(function, self._passed(registers), cconv="tailcc")
             made = (
                 [result] if len(outputs) == 1 else [b.extract_value(result, i) for i in range(len(outputs))]
             )

@@ -79,11 +79,15 @@ class Support:
         pointer = b.asm(kind, "mov %rsp, $0", "=r", [], side_effect=False)
         self._unlikely(b, b.icmp_unsigned("<", pointer, b.load(self.stack_limit)), STACK)
 
-    def count_tail_call(self, b: ir.IRBuilder) -> None:
-        """Stop after very many tail calls: a recursion that never ends."""
+    def count_call(self, b: ir.IRBuilder) -> None:
+        """Stop after very many calls without a base case: a recursion that never ends."""
         left = b.sub(b.load(self.fuel), ir.Constant(I64, 1))
         b.store(left, self.fuel)
         self._unlikely(b, b.icmp_signed("<", left, ir.Constant(I64, 0)), TAIL_CALLS)
+
+    def reset_count(self, b: ir.IRBuilder) -> None:
+        """A base case was reached."""
+        b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
 
     def allocate(self, b: ir.IRBuilder, size: int) -> ir.Value:
         """Memory from the current block of the heap, or from a new one."""
