@@ -133,7 +133,7 @@ class Executable:
         return next(reversed(self._programs.values()))
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        given = {n: np.asarray(a) for n, a in inputs.items()}
+        given = {n: _array(n, a) for n, a in inputs.items()}
         given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
         expected: list[Port] = []
         for signature in self.inputs:
@@ -148,3 +148,10 @@ class Executable:
                 shape = list(array.shape)
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
         return check_inputs(expected, given)
+
+
+def _array(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise BindingError(f"input '{name}' is a list of unequal parts, not a tensor") from None

@@ -69,7 +69,9 @@ class Emitter:
         if len(known) == len(flat):
             return self._fold(kind, operands, known, results, properties)
         values = [_map(group, self.value) for group in operands]
-        op = self.builder.insert(kind(*values, results=results, **properties))
+        op = kind(*values, results=results, **properties)
+        op.check()
+        self.builder.insert(op)
         for result in op.results:
             check_size(shape_of(result))
         return list(op.results)
@@ -85,6 +87,7 @@ class Emitter:
         block = Block(arg_types=[type_of(a) for a in arrays])
         args = iter(block.args)
         op = kind(*[_map(group, lambda _: next(args)) for group in operands], results=results, **properties)
+        op.check()
         for result in op.results:
             check_size(shape_of(result))
         if kind in VIEWS:

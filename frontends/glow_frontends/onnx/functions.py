@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, TypeProto, helper
 
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
 from glow_frontends.onnx.values import (
@@ -62,6 +63,14 @@ def schema_defaults(node: Node) -> dict[str, AttributeProto]:
     if schema is None:
         return {}
     return {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+
+
+def check_attributes(node: Node) -> None:
+    """Raise a RuleError where a standard operator lacks an attribute that it must have."""
+    schema = _schema(node.proto.domain, node.op, node.opset)
+    for name, attribute in schema.attributes.items() if schema is not None else ():
+        if attribute.required and name not in node.attributes:
+            raise RuleError(f"attribute '{name}' is missing")
 
 
 def has_body(domain: str, op: str, version: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TypeProto
 
+from glow_dialects.core.errors import BindingError
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.importer import runtime_inputs
 from glow_frontends.onnx.model import domain_of, opsets
@@ -41,14 +42,21 @@ def to_host(value: Any, kind: TypeProto) -> AnyValue:
     if which == "optional_type":
         return NoneValue() if value is None else to_host(value, kind.optional_type.elem_type)
     if which == "sequence_type":
+        if not isinstance(value, list | tuple):
+            raise BindingError(f"a sequence is a list, got {type(value).__name__}")
         element = kind.sequence_type.elem_type
         dtype = None
         if element.WhichOneof("value") == "tensor_type":
             dtype = numpy_type(element.tensor_type.elem_type)
         return SequenceValue([to_host(v, element) for v in value], dtype)
     if which == "map_type":
+        if not isinstance(value, Mapping):
+            raise BindingError(f"a map is a dictionary, got {type(value).__name__}")
         return MapValue(dict(value))
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise BindingError("a list of unequal parts where a tensor is expected") from None
     return array.astype(object) if array.dtype.kind in "US" else array
 
 

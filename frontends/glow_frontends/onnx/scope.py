@@ -16,7 +16,13 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.errors import GlowError, Problem
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsValue, RuleError
-from glow_frontends.onnx.functions import function_body, has_body, reference_attributes, schema_defaults
+from glow_frontends.onnx.functions import (
+    check_attributes,
+    function_body,
+    has_body,
+    reference_attributes,
+    schema_defaults,
+)
 from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
@@ -36,6 +42,8 @@ FAILURES = (
     TypeError,
     OverflowError,
     ZeroDivisionError,
+    AttributeError,  # an operand that the node should have is None
+    KeyError,
     NotImplementedError,
 )
 
@@ -222,6 +230,7 @@ class Scope:
         if local is not None:
             return self.call(local, node)
         if rule is not None:
+            check_attributes(node)
             result = rule(self.session.emitter, node)
             return [result] if isinstance(result, SINGLE) else list(result)
         return self.expand(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -98,11 +98,8 @@ def _with_initializers(model: ModelProto) -> ModelProto:
     }
     if not found:
         return model
-    made = ModelProto()
-    made.CopyFrom(model)
-    kept = [n for n in made.graph.node if n.op_type != "Constant" or n.output[0] not in found]
-    del made.graph.node[:]
-    made.graph.node.extend(kept)
+    kept = [n for n in model.graph.node if n.op_type != "Constant" or n.output[0] not in found]
+    made = _copied(model, kept, model.graph.initializer)
     for name, tensor in found.items():
         copy = made.graph.initializer.add()
         copy.CopyFrom(tensor)
@@ -125,12 +122,9 @@ def _untied(model: ModelProto) -> ModelProto:
     copies = [n for n in model.graph.node if n.op_type == "Identity" and n.input[0] in vectors]
     if not copies:
         return model
-    made = ModelProto()
-    made.CopyFrom(model)
     gone = {n.output[0] for n in copies}
-    kept = [n for n in made.graph.node if not (n.op_type == "Identity" and n.output[0] in gone)]
-    del made.graph.node[:]
-    made.graph.node.extend(kept)
+    kept = [n for n in model.graph.node if not (n.op_type == "Identity" and n.output[0] in gone)]
+    made = _copied(model, kept, model.graph.initializer)
     for node in copies:
         copy = made.graph.initializer.add()
         copy.CopyFrom(vectors[node.input[0]])
@@ -154,16 +148,31 @@ def _used_as(graph: GraphProto, places: Mapping[str, tuple[int, ...]]) -> set[st
 
 def _opened(model: ModelProto, chosen: Mapping[str, Array]) -> ModelProto:
     """The model with the chosen initializers as inputs."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    kept = [i for i in made.graph.initializer if i.name not in chosen]
-    del made.graph.initializer[:]
-    made.graph.initializer.extend(kept)
+    kept = [i for i in model.graph.initializer if i.name not in chosen]
+    made = _copied(model, model.graph.node, kept)
     listed = {i.name for i in made.graph.input}
     for name, array in chosen.items():
         if name not in listed:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             made.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    return made
+
+
+def _copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterable[TensorProto]) -> ModelProto:
+    """The model with other nodes and initializers; only what stays is copied."""
+    made = ModelProto()
+    for message, target in ((model, made), (model.graph, made.graph)):
+        for field, value in message.ListFields():
+            if field.name in ("graph", "node", "initializer"):
+                continue
+            if field.is_repeated:
+                getattr(target, field.name).extend(value)
+            elif field.message_type is not None:
+                getattr(target, field.name).CopyFrom(value)
+            else:
+                setattr(target, field.name, value)
+    made.graph.node.extend(nodes)
+    made.graph.initializer.extend(initializers)
     return made
 
 

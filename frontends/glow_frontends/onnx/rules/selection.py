@@ -15,8 +15,10 @@ from glow_frontends.onnx.rules.rule import Versions, axis_of
 
 
 def inputs_of(n: Node, count: int) -> list[Any]:
-    """The first `count` inputs as arrays, None where absent."""
+    """The first `count` inputs as arrays, None where absent; the very first must be there."""
     known = known_inputs(n)
+    if not known or known[0] is None:
+        raise RuleError("input 0 is missing")
     return [known[i] if i < len(known) else None for i in range(count)]
 
 

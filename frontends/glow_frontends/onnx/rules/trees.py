@@ -133,7 +133,7 @@ def _new_form(n: Node) -> Trees:
     last: list[list[int]] = []
     for index, mode in enumerate(modes):
         if mode == 6:
-            chain = [trees.add(features[index], float(v), 4, bool(missing[index])) for v in next(members)]
+            chain = [trees.add(features[index], float(v), 4, bool(missing[index])) for v in next(members, ())]
         else:
             chain = [trees.add(features[index], splits[index], mode, bool(missing[index]))]
         first.append(chain[0])
