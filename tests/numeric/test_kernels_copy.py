@@ -13,6 +13,7 @@ from kernel_runner import run_kernel
 from glow_backends.cpu.kernels import layouts
 from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
 from glow_backends.cpu.kernels.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.interleave import InterleaveSpec, emit_interleave
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 
 RNG = np.random.default_rng(3)
@@ -154,3 +155,16 @@ def test_permute_channels(channels: int, groups: int, lanes: int, width: int) ->
     outs: list[Any] = [(expected.shape, expected.dtype)]
     (result,) = run_kernel(emit_permute_channels, spec, outs, [blocked], 2)
     np.testing.assert_array_equal(unblock_channels(result, channels), x[:, order])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sources", [2, 3, 8, 16])
+@pytest.mark.parametrize("count,width", [(16, 4), (1000, 4), (33, 1), (21, 8)])
+def test_interleave(sources: int, count: int, width: int, threads: int) -> None:
+    """Single elements in turn."""
+    parts = [data((count,), width) for _ in range(sources)]
+    expected = np.stack(parts, -1)
+    outs: list[Any] = [(expected.shape, expected.dtype)]
+    spec = InterleaveSpec(sources, count, width)
+    (result,) = run_kernel(emit_interleave, spec, outs, parts, threads)
+    np.testing.assert_array_equal(result, expected)

@@ -23,6 +23,7 @@ from glow_backends.cpu.kernels.indexing import (
     emit_scatter,
     emit_scatter_elements,
 )
+from glow_backends.cpu.kernels.interleave import InterleaveSpec, emit_interleave
 from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
 from glow_backends.cpu.rules.common import known, table
@@ -50,10 +51,6 @@ def _transpose(op: Any, width: int) -> CopySpec:
     return layouts.transpose_spec(shape(op.input), op.prop("permutation"), width)
 
 
-def _concat(op: Any, width: int) -> CopySpec:
-    return layouts.concat_spec([shape(v) for v in op.group("inputs")], op.prop("axis"), width)
-
-
 def _slice(op: Any, width: int) -> CopySpec:
     return layouts.slice_spec(shape(op.input), op.prop("starts"), op.prop("steps"), shape(op.result), width)
 
@@ -76,6 +73,22 @@ def _depth_to_space(op: Any, width: int) -> CopySpec:
 
 def _space_to_depth(op: Any, width: int) -> CopySpec:
     return layouts.space_to_depth_spec(shape(op.input), op.prop("block"), op.prop("mode"), width)
+
+
+def concat(op: Any, context: CallContext) -> KernelCall | None:
+    """Boxes one beside the other; single elements in turn are merged by shuffles."""
+    del context
+    if not known(op):
+        return None
+    parts: list[Any] = op.group("inputs")
+    shapes = [shape(v) for v in parts]
+    axis: int = op.prop("axis")
+    width = values.size(dtype_name(op.result))
+    single = all(prod(s[axis:]) == 1 for s in shapes)
+    if single and 2 <= len(parts) <= 16 and prod(shapes[0]) >= 16:
+        spec = InterleaveSpec(len(parts), prod(shapes[0]), width)
+        return KernelCall(emit_interleave, spec, [op.result, *parts])
+    return KernelCall(emit_copy, layouts.concat_spec(shapes, axis, width), [op.result, *parts])
 
 
 def insert(op: Any, context: CallContext) -> KernelCall | None:
@@ -241,7 +254,7 @@ def top_k(op: Any, context: CallContext) -> KernelCall | None:
 
 RULES: dict[str, Rule] = {
     "transpose": _movement(_transpose),
-    "concat": _movement(_concat),
+    "concat": concat,
     "slice": _movement(_slice),
     "tile": _movement(_tile),
     "expand": _movement(_expand),
