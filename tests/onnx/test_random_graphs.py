@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glow_compiler as glow
 
 Shape = tuple[int, ...]
-GRAPHS = 24
+GRAPHS = 16
 LENGTH = 14
 
 

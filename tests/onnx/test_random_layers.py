@@ -24,7 +24,7 @@ if "random_nodes" not in sys.modules:
     SPEC.loader.exec_module(nodes)
 
 Node, Source = nodes.Node, nodes.Source
-EACH = 8
+EACH = 6
 
 
 def window(s: Any, count: int, pads: bool = True) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import glow_compiler as glow
 
 Array = np.ndarray
 OPSET = 18
-EACH = 12
+EACH = 8
 
 
 @dataclass

@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 
 import glow_compiler as glow
 
-GRAPHS = 24
+GRAPHS = 16
 LENGTH = 16
 SHAPES = ((3, 7), (1, 7), (3, 1), (7,))
 FLOATS = ("float32", "float64")
