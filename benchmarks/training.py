@@ -4,26 +4,33 @@
     python -m benchmarks.training mlp lenet
 
 Each measurement runs in its own process: processor seconds of a step (the best of several, so that
-other programs matter little) and the peak of resident memory above that of the bare process. Networks:
+other programs matter little) and the peak of resident memory. Networks:
 an MLP 64-128-10 with a batch of 32, LeNet with 64, ResNet18 on 32 x 32 images with 32.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 STEPS = {"mlp": 2000, "lenet": 40, "resnet18": 4}
+
+
+def example(name: str) -> np.ndarray:
+    """A batch of inputs."""
+    shape = {"mlp": (32, 64), "lenet": (64, 1, 28, 28), "resnet18": (32, 3, 32, 32)}[name]
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
 def network(name: str) -> tuple[Any, np.ndarray]:
@@ -32,16 +39,14 @@ def network(name: str) -> tuple[Any, np.ndarray]:
     from torch import nn
 
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
     if name == "mlp":
-        net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-        return net, rng.normal(size=(32, 64)).astype(np.float32)
+        return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), example(name)
     if name == "lenet":
         layers = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
         layers += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
         layers += [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
-        return nn.Sequential(*layers), rng.normal(size=(64, 1, 28, 28)).astype(np.float32)
-    return resnet18(), rng.normal(size=(32, 3, 32, 32)).astype(np.float32)
+        return nn.Sequential(*layers), example(name)
+    return resnet18(), example(name)
 
 
 def resnet18() -> Any:
@@ -76,28 +81,31 @@ def resnet18() -> Any:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-def glow_step(net: Any, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
-    """A step of Glow on the network as ONNX; returns its loss."""
-    import onnx
+def export(name: str, path: Path) -> None:
+    """Write a network as ONNX, nothing folded."""
     import torch
 
-    import glow_compiler as glow
-
-    file = io.BytesIO()
+    net, x = network(name)
     net.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(net, torch.tensor(x), file, dynamo=False, do_constant_folding=False)
-    model = onnx.load_from_string(file.getvalue())
-    trainer = glow.Trainer(model, "cross_entropy", glow.optim.SGD(lr=0.01, momentum=0.9))
-    feed = {trainer.inputs[0].name: x} if len(trainer.inputs) > 1 else x
-    return lambda: trainer.step(feed, labels)
+        torch.onnx.export(net, torch.tensor(x), str(path), dynamo=False, do_constant_folding=False)
 
 
-def torch_step(net: Any, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
+def glow_step(path: Path, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
+    """A step of Glow on the exported network; returns its loss."""
+    import glow_compiler as glow
+
+    trainer = glow.Trainer(path, "cross_entropy", glow.optim.SGD(lr=0.01, momentum=0.9))
+    return lambda: trainer.step(x, labels)
+
+
+def torch_step(name: str, x: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
     """A step of PyTorch; returns its loss."""
     import torch
 
+    torch.set_num_threads(1)
+    net, _ = network(name)
     net.train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     data, targets = torch.tensor(x), torch.tensor(labels)
@@ -117,48 +125,47 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(name: str, framework: str) -> dict[str, float]:
+def measure(name: str, framework: str, path: Path) -> dict[str, float]:
     """One measurement, in this process."""
-    import torch
-
-    torch.set_num_threads(1)
-    net, x = network(name)
+    x = example(name)
     labels = np.random.default_rng(1).integers(0, 10, len(x))
-    step = (glow_step if framework == "glow" else torch_step)(net, x, labels)
-    before = memory()
-    loss = step()
-    count = STEPS[name]
+    step = glow_step(path, x, labels) if framework == "glow" else torch_step(name, x, labels)
+    loss, count = step(), max(1, STEPS[name] // 5)
     best = float("inf")
     for _ in range(5):
         start = time.process_time()
-        for _ in range(max(1, count // 5)):
+        for _ in range(count):
             step()
-        best = min(best, (time.process_time() - start) / max(1, count // 5))
-    return {"milliseconds": best * 1e3, "megabytes": memory() - before, "peak": memory(), "loss": loss}
+        best = min(best, (time.process_time() - start) / count)
+    return {"milliseconds": best * 1e3, "megabytes": memory(), "loss": loss}
 
 
 def main() -> None:
     """Measure what was asked for and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("networks", nargs="*", default=list(STEPS), help=", ".join(STEPS))
-    parser.add_argument("--one", choices=["glow", "torch"], help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, metavar=("FRAMEWORK", "MODEL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.networks[0], arguments.one)))
+        framework, path = arguments.one
+        print(json.dumps(measure(arguments.networks[0], framework, Path(path))))
         return
-    print("network    glow ms   torch ms   faster   glow peak MB   torch peak MB")
+    print("network    glow ms   torch ms   faster   glow MB   torch MB")
     for name in arguments.networks:
-        found: dict[str, dict[str, float]] = {}
-        for framework in ("glow", "torch"):
-            command = [sys.executable, "-m", "benchmarks.training", name, "--one", framework]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[framework] = json.loads(done.stdout.splitlines()[-1])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            export(name, path)
+            found: dict[str, dict[str, float]] = {}
+            for framework in ("glow", "torch"):
+                command = [sys.executable, "-m", "benchmarks.training", name, "--one", framework, str(path)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                found[framework] = json.loads(done.stdout.splitlines()[-1])
         ours, theirs = found["glow"], found["torch"]
         ratio = theirs["milliseconds"] / ours["milliseconds"]
         assert abs(ours["loss"] - theirs["loss"]) < 1e-3 * abs(theirs["loss"]) + 1e-4
         print(
             f"{name:9s} {ours['milliseconds']:8.3f}   {theirs['milliseconds']:8.3f}   {ratio:5.2f}x"
-            f"   {ours['peak']:12.0f}   {theirs['peak']:13.0f}"
+            f"   {ours['megabytes']:7.0f}   {theirs['megabytes']:8.0f}"
         )
 
 

@@ -165,7 +165,7 @@ def _copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterabl
         for field, value in message.ListFields():
             if field.name in ("graph", "node", "initializer"):
                 continue
-            if field.is_repeated:
+            if hasattr(value, "extend"):
                 getattr(target, field.name).extend(value)
             elif field.message_type is not None:
                 getattr(target, field.name).CopyFrom(value)
