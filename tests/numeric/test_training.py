@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +173,35 @@ def test_fit_and_resume(tmp_path: Path) -> None:
     again = fresh()
     again.fit((xs, ys), 4, checkpoint=path, progress=False)
     assert again.steps == whole.steps == 40
+    for name, array in whole.parameters().items():
+        np.testing.assert_array_equal(array, again.parameters()[name])
+
+
+def test_killed(tmp_path: Path) -> None:
+    """A process that is killed in the middle of training loses nothing but the steps since its save."""
+    xs, ys = (np.concatenate(part) for part in zip(*data(10), strict=True))
+    path = tmp_path / "training.safetensors"
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_training import *\n"
+        "xs, ys = (np.concatenate(part) for part in zip(*data(10), strict=True))\n"
+        "t = Trainer(mlp(), optimizer=optim.Adam(lr=0.01), backend='interpreter', seed=3)\n"
+        "t.fit((xs, ys), 10_000, checkpoint=sys.argv[2], every=3, progress=False)\n"
+    )
+    command = [sys.executable, "-c", script, str(Path(__file__).parent), str(path)]
+    with subprocess.Popen(command) as process:
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        process.kill()
+    again = Trainer(mlp(), optimizer=optim.Adam(lr=0.01), backend="interpreter", seed=3)
+    again.load(path)
+    assert again.steps >= 3
+    epochs = again.steps // 10 + 1
+    again.fit((xs, ys), epochs, checkpoint=path, progress=False)
+    whole = Trainer(mlp(), optimizer=optim.Adam(lr=0.01), backend="interpreter", seed=3)
+    whole.fit((xs, ys), epochs, progress=False)
+    assert again.steps == whole.steps
     for name, array in whole.parameters().items():
         np.testing.assert_array_equal(array, again.parameters()[name])
 
