@@ -21,6 +21,8 @@ class Symbols:
         self.module = module
         self.table: dict[str, Operation] = {}
         self.inserted = 0
+        #: The next number to try for each name that is taken.
+        self.numbers: dict[str, int] = {}
         for op in module.body.block.ops:
             name = op.properties.get("sym_name")
             if isinstance(name, StringAttr):
@@ -59,9 +61,10 @@ class Symbols:
         """A name that no symbol has."""
         if hint not in self.table:
             return hint
-        number = 1
+        number = self.numbers.get(hint, 1)
         while f"{hint}_{number}" in self.table:
             number += 1
+        self.numbers[hint] = number + 1
         return f"{hint}_{number}"
 
     def sweep(self) -> int:
