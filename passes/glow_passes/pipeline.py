@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_passes.autodiff.differentiate import DifferentiatePass
+from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -19,6 +21,12 @@ from glow_passes.instr.share_buffers import ShareBuffersPass
 from glow_passes.instr.shrink_lives import ShrinkLivesPass
 from glow_passes.lower.irgen import IrgenPass
 from glow_passes.lower.schedule import SchedulePass
+
+#: A training function beside the inference function; the learning rate is an input.
+TRAIN: tuple[ModulePass, ...] = (
+    MakeTrainablePass(),  # weights that are constants become placeholders
+    DifferentiatePass(optimizer="sgd"),  # gradients, and updates in place
+)
 
 #: Graph -> instructions.
 LOWER: tuple[ModulePass, ...] = (

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from glow_backends.base import backend_passes
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes import all_passes
-from glow_passes.pipeline import INSTR, LOWER, decompose_for, optimize
+from glow_passes.pipeline import INSTR, LOWER, TRAIN, decompose_for, optimize
 
 
 @cache
@@ -23,6 +23,7 @@ def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
 
     cpu = get_backend("cpu", cpu=mcpu)
     return {
+        "train": TRAIN,
         "optimize": optimize(),
         "lower": (*decompose_for(cpu.supports), *optimize(lowered=True), *LOWER),
         "instr": INSTR,
