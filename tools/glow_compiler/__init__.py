@@ -79,6 +79,7 @@ __all__ = [
     "grad",
     "jit",
     "load",
+    "ops",
     "optim",
     "profile",
     "quantize",

@@ -283,7 +283,8 @@ HANDLERS: dict[Any, Handler] = {
     math.fmod: _prim("fmod", 2),
     **{getattr(np, name): _prim(prim, 1) for name, prim in _UNARY.items() if prim not in ("floor", "ceil")},
     **{getattr(np, f"arc{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
-    np.log: _prim("log", 1), np.abs: _prim("abs", 1), np.sign: _prim("sign", 1), np.square: lambda c, n, v, k: (
+    np.log: _prim("log", 1), np.abs: _prim("abs", 1), np.sign: _prim("sign", 1),
+    np.square: lambda c, n, v, k: (
         c.prim("mul", c.ssa(v[0], n), c.ssa(v[0], n))
     ),
     np.floor: _prim("floor", 1), np.ceil: _prim("ceil", 1), np.negative: _prim("neg", 1),

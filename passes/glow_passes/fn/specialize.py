@@ -179,8 +179,8 @@ class Specializer(Meaning):
                 )
                 where = first.source if first is not None else instance.name
                 raise UnsupportedError(
-                    f"{where}: '{name}' is {error} in turn; keep one type and shape for a value that a loop or"
-                    " recursion carries"
+                    f"{where}: '{name}' is {error} in turn; keep one type and shape for a value that a loop"
+                    " or recursion carries"
                 ) from None
             if new != old:
                 instance.parameters[index] = new

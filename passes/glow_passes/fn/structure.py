@@ -1,0 +1,386 @@
+"""The types and code of primitives on structures: tuples, environments, shapes, zero cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
+
+from glow_dialects.core.errors import ShapeError, UnsupportedError
+from glow_dialects.fn.dialect import PrimOp
+from glow_passes.fn.domain import (
+    BOOL,
+    FLOAT,
+    INT,
+    ZERO,
+    EnvType,
+    FnType,
+    NamedType,
+    NoneType,
+    NotNative,
+    Scalar,
+    TensorType,
+    Text,
+    TupleType,
+    Type,
+    ZeroType,
+    text,
+    widened,
+)
+from glow_passes.fn.tensor_shapes import key_of
+from glow_passes.fn.tensors import shape_attribute
+from glow_passes.fn.values import V, components, parts
+
+if TYPE_CHECKING:
+    from glow_passes.fn.meaning import Meaning
+
+
+def number(op: PrimOp, name: str) -> int:
+    """An integer option."""
+    found = op.attributes[name]
+    assert isinstance(found, IntegerAttr)
+    return found.value.data
+
+
+def scalar_or_tensor(shape: Sequence[int], dtype: np.dtype) -> Type:
+    """The type of a result: float64, int64 and bool of no axes are plain numbers."""
+    plain = {"float64": FLOAT, "int64": INT, "bool": BOOL}.get(dtype.name)
+    return plain if plain is not None and not len(shape) else TensorType(tuple(shape), dtype.name)
+
+
+Rule = Callable[["Meaning", PrimOp, list[V], str], V]
+
+
+def _of(op: PrimOp) -> str | None:
+    found = op.attributes.get("of")
+    return found.data if isinstance(found, StringAttr) else None
+
+
+def _is_zero(v: V) -> bool:
+    return isinstance(v.type, ZeroType)
+
+
+def _env_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    whole = m.picked(x[0], _of(op))
+    items = parts(whole) if not _is_zero(whole) else []
+    at = len(items) - number(op, "n") + number(op, "i")
+    found = items[at] if at >= 0 else V(ZERO)
+    return renamed(m, found, lambda n: n.removesuffix(".fwd")) if "behind" in op.attributes else found
+
+
+def renamed(m: Meaning, v: V, rule: Callable[[str], str]) -> V:
+    """Cotangents of functions in their forward form as those of the functions, or the other way."""
+    if isinstance(v.type, TupleType):
+        return m.tuple([renamed(m, x, rule) for x in parts(v)])
+    if isinstance(v.type, EnvType):
+        return m.env({n if n == "*" else rule(n): renamed(m, x, rule) for n, x in components(v).items()})
+    return v
+
+
+def _env_drop(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    n = number(op, "n")
+    kept = {name: parts(v)[: max(len(parts(v)) - n, 0)] for name, v in components(x[0]).items()}
+    made = {name: m.tuple(items) for name, items in kept.items() if items}
+    return m.env(made) if made else V(ZERO)
+
+
+def _env_pad(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    zeros = [V(ZERO)] * number(op, "n")
+    return m.env({n: m.tuple([*parts(v), *zeros]) for n, v in components(x[0]).items()})
+
+
+def _env_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    n, i = number(op, "n"), number(op, "i")
+    inner = renamed(m, x[0], lambda name: f"{name}.fwd") if "behind" in op.attributes else x[0]
+    made = m.tuple([V(ZERO)] * i + [inner] + [V(ZERO)] * (n - i - 1))
+    of = _of(op)
+    return made if of is None else m.env({of: made})
+
+
+def _tuple_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[1]):
+        return x[1]
+    assert isinstance(x[0].type, TupleType)
+    size, i = len(x[0].type.items), number(op, "i")
+    i %= size
+    return m.tuple([V(ZERO)] * i + [x[1]] + [V(ZERO)] * (size - i - 1))
+
+
+def _item_at(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    return x[0] if _is_zero(x[0]) else m.get(x[0], number(op, "i"), where)
+
+
+def _item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    if isinstance(x[0].type, TupleType):
+        if not x[0].type.items:
+            raise UnsupportedError(f"{where}: an item of an empty tuple")
+        return m.layer(x[1], parts(x[0]), where)
+    return m.tensors("item", op.attributes, x, where)
+
+
+def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[2]):
+        return x[2]
+    if isinstance(x[0].type, TupleType):
+        zeros = m.tuple([V(ZERO)] * len(x[0].type.items))
+        return _stored(m, zeros, x[1], x[2], where)
+    return m.tensors("item_put", op.attributes, x, where)
+
+
+def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    if isinstance(x[0].type, TupleType):
+        return _stored(m, x[0], x[1], x[2], where)
+    value = m.number(0.0) if _is_zero(x[2]) else x[2]
+    return m.tensors("with_item", op.attributes, [x[0], x[1], value], where)
+
+
+def _stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
+    """A tuple with another item at an index."""
+    items = parts(whole)
+    made: list[V] = []
+    for position, old in enumerate(items):
+        here = m.scalar("mod", [index, m.number(len(items))], where)
+        test = m.scalar("eq", [here, m.number(position)], where)
+        made.append(m.switch(test, value, old, where))
+    return m.tuple(made)
+
+
+def _len(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind = x[0].type
+    if isinstance(kind, TupleType):
+        return m.number(len(kind.items))
+    if isinstance(kind, TensorType) and kind.shape:
+        return m.number(kind.shape[0])
+    raise UnsupportedError(f"{where}: {text(kind)} has no length; use a tuple or an array")
+
+
+def _shape(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind = x[0].type
+    shape = kind.shape if isinstance(kind, TensorType) else ()
+    return m.tuple([m.number(s) for s in shape])
+
+
+def _sum_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    d, like = x
+    kind = like.type
+    if _is_zero(d) or not isinstance(kind, Scalar | TensorType):
+        return V(ZERO)
+    if isinstance(kind, Scalar):
+        if kind.kind != "float":
+            return V(ZERO)
+        if isinstance(d.type, Scalar):
+            return V(FLOAT, m.kind(d, "float"))
+    elif np.dtype(kind.dtype if kind.dtype != "bfloat16" else "float32").kind != "f":
+        return V(ZERO)
+    return m.tensors("sum_like", op.attributes, x, where)
+
+
+def _like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]) or _is_zero(x[1]):
+        return V(ZERO)
+    if isinstance(x[0].type, Scalar) and isinstance(x[1].type, Scalar):
+        return x[0]
+    return m.tensors("like", op.attributes, x, where)
+
+
+def _one_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind = x[0].type
+    if kind in (FLOAT,):
+        return m.number(1.0)
+    if isinstance(kind, TensorType) and not kind.shape:
+        return m.tensors("like", {}, [m.number(1.0), x[0]], where)
+    raise UnsupportedError(f"{where or 'grad'}: grad of a function that returns {text(kind)}; return a float")
+
+
+def _fill_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind = x[1].type
+    if (
+        kind in (INT, BOOL)
+        or isinstance(kind, FnType | NamedType | Scalar | Text | NoneType)
+        and widened(kind) != FLOAT
+    ):
+        raise UnsupportedError(
+            f"grad: argument {number(op, 'position')} is {text(kind)}; differentiate by floats, arrays and"
+            " tuples of them"
+        )
+    return _filled(m, x[0], kind)
+
+
+def _filled(m: Meaning, d: V, kind: Type) -> V:
+    if isinstance(d.type, ZeroType):
+        if isinstance(kind, TupleType):
+            return m.tuple([_filled(m, V(ZERO), t) for t in kind.items])
+        return m.zeros(kind)
+    if isinstance(kind, TupleType):
+        return m.tuple([_filled(m, a, t) for a, t in zip(parts(d), kind.items, strict=True)])
+    return d
+
+
+def _where(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[1]) or _is_zero(x[2]):
+        return V(ZERO)
+    if isinstance(x[0].type, Scalar):
+        return m.switch(m.truth(x[0], where), x[1], x[2], where)
+    return m.tensors("where", op.attributes, x, where)
+
+
+def _sum_items(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if isinstance(x[0].type, TupleType):
+        made = parts(x[0])
+        total = m.number(0)
+        for item in made:
+            both = [total, item]
+            if any(_is_zero(v) for v in both):
+                total = m.add(total, item) if not _is_zero(item) else total
+            elif all(isinstance(v.type, Scalar) for v in both):
+                total = m.scalar("add", both, where)
+            else:
+                total = m.tensors("add", {}, both, where)
+        return total
+    if _is_zero(x[0]):
+        return x[0]
+    return m.tensors("sum_items", op.attributes, x, where)
+
+
+def _spread(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[1]):
+        return x[1]
+    if isinstance(x[0].type, TupleType):
+        return m.tuple([x[1]] * len(x[0].type.items))
+    return m.tensors("spread", op.attributes, x, where)
+
+
+def _concat(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]) or _is_zero(x[1]):
+        raise NotNative("a tuple of cotangents of unknown length")
+    for v in x:
+        if not isinstance(v.type, TupleType):
+            raise UnsupportedError(f"{where}: {text(v.type)} beside a tuple; use tuples of known length")
+    return m.tuple([*parts(x[0]), *parts(x[1])])
+
+
+def _part(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    assert isinstance(x[1].type, TupleType)
+    size = len(x[1].type.items)
+    items = parts(x[0])
+    return m.tuple(items[:size] if number(op, "part") == 0 else items[size:])
+
+
+def _joined(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    assert isinstance(x[1].type, TupleType) and isinstance(x[2].type, TupleType)
+    left, right = ([V(ZERO)] * len(t.items) for t in (x[1].type, x[2].type))
+    items = parts(x[0])
+    return m.tuple([*items, *right] if number(op, "part") == 0 else [*left, *items])
+
+
+def _to_tuple(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind, count = x[0].type, number(op, "count")
+    if isinstance(kind, TupleType):
+        if count and len(kind.items) != count:
+            raise UnsupportedError(f"{where}: {len(kind.items)} values for {count} names")
+        return x[0]
+    if isinstance(kind, TensorType) and kind.shape:
+        if count and kind.shape[0] != count:
+            raise UnsupportedError(f"{where}: {kind.shape[0]} rows for {count} names")
+        return m.tuple([m.tensors("item", {}, [x[0], m.number(i)], where) for i in range(kind.shape[0])])
+    if isinstance(kind, ZeroType):
+        return x[0]
+    raise UnsupportedError(f"{where}: {text(kind)} is unpacked; use a tuple or an array")
+
+
+def _like_source(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]) or isinstance(x[1].type, TupleType):
+        return x[0]
+    kind = x[1].type
+    assert isinstance(kind, TensorType)
+    row = scalar_or_tensor(kind.shape[1:], np.dtype(kind.dtype))
+    rows = [_filled(m, d, row) for d in parts(x[0])]
+    from glow_dialects.core.attributes import to_attribute
+
+    return m.tensors("stack_values", {"axis": to_attribute(0)}, rows, where)
+
+
+def _static_shape(v: V, where: str) -> Any:
+    items = parts(v) if isinstance(v.type, TupleType) else [v]
+    numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
+    if len(numbers) != len(items) or None in numbers:
+        raise ShapeError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
+    return shape_attribute([int(n) for n in numbers if n is not None])
+
+
+def _reshape(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    return m.tensors("reshape", {**op.attributes, "shape": _static_shape(x[1], where)}, [x[0]], where)
+
+
+def _full(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    return m.tensors("full", {**op.attributes, "shape": _static_shape(x[0], where)}, [x[1]], where)
+
+
+def _getitem(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if isinstance(x[0].type, TupleType):
+        key = key_of(op.attributes)
+        assert isinstance(key[0], slice)
+        return m.tuple(parts(x[0])[key[0]])
+    if _is_zero(x[0]):
+        return x[0]
+    return m.tensors("getitem", op.attributes, x, where)
+
+
+def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    return x[0] if _is_zero(x[0]) else m.tensors("astype", op.attributes, x, where)
+
+
+STRUCTURE: dict[str, Rule] = {
+    "zero": lambda m, op, x, where: V(ZERO),
+    "stop": lambda m, op, x, where: x[0],
+    "gadd": lambda m, op, x, where: m.add(x[0], x[1]),
+    "env_item": _env_item,
+    "env_drop": _env_drop,
+    "env_pad": _env_pad,
+    "env_put": _env_put,
+    "tuple_put": _tuple_put,
+    "item_at": _item_at,
+    "item": _item,
+    "item_put": _item_put,
+    "with_item": _with_item,
+    "len": _len,
+    "shape": _shape,
+    "sum_like": _sum_like,
+    "like": _like,
+    "one_like": _one_like,
+    "fill_like": _fill_like,
+    "where": _where,
+    "sum_items": _sum_items,
+    "spread": _spread,
+    "concat_tuples": _concat,
+    "tuple_part": _part,
+    "tuple_join": _joined,
+    "to_tuple": _to_tuple,
+    "like_source": _like_source,
+    "reshape": _reshape,
+    "full": _full,
+    "getitem": _getitem,
+    "astype": _astype,
+}
+
+__all__ = ["STRUCTURE", "number", "scalar_or_tensor"]
