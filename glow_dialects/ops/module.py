@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import cast
+from weakref import WeakKeyDictionary, ref
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -289,11 +290,20 @@ def lookup(op: Operation, name: str) -> ConstantOp | PlaceholderOp | None:
     module = module_of(op)
     if module is None:
         return None
-    # SymbolTable.lookup_symbol asks every operation for its traits; modules have thousands.
-    for symbol in module.body.block.ops:
-        if isinstance(symbol, ConstantOp | PlaceholderOp) and symbol.sym_name.data == name:
-            return symbol
+    # Modules have thousands of symbols: a table is kept, and made again where it proves old.
+    block = module.body.block
+    for fresh in (False, True):
+        table = _tables.get(module)
+        if table is None or fresh:
+            symbols = (o for o in block.ops if isinstance(o, ConstantOp | PlaceholderOp))
+            table = _tables[module] = {o.sym_name.data: ref(o) for o in symbols}
+        found = table[name]() if name in table else None
+        if found is not None and found.parent is block and found.sym_name.data == name:
+            return found
     return None
+
+
+_tables: WeakKeyDictionary[ModuleOp, dict[str, ref[ConstantOp | PlaceholderOp]]] = WeakKeyDictionary()
 
 
 def functions(module: ModuleOp) -> Iterator[FuncOp]:
