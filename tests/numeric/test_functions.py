@@ -1,0 +1,166 @@
+"""Functions: values against Python, gradients against finite differences, on both backends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import function_programs as programs
+import pytest
+
+import glow_compiler as glow
+
+X, Y = 1.3, 0.7
+BACKENDS = ("cpu", "interpreter")
+#: Programs whose Python form calls glow.grad, which Python alone cannot differentiate.
+WITH_GRAD = {
+    "grad_inside",
+    "confusion",
+    "grad_of_grad_inside",
+    "grad_of_loop_inside",
+    "value_and_grad_inside",
+}
+EXPECTED = {
+    "grad_inside": 2 * X * Y * X,
+    "confusion": 4 * X * X,
+    "grad_of_grad_inside": 6 * X * Y,
+    "grad_of_loop_inside": 4 * X**3 + Y * (2 * X + 1),
+    "value_and_grad_inside": X / Y / Y - X / Y**2,
+}
+
+
+def difference(f: Callable[..., float], i: int, h: float = 1e-6) -> float:
+    """The central difference of f at (X, Y) along argument i."""
+    up, down = [X, Y], [X, Y]
+    up[i] += h
+    down[i] -= h
+    return (f(*up) - f(*down)) / (2 * h)
+
+
+def close(a: float, b: float, tolerance: float = 1e-5) -> bool:
+    """Relative to the larger of 1 and the values."""
+    return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
+def test_value(program: Callable[..., float], backend: str) -> None:
+    """The value is Python's."""
+    expected = EXPECTED[program.__name__] if program.__name__ in WITH_GRAD else program(X, Y)
+    assert close(glow.jit(program, backend=backend)(X, Y), expected, 1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
+def test_gradient(program: Callable[..., float], backend: str) -> None:
+    """Both partial derivatives agree with differences of Python's values."""
+    compiled = glow.jit(program, backend=backend)
+    plain = compiled if program.__name__ in WITH_GRAD else program
+    value, found = glow.value_and_grad(compiled, argnums=(0, 1))(X, Y)
+    assert close(value, compiled(X, Y), 1e-12)
+    for i in (0, 1):
+        assert close(found[i], difference(plain, i))
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
+def test_second_order(program: Callable[..., float]) -> None:
+    """The second derivatives agree with differences of the first."""
+    compiled = glow.jit(program, backend="interpreter")
+    for i in (0, 1):
+        first = glow.grad(compiled, argnums=i)
+        assert close(glow.grad(first, argnums=0)(X, Y), difference(first, 0))
+
+
+THIRD = ("seed_test_f", "seed_closure", "several_captured", "choice_of_closures", "church", "with_continue",
+         "return_in_loop", "recursion_with_capture", "tree", "wrapped_in_loop", "confusion")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THIRD)
+def test_third_order(name: str) -> None:
+    """The third derivative agrees with differences of the second."""
+    second = glow.grad(glow.grad(glow.jit(getattr(programs, name), backend="interpreter")))
+    assert close(glow.grad(second)(X, Y), difference(second, 0), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["seed_test_f", "seed_hof", "maximum", "nested_if", "kestrel", "composed"])
+def test_native_second_order(name: str) -> None:
+    """Second derivatives run natively too."""
+    compiled = glow.jit(getattr(programs, name))
+    second = glow.grad(glow.grad(compiled))
+    assert close(second(X, Y), difference(glow.grad(compiled), 0))
+    assert second.report()["instances"][0]["runs on"] == "cpu"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fibonacci(backend: str) -> None:
+    """The seed's recursion on ints."""
+    compiled = glow.jit(programs.fibonacci, backend=backend)
+    assert [compiled(n) for n in range(15)] == [programs.fibonacci(n) for n in range(15)]
+
+
+def test_fibonacci_is_native() -> None:
+    """It runs as machine code."""
+    compiled = glow.jit(programs.fibonacci)
+    assert compiled(30) == 832040
+    assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
+
+
+def even(n: int) -> bool:
+    """Mutual recursion in tail position."""
+    return True if n == 0 else odd(n - 1)
+
+
+def odd(n: int) -> bool:
+    """The other one."""
+    return False if n == 0 else even(n - 1)
+
+
+def depth(n: int) -> int:
+    """Recursion that is not in tail position."""
+    return 0 if n == 0 else 1 + depth(n - 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_deep_recursion(backend: str) -> None:
+    """100,000 levels."""
+    assert glow.jit(even, backend=backend)(100_000) is True
+    assert glow.jit(depth, backend=backend)(100_000) == 100_000
+
+
+def long_loop(x: float) -> float:
+    """Many steps."""
+    s = x
+    for _i in range(100_000):
+        s = s * 0.9999 + math.sin(x) * 0.001
+    return s
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_long_loop_backwards(backend: str) -> None:
+    """The gradient of many steps needs no stack."""
+    compiled = glow.jit(long_loop, backend=backend)
+    expected = (long_loop(X + 1e-5) - long_loop(X - 1e-5)) / 2e-5
+    assert close(glow.grad(compiled)(X), expected, 1e-6)
+
+
+def test_sizes_do_not_explode() -> None:
+    """Operations grow by a small factor with each order, not exponentially in the program."""
+    sizes: list[int] = []
+    compiled = glow.jit(programs.while_nested, backend="interpreter")
+    for _ in range(4):
+        compiled(X, Y)
+        sizes.append(compiled.report()["operations"])
+        compiled = glow.grad(compiled)
+    assert all(after <= 9 * before for before, after in zip(sizes, sizes[1:], strict=False)), sizes
+
+
+def test_compiled_functions_call_each_other() -> None:
+    """jit, gradients and plain functions mix."""
+    inner = glow.jit(lambda v: v * v * 3.0)
+    slope = glow.grad(inner)
+
+    def total(x: float) -> float:
+        return inner(x) + slope(x)
+
+    assert close(glow.jit(total)(X), 3 * X * X + 6 * X)
+    assert close(glow.grad(total)(X), 6 * X + 6)
