@@ -67,12 +67,14 @@ class DftOp(PureOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # real = x cos - y sin, imaginary = x sin + y cos, as products with matrices.
-        shape, axis = shape_of(self.input), self.prop("axis")
+        shape = shape_of(self.input)
+        axis: int = self.prop("axis")
+        length: int = self.prop("length")
         rank = len(shape) - 1
         order = [i for i in range(rank) if i != axis] + [axis]
         x = b(TransposeOp(self.input, permutation=(*order, rank)))
         half = self.prop("inverse") and self.prop("onesided")
-        used = min(shape[axis], self.prop("length") // 2 + 1 if half else self.prop("length"))
+        used = min(shape[axis], length // 2 + 1 if half else length)
         parts = [_part(x, used, i, b) for i in range(shape[-1])]
         cosine, sine = (b.constant(m) for m in _matrices(self, used))
         real, imaginary = _product(parts[0], cosine, b), _product(parts[0], sine, b)
@@ -100,10 +102,12 @@ def _product(x: SSAValue, matrix: SSAValue, b: Builder) -> SSAValue:
 
 def _matrices(op: DftOp, used: int) -> tuple[Array, Array]:
     """cos and sin of the transform [used, results]; the mirrored half of a real signal counts twice."""
-    length, inverse = op.prop("length"), op.prop("inverse")
-    made = result_shape(op, shape_of(op.input))[op.prop("axis")]
+    length: int = op.prop("length")
+    inverse: bool = op.prop("inverse")
+    axis: int = op.prop("axis")
+    made = result_shape(op, shape_of(op.input))[axis]
     turns = np.outer(np.arange(used), np.arange(made)) % length
-    angle = (2 if inverse else -2) * np.pi * turns / length
+    angle: Array = (2 if inverse else -2) * np.pi * turns / length
     weight = np.full((used, 1), 1.0 / length if inverse else 1.0)
     if inverse and op.prop("onesided"):
         places = np.arange(used)
@@ -118,14 +122,15 @@ class DftInstr(InstrOp):
 
     def reference(self, result: Array, input: Array) -> None:
         x = widen(input)
-        axis, length = self.prop("axis"), self.prop("length")
+        axis: int = self.prop("axis")
+        length: int = self.prop("length")
         signal = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + x.dtype.type(1) * 1j * x[..., 1]
         signal = signal.astype(np.complex64 if x.dtype == np.float32 else np.complex128)
         if self.prop("onesided") and self.prop("inverse"):
             result[..., 0] = np.fft.irfft(signal, length, axis)
             return
-        made = (np.fft.ifft if self.prop("inverse") else np.fft.fft)(signal, length, axis)
-        made = np.take(made, np.arange(result.shape[axis]), axis)
+        whole = (np.fft.ifft if self.prop("inverse") else np.fft.fft)(signal, length, axis)
+        made: Any = np.take(whole, np.arange(result.shape[axis]), axis)
         result[..., 0], result[..., 1] = made.real, made.imag
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from onnx import ModelProto, TypeProto
@@ -44,15 +44,16 @@ def to_host(value: Any, kind: TypeProto) -> AnyValue:
     if which == "sequence_type":
         if not isinstance(value, list | tuple):
             raise BindingError(f"a sequence is a list, got {type(value).__name__}")
+        parts = cast(Sequence[Any], value)
         element = kind.sequence_type.elem_type
         dtype = None
         if element.WhichOneof("value") == "tensor_type":
             dtype = numpy_type(element.tensor_type.elem_type)
-        return SequenceValue([to_host(v, element) for v in value], dtype)
+        return SequenceValue([to_host(v, element) for v in parts], dtype)
     if which == "map_type":
         if not isinstance(value, Mapping):
             raise BindingError(f"a map is a dictionary, got {type(value).__name__}")
-        return MapValue(dict(value))
+        return MapValue(dict(cast(Mapping[str | int, Any], value)))
     try:
         array = np.asarray(value)
     except ValueError:

@@ -88,7 +88,9 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
 
 
 def _with_initializers(model: ModelProto) -> ModelProto:
-    """Constant nodes that hold floating-point tensors as initializers, which weights are looked for in."""
+    """Where no weight is an initializer, the Constant nodes with floating-point tensors as such."""
+    if any(_is_weight(i) for i in model.graph.initializer):
+        return model
     found = {
         node.output[0]: attribute.t
         for node in model.graph.node

@@ -44,15 +44,13 @@ def stored(op: Any, name: str, e: Exporter) -> str:
         return name
     inputs, axis = _parameters(kind, e)
     made = e.node("QuantizeLinear", [name, *inputs], **axis)
-    low, high = op.prop("low"), op.prop("high")
-    if low in (None, NO_LOW) and high in (None, NO_HIGH):
+    low: int = op.prop("low") if "low" in op.properties else NO_LOW
+    high: int = op.prop("high") if "high" in op.properties else NO_HIGH
+    if (low, high) == (NO_LOW, NO_HIGH):
         return made
     dtype = dtype_of(kind)
     info = np.iinfo(dtype)
-    ends = [
-        max(info.min, low if low != NO_LOW else info.min),
-        min(info.max, high if high != NO_HIGH else info.max),
-    ]
+    ends = (max(int(info.min), low), min(int(info.max), high))
     return e.node("Clip", [made, *(e.constant(np.array(v, dtype)) for v in ends)])
 
 

@@ -108,7 +108,7 @@ def _stack(g: Emitter, parts: list[Value], kind: TypeProto.Tensor | None, axis: 
 
         dims = [d.dim_value for d in kind.shape.dim]
         return np.zeros((0, *dims), numpy_type(kind.elem_type))
-    wide = []
+    wide: list[Value] = []
     for part in parts:
         dims = list(shape(part))
         dims.insert(axis, 1)

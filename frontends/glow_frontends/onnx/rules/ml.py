@@ -118,7 +118,7 @@ def category_mapper(g: Emitter, n: Node) -> Array:
 
 
 def _mapped(x: Array, table: dict[Any, Any], default: Any, dtype: Any) -> Array:
-    out = np.empty(x.size, dtype=dtype)
+    out: Array = np.empty(x.size, dtype=dtype)
     out[:] = [table.get(v, default) for v in x.reshape(-1).tolist()]
     return out.reshape(x.shape)
 

@@ -139,7 +139,7 @@ def _new_form(n: Node) -> Trees:
         first.append(chain[0])
         last.append(chain)
     weights = _array(n, "leaf_weights").astype(float).tolist()
-    targets = n.integers("leaf_targetids")
+    targets: tuple[int, ...] = n.integers("leaf_targetids") or ()
     leaves: list[int] = []
     for target, weight in zip(targets, weights, strict=True):
         leaf = trees.add(0, 0.0, 0)
@@ -150,13 +150,13 @@ def _new_form(n: Node) -> Trees:
         ("no", n.integers("nodes_falsenodeids"), n.integers("nodes_falseleafs")),
     ):
         for index, (to, is_leaf) in enumerate(zip(ids, leaf_flags, strict=True)):
-            target = leaves[to] if is_leaf else first[to]
+            goal = leaves[int(to)] if is_leaf else first[int(to)]
             chain = last[index]
             for position, node in enumerate(chain):
                 if side == "yes":
-                    trees.yes[node] = target
+                    trees.yes[node] = goal
                 else:
-                    trees.no[node] = chain[position + 1] if position + 1 < len(chain) else target
+                    trees.no[node] = chain[position + 1] if position + 1 < len(chain) else goal
     trees.roots = [first[r] for r in n.integers("tree_roots")]
     return trees
 
