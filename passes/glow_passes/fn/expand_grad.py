@@ -352,8 +352,12 @@ def _replace(op: GradOp | ValueAndGradOp, name: str, forward: str) -> None:
         new.attributes.update({n: a for n, a in op.attributes.items() if n == LINE})
         block.insert_op_before(new, op)
     op.result.replace_all_uses_with(made[-1].results[0])
+    target = op.function.owner
     op.detach()
     op.erase()
+    if isinstance(target, RefOp) and not target.result.uses:
+        target.detach()
+        target.erase()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+// RUN: glow-opt %s -p glow-expand-grad | filecheck %s
+
+// The gradient of a function is that of its forward form, which returns a backpropagator.
+
+// CHECK-LABEL: glow_fn.func @slope(%x) {
+// CHECK-NEXT:    %[[G:.*]] = glow_fn.ref @grad.1.0
+// CHECK-NEXT:    %[[F:.*]] = glow_fn.ref @square.fwd
+// CHECK-NEXT:    %[[P:.*]] = glow_fn.partial %[[G]](%[[F]])
+// CHECK-NEXT:    glow_fn.call %[[P]](%x)
+glow_fn.func @square(%x) {
+  %y = glow_fn.prim mul(%x, %x)
+  glow_fn.return %y
+}
+glow_fn.func @slope(%x) {
+  %f = glow_fn.ref @square
+  %d = glow_fn.grad %f by 0
+  %r = glow_fn.call %d(%x)
+  glow_fn.return %r
+}
+
+// CHECK-LABEL: glow_fn.func @square.bwd(%x, %{{.*}}, %{{.*}}) {
+// CHECK:         %[[L:.*]] = glow_fn.prim mul(%{{.*}}, %x)
+// CHECK:         %[[S:.*]] = glow_fn.prim gadd(%{{.*}}, %{{.*}})
+// CHECK-NEXT:    %[[T:.*]] = glow_fn.tuple %[[S]] {of = "square"}
+// CHECK-LABEL: glow_fn.func @square.fwd(%x, %{{.*}}) {
+// CHECK-NEXT:    %y = glow_fn.prim mul(%x, %x)
+// CHECK-NEXT:    %[[B:.*]] = glow_fn.ref @square.bwd
+// CHECK-NEXT:    %[[K:.*]] = glow_fn.partial %[[B]](%x, %{{.*}})
+// CHECK-NEXT:    glow_fn.tuple %y, %[[K]]
