@@ -196,3 +196,18 @@ def test_embedding(backend: str) -> None:
     torch.manual_seed(0)
     words = np.random.default_rng(0).integers(0, 11, (4, 7))
     check(Words(), words, np.array([0, 1, 2, 1]), backend, steps=3)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_group_norm(backend: str) -> None:
+    """Scales that the backward pass reads through a reshape keep their old values until it has."""
+    torch.manual_seed(0)
+    layers: list[Any] = []
+    for _ in range(3):
+        layers += [nn.Conv2d(4, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * 25, 3))
+    for norm in net:
+        if isinstance(norm, nn.GroupNorm):
+            nn.init.uniform_(norm.weight, 0.5, 2.0)
+            nn.init.uniform_(norm.bias)
+    check(net, random(3, 4, 5, 5), np.array([0, 1, 2]), backend, steps=4)

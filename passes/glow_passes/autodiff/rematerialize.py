@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
-from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
 
 #: Attribute of a function: bytes of activations that it should not exceed.
 BUDGET = "memory_budget"
@@ -40,9 +40,13 @@ class _Lives:
     ops: Sequence[Operation]
     first: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     last: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    #: Where a placeholder is first written.
+    saved: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         for place, op in enumerate(self.ops):
+            if isinstance(op, SaveOp):
+                self.saved.setdefault(op.symbol.root_reference.data, place)
             for value in op.operands:
                 self.last[base(value)] = place
             for result in op.results:
@@ -78,10 +82,11 @@ class _Rebuild:
         if wanted in self.known:
             return self.known[wanted]
         root = base(wanted)
-        kept = root is not self.target and (
-            isinstance(root.owner, GetOp) or self.lives.last.get(root, -1) >= self.at
-        )
-        if kept:
+        if isinstance(root.owner, GetOp):
+            # What a weight was before its update cannot be had again.
+            old = self.lives.saved.get(root.owner.symbol.root_reference.data, self.at) >= self.at
+            return wanted if old else None
+        if root is not self.target and self.lives.last.get(root, -1) >= self.at:
             return wanted
         owner = wanted.owner
         if not isinstance(owner, Operation) or not cheap(owner) or len(self.made) >= _CHAIN:

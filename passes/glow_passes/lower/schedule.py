@@ -7,9 +7,10 @@ from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
 
@@ -23,12 +24,23 @@ def _parents(op: Operation) -> list[Operation]:
     return found
 
 
+def _users(value: SSAValue) -> list[Operation]:
+    """The operations that read the memory of `value`, through views too."""
+    found: list[Operation] = []
+    for use in value.uses:
+        op = use.operation
+        found.append(op)
+        if isinstance(op, GraphOp) and op.VIEW:
+            found += _users(op.results[0])
+    return found
+
+
 def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
     """For each save of a placeholder that is also read: what must come before it, in `ops`' order."""
     gets = [op for op in ops if isinstance(op, GetOp)]
     before: dict[str, list[Operation]] = {}
     for get in gets:
-        before.setdefault(get.symbol.root_reference.data, []).extend(u.operation for u in get.result.uses)
+        before.setdefault(get.symbol.root_reference.data, []).extend(_users(get.result))
     found: dict[Operation, list[Operation]] = {}
     for op in ops:
         if isinstance(op, SaveOp):

@@ -54,3 +54,23 @@ glow.func @small {
   %a = glow.exp %x : (tensor<16xf32>) -> tensor<16xf32>
   glow.save %a to @y : tensor<16xf32>
 }
+
+// -----
+
+glow.placeholder @w trainable : tensor<16xf32>
+glow.placeholder @y output : tensor<16xf32>
+
+// Not from a weight that has been updated meanwhile.
+// CHECK-LABEL: glow.func @updated
+// CHECK-COUNT-1: glow.exp
+// CHECK-NOT:     glow.exp
+glow.func @updated {
+  %w = glow.get @w : tensor<16xf32>
+  %a = glow.exp %w : (tensor<16xf32>) -> tensor<16xf32>
+  %b = glow.sin %a : (tensor<16xf32>) -> tensor<16xf32>
+  %c = glow.cos %b : (tensor<16xf32>) -> tensor<16xf32>
+  %d = glow.mul %b, %c : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  glow.save %d to @w : tensor<16xf32>
+  %e = glow.add %d, %a : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  glow.save %e to @y : tensor<16xf32>
+}
