@@ -36,7 +36,7 @@ def wrong_shape(x):
 def sometimes(x):
     if x > 0:
         y = 1.0
-    return y  # noqa: F821
+    return y
 
 
 def unknown(x):
