@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import linecache
 import os
 import re
 import shutil
@@ -71,6 +72,9 @@ def run_python(blocks: Sequence[Fence]) -> None:
     """Run blocks one after another in one namespace, as a reader would."""
     namespace: dict[str, object] = {"__name__": "document"}
     for block in blocks:
+        text = (ROOT / block.document).read_text(encoding="utf-8")
+        # Functions that are compiled from their source find it by the document's name.
+        linecache.cache[block.document] = (len(text), None, text.splitlines(keepends=True), block.document)
         padding = "\n" * block.line  # so that a traceback names the document's own line
         exec(compile(padding + block.text, block.document, "exec"), namespace)
 
