@@ -472,19 +472,11 @@ def shadowed(x, y):
     return f(x) + x
 
 
-def same_branches(x, y):
-    return x * y if x > 0 else x * y
-
-
 def duplicates(x, y):
-    def g(a, b, c, d):
-        return a * b * c + d * y
+    def g(a, b, c, unused):
+        return a * b * c
 
-    return g(x, x, x, x)
-
-
-def unused(x, y):
-    return y * y
+    return g(x, x, x, y)
 
 
 def all_functions(x, y):
@@ -502,5 +494,5 @@ PROGRAMS = [
     with_continue, forever, return_in_loop, return_in_nested_loop, break_and_continue, enumerated, zipped,
     for_in_while, factorial, recursion_with_capture, tree, mutual, composed_by_recursion, wrapped_in_loop,
     newton, grad_inside, confusion, grad_of_grad_inside, grad_of_loop_inside, value_and_grad_inside,
-    running_product, swapped, shadowed, same_branches, duplicates, unused, all_functions,
+    running_product, swapped, shadowed, duplicates, all_functions,
 ]  # fmt: skip
