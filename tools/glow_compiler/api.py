@@ -109,10 +109,12 @@ def _compile_onnx(
 ) -> Executable:
     from glow_frontends.onnx import HostedModel, NotStatic, import_model, signature
     from glow_frontends.onnx import load as read
-    from glow_frontends.onnx.fingerprint import fingerprint
+    from glow_frontends.onnx.fingerprint import content_digest, fingerprint
 
-    proto = read(model) if isinstance(model, str | Path) else model
-    folder = Path(model).parent if isinstance(model, str | Path) else None
+    path = Path(model) if isinstance(model, str | Path) else None
+    folder = None if path is None else path.parent
+    proto = model if path is None else read(path)
+    content = content_digest(proto, path)
     declared = {a.name: a for a in signature.inputs_of(proto)}
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
     for name, shape in fixed.items():
@@ -129,20 +131,20 @@ def _compile_onnx(
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         if not hosted:
-            source = str(model) if folder else "model"
+            source = "model" if path is None else str(path)
             hosted.append(HostedModel(proto, source, folder, lambda m: build(m).run))
         ports = [Port(s.name, chosen.get(s.name, ()), s.dtype) for s in inputs]
         return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        key = fingerprint(proto, folder, chosen, data)
+        key = fingerprint(content, chosen, data)
         known = backend.recall(key)
         if known is not None:
             return known
         if any(s.kind == "other" or s.dtype == object for s in inputs):
             return segmented(chosen, data)
         try:
-            module = import_model(model, shapes=chosen, values=data or None)
+            module = import_model(proto, shapes=chosen, values=data or None, path=path)
         except NotStatic:
             return segmented(chosen, data)
         program = build(module)

@@ -32,6 +32,9 @@ class CpuBackend(Backend):
         search: bool = False,
         **options: object,
     ) -> None:
+        for name in options:
+            known = "threads, cpu, winograd, search"
+            raise UnsupportedError(f"backend cpu has no option '{name}'; there are: {known}")
         try:
             self.target = named(cpu, threads)
         except KeyError:

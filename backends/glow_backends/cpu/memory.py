@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,19 +34,28 @@ def address(array: Array) -> int:
 
 
 class WeightBlock:
-    """Constants and packed constants, placed one after another in aligned memory."""
+    """Constants and packed constants, placed one after another in aligned memory that grows.
+
+    An array is copied when it is placed, so that only one packed constant lives beside the block.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         self._offsets: dict[str, int] = {}
-        self._parts: list[tuple[int, Array]] = []
+        self._memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def place(self, key: str, array: Array) -> int:
         """Offset in bytes of an array; a key is placed once."""
         if key not in self._offsets:
-            self._offsets[key] = self.size
-            self._parts.append((self.size, array))
-            self.size += rounded(array.nbytes)
+            start, self.size = self.size, self.size + rounded(array.nbytes)
+            if self.size > len(self._memory):
+                # Pages that nobody writes cost nothing.
+                self._memory.resize(max(self.size, 2 * len(self._memory)))
+            if array.size:
+                held = np.frombuffer(self._memory, array.dtype, array.size, start)
+                np.copyto(held.reshape(array.shape), array)
+                del held  # memory that is seen cannot grow
+            self._offsets[key] = start
         return self._offsets[key]
 
     def offset(self, key: str) -> int | None:
@@ -53,10 +63,5 @@ class WeightBlock:
         return self._offsets.get(key)
 
     def build(self) -> Array:
-        """The memory, filled; the arrays are let go."""
-        memory = aligned_array((self.size,), np.dtype(np.uint8))
-        for offset, array in self._parts:
-            target = memory[offset : offset + array.nbytes].view(array.dtype)
-            np.copyto(target.reshape(array.shape), array)
-        self._parts = []
-        return memory
+        """The memory; nothing can be placed any more."""
+        return np.frombuffer(self._memory, np.uint8, self.size)

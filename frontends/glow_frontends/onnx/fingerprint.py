@@ -11,22 +11,30 @@ import onnx
 from onnx.external_data_helper import uses_external_data
 
 
-def fingerprint(
-    model: onnx.ModelProto,
-    folder: Path | None,
-    shapes: Mapping[str, Sequence[int]],
-    values: Mapping[str, np.ndarray],
-) -> str:
-    """Digest of a model, the shapes bound to its inputs and the inputs known at compile time.
+def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
+    """Digest of a model; `path` is the file that it was read from, if it was.
 
-    External data counts by its files' size and time of change; `folder` is where they lie.
+    External data counts by its files' size and time of change.
     """
-    digest = hashlib.sha256(model.SerializeToString())
+    if path is not None:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    else:
+        digest = hashlib.sha256(model.SerializeToString())
+    folder = Path() if path is None else path.parent
     for location in sorted(_external_files(model)):
-        path = (folder or Path()) / location
-        if path.is_file():
-            found = path.stat()
-            digest.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\0".encode())
+        data = folder / location
+        if data.is_file():
+            found = data.stat()
+            digest.update(f"{data.resolve()} {found.st_size} {found.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+def fingerprint(
+    content: str, shapes: Mapping[str, Sequence[int]], values: Mapping[str, np.ndarray]
+) -> str:
+    """Digest of a model's content, the shapes of its inputs and the inputs known at compile time."""
+    digest = hashlib.sha256(content.encode())
     for name in sorted(shapes):
         digest.update(f"{name} {tuple(shapes[name])}\0".encode())
     for name in sorted(values):

@@ -28,19 +28,18 @@ def import_model(
     model: ModelProto | str | Path,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Array] | None = None,
+    path: str | Path | None = None,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
     `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
-    (inputs that decide shapes, axes or branches). Raises ImportProblems with every problem of the
-    model, ShapeError where a dimension is unbound, GlowError where a file is no model.
+    (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
+    Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
+    GlowError where a file is no model.
     """
-    folder = None
-    source = "model"
     if not isinstance(model, ModelProto):
-        path = Path(model)
-        folder, source = path.parent, str(path)
-        model = load(path)
+        path, model = model, load(Path(model))
+    folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
     return _Import(model, source, folder).run(dict(shapes or {}), dict(values or {}))
 
 
