@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from glow_backends.cpu.kernels.blocking import BlockingSpec
 from glow_backends.cpu.kernels.common import broadcast_strides, product, row_major
 from glow_backends.cpu.kernels.copy import Box, CopySpec
 
@@ -207,25 +206,3 @@ def unblock_spec(shape: Shape, channels: int, width: int, channels_last: bool = 
         done = blocks * lanes
         boxes.append(Box((n, 1, spatial, rest), done * channel, to, 0, done * spatial, origin))
     return CopySpec(width, 1, tuple(boxes))
-
-
-def byte_blocking_spec(spec: BlockingSpec, lanes: int) -> CopySpec:
-    """Bytes to channel blocks of `lanes`, lanes without a channel as 0, or back with `spec.unblock`."""
-    whole, rest = divmod(spec.channels, lanes)
-    blocks = whole + (rest > 0)
-    inside = (blocks * spec.plane * lanes, spec.plane * lanes, lanes, 1)
-    image = spec.channels * spec.plane
-    plain = (image, lanes, spec.channels, 1)
-    if not spec.channels_last:
-        plain = (image, lanes * spec.plane, 1, spec.plane)
-    boxes: list[Box] = []
-    for first, count, width in ((0, whole, lanes), (whole, 1, rest)):
-        if not count * width:
-            continue
-        extents = (spec.batch, count, spec.plane, width)
-        here, there = (first * inside[1], inside), (first * plain[1], plain)
-        if spec.unblock:
-            boxes.append(Box(extents, there[0], there[1], 0, here[0], here[1]))
-        else:
-            boxes.append(Box(extents, here[0], here[1], 0, there[0], there[1], lanes if width < lanes else 0))
-    return CopySpec(1, 1, tuple(boxes))

@@ -24,7 +24,7 @@ from glow_backends.cpu.kernels.conv_plane import (
 from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.layouts import byte_blocking_spec
+from glow_backends.cpu.kernels.layouts import block_spec, unblock_spec
 from glow_backends.cpu.kernels.winograd import (
     WinogradSpec,
     emit_winograd,
@@ -125,7 +125,13 @@ def unblock(op: Any, context: CallContext) -> KernelCall | None:
 def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall | None:
     lanes = shape(op.input)[-1] if spec.unblock else op.prop("lanes")
     if dtype_name(op.input) in ("i8", "u8"):
-        return KernelCall(emit_copy, byte_blocking_spec(spec, lanes), [op.result, op.input])
+        source, last = shape(op.input), spec.channels_last
+        copies = (
+            unblock_spec(source, spec.channels, 1, last)
+            if spec.unblock
+            else block_spec(source, lanes, 1, last)
+        )
+        return KernelCall(emit_copy, copies, [op.result, op.input])
     if dtype_name(op.input) != "f32" or lanes != context.target.lanes:
         return None
     return KernelCall(emit_blocking, spec, [op.result, op.input])
