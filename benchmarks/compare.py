@@ -120,16 +120,13 @@ def training(settings: Settings) -> list[Row]:
     """A training step, PyTorch beside it, one thread."""
     rows: list[Row] = []
     for name in ("mlp", "lenet", "resnet18"):
-        row: Row = {"model": name}
-        for framework in ("glow", "torch"):
-            command = [sys.executable, "-m", "benchmarks.training", name, "--one", framework]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
-            if done.returncode:
-                row[framework] = {"error": (done.stderr.strip().splitlines() or ["failed"])[-1][:200]}
-            else:
-                row[framework] = json.loads(done.stdout.splitlines()[-1])
-        rows.append(row)
-        print(f"{name:28} {row['glow']} {row['torch']}", flush=True)
+        command = [sys.executable, "-m", "benchmarks.training", name, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
+        if done.returncode:
+            print(f"{name:28} {(done.stderr.strip().splitlines() or ['failed'])[-1][:200]}", flush=True)
+            continue
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        print(f"{name:28} {rows[-1]}", flush=True)
     return rows
 
 

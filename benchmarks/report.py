@@ -128,18 +128,15 @@ def training_table(table: Mapping[str, Any]) -> list[str]:
     lines = [
         "## A step of training, one thread\n",
         stamp(table),
-        "| network | ours ms | torch ms | x torch | ours peak MB | torch peak MB |",
+        "| network | ours ms | torch ms | x torch | ours MB | torch MB |",
         "| --- |" + " ---: |" * 5,
     ]
     for row in table["rows"]:
         ours, theirs = row["glow"], row["torch"]
-        if "error" in ours or "error" in theirs:
-            lines.append(f"| {row['model']} | {ours.get('error', '')} | {theirs.get('error', '')} | | | |")
-            continue
         ratio = theirs["milliseconds"] / ours["milliseconds"]
         lines.append(
             f"| {row['model']} | {ours['milliseconds']:.3f} | {theirs['milliseconds']:.3f} | {ratio:.2f} "
-            f"| {ours['peak']:.0f} | {theirs['peak']:.0f} |"
+            f"| {ours['megabytes']:.0f} | {theirs['megabytes']:.0f} |"
         )
     return [*lines, ""]
 
