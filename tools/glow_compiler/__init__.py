@@ -24,7 +24,7 @@ from glow_runtime.executable import Executable
 if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.files import save
-    from glow_compiler.functions import grad, jit, ops, value_and_grad
+    from glow_compiler.functions import grad, jit, ops, stop_gradient, value_and_grad
     from glow_compiler.quantization import (
         convert_floats,
         profile,
@@ -39,6 +39,7 @@ _LAZY = {
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
     "ops": "glow_compiler.functions",
+    "stop_gradient": "glow_compiler.functions",
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
     "convert_floats": "glow_compiler.quantization",
@@ -85,5 +86,6 @@ __all__ = [
     "quantize",
     "quantize_dynamic",
     "save",
+    "stop_gradient",
     "value_and_grad",
 ]

@@ -186,6 +186,11 @@ def value_and_grad(
     return _differentiated(function, argnums, True, backend)
 
 
+def stop_gradient(value: Any) -> Any:
+    """The value, through which no gradient flows."""
+    return value
+
+
 class _Operator:
     """An operator card as a function."""
 
@@ -210,6 +215,7 @@ class _Operators:
 
 ops = _Operators()
 
+stop_gradient.glow_transform = "stop"  # pyright: ignore
 jit.glow_transform = "jit"  # pyright: ignore
 grad.glow_transform = "grad"  # pyright: ignore
 value_and_grad.glow_transform = "value_and_grad"  # pyright: ignore

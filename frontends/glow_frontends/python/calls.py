@@ -252,6 +252,8 @@ def _handler(thing: Any) -> Handler | None:
     if transform is not None:
         if transform == "jit":
             return lambda c, node, values, keywords: values[0]
+        if transform == "stop":
+            return lambda c, node, values, keywords: c.prim("stop", c.ssa(values[0], node))
         return _transform(transform == "value_and_grad")
     operator = getattr(thing, "glow_operator", None)
     if operator is not None:
