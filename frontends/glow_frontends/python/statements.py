@@ -56,6 +56,10 @@ class Statements(Expressions):
                 case ast.For():
                     done = self._for(node, rest, env, flow)
                 case ast.FunctionDef():
+                    later = self._postponed(node, rest, env)
+                    if later:
+                        moved = [*rest[:later], node, *rest[later:]]
+                        return self.run(moved, env, flow)
                     group = self._group(statements[index:])
                     self._define(group, env)
                     skip = len(group) - 1
@@ -274,6 +278,9 @@ class Statements(Expressions):
         from glow_frontends.python.iteration import counted
 
         whole = self.expression(node.iter, env) if not isinstance(node.iter, ast.Call) else None
+        if whole is None and _appends(node.body) and _counts(node.iter):
+            made = self.expression(node.iter, env)  # a tuple that grows: as many copies as turns
+            whole = made if isinstance(made, Static) and isinstance(made.value, range) else None
         items = self.items(whole, node) if whole is not None else None
         if items is not None and len(items) <= UNROLL and not leaves(node.body, ast.Break, ast.Continue):
             return self._unrolled(node, items, rest, env, flow)
@@ -302,6 +309,25 @@ class Statements(Expressions):
         return None
 
     # --- nested functions -------------------------------------------------------------------------
+    def _postponed(self, node: ast.FunctionDef, rest: Sequence[ast.stmt], env: Env) -> int:
+        """How many statements come before the function so that the names it reads have values.
+
+        Python looks names up when the function is called; here they are captured when it is made.
+        """
+        inside = {a.arg for a in node.args.args} | set(assigned(node.body)) | {node.name}
+        wanted = {n for n in read_names(node) if n not in env} - inside
+        count = 0
+        for position, statement in enumerate(rest):
+            if isinstance(statement, ast.FunctionDef):
+                between = any(not isinstance(s, ast.FunctionDef) for s in rest[:position])
+                if statement.name in wanted and between:
+                    count = position
+            elif wanted & set(assigned([statement])):
+                count = position + 1
+        if any(node.name in read_names(s) for s in rest[:count] if not isinstance(s, ast.FunctionDef)):
+            return 0
+        return count
+
     def _group(self, statements: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
         """The function at the front with those right after it that it needs to exist."""
         defs: list[ast.FunctionDef] = []
@@ -322,6 +348,16 @@ class Statements(Expressions):
         from glow_frontends.python.functions import define
 
         define(self, group, env)
+
+
+def _appends(statements: Sequence[ast.stmt]) -> bool:
+    nodes = (n for s in statements for n in ast.walk(s))
+    return any(isinstance(n, ast.Attribute) and n.attr == "append" for n in nodes)
+
+
+def _counts(call: ast.expr) -> bool:
+    """Whether a call has only numbers as arguments, such as range(3)."""
+    return isinstance(call, ast.Call) and all(isinstance(a, ast.Constant) for a in call.args)
 
 
 class _Stop:
