@@ -88,6 +88,8 @@ class FunctionProgram:
             root = inferred.infer(self.name, types)
         except NotNative as reason:
             return Specialized(None, None, None, str(reason))
+        except _OUR_FAULT as error:
+            return Specialized(None, None, None, _internal(error))
         finally:
             self.seconds["infer types"] = time.perf_counter() - start
         if self.backend != "cpu":
@@ -98,6 +100,8 @@ class FunctionProgram:
             native = NativeFunction(inferred, root, self.name)
         except NotNative as reason:
             return Specialized(inferred, root, None, str(reason))
+        except _OUR_FAULT as error:
+            return Specialized(inferred, root, None, _internal(error))
         self.seconds.update(native.seconds)
         return Specialized(inferred, root, native)
 
@@ -117,6 +121,15 @@ class FunctionProgram:
                 for s in self.instances.values()
             ],
         }
+
+
+#: Mistakes of specialisation and code generation: the interpreter still gives the right value, and the
+#: report names the mistake.
+_OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError)
+
+
+def _internal(error: Exception) -> str:
+    return f"internal error in specialisation: {type(error).__name__} {error}".strip()
 
 
 def _public(value: Value, name: str) -> Value:

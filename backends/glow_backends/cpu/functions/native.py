@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -61,6 +62,7 @@ class _Memory:
 
 
 _memory: list[_Memory] = []
+_lock = threading.Lock()
 
 
 class NativeFunction:
@@ -110,19 +112,19 @@ class NativeFunction:
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached."""
         values = arguments if self._simple else list(_flattened(arguments))
-        try:
-            struct.pack_into(self._format, self._arguments, 0, *values)
-        except struct.error:
-            raise NotNative("an int of more than 64 bits") from None
-        code = self._run(self._place)
-        memory = _memory[0]
-        memory.release()
+        with _lock:
+            try:
+                struct.pack_into(self._format, self._arguments, 0, *values)
+            except struct.error:
+                raise NotNative("an int of more than 64 bits") from None
+            code = self._run(self._place)
+            _memory[0].release()
+            found = iter(struct.unpack_from(self._out, self._results))
         if code:
             if code == MEMORY:
                 raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of records; use fewer steps")
             limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
             raise RecursionLimitError(self.name, limit)
-        found = iter(struct.unpack_from(self._out, self._results))
         return _rebuilt(self.result, found)
 
 
