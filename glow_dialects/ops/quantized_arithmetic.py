@@ -55,7 +55,8 @@ def _scaled(array: Array, kind: UniformQuantizedType, to: UniformQuantizedType) 
 Meaning = Callable[[Array, Array, Any, Any, Any], Array]
 
 
-def _sum(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+def sum_of(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+    """x (of type a) + y (of type b) as float32 numbers in units of the scale of `to`."""
     return _scaled(x, a, to) + _scaled(y, b, to)
 
 
@@ -97,7 +98,7 @@ def _binary(name: str, meaning: str, compute: Meaning) -> tuple[Any, type[InstrO
     return node, instr_op(of=node)(made)
 
 
-QuantizedAddOp, QuantizedAddInstr = _binary("add", "lhs + rhs of stored integers", _sum)
+QuantizedAddOp, QuantizedAddInstr = _binary("add", "lhs + rhs of stored integers", sum_of)
 QuantizedSubOp, QuantizedSubInstr = _binary("sub", "lhs - rhs of stored integers", _difference)
 QuantizedMulOp, QuantizedMulInstr = _binary("mul", "lhs * rhs of stored integers", _product)
 

@@ -15,7 +15,7 @@ from glow_backends.cpu.kernels.conv_int8 import (
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
-from glow_backends.cpu.kernels.integer import Requantize
+from glow_backends.cpu.kernels.integer import Requantize, Residual
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
@@ -128,3 +128,34 @@ def test_products_are_exact(shape: tuple[int, int, int], real: bool, target: str
         aligned(pad_to(factor, 0, width)),
     )
     np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_residuals_are_added_as_quantized_add_does(target: str) -> None:
+    """The bytes of a convolution, and then of its sum with another operand."""
+    made, conv = TARGETS[target], SPECS["3x3"]
+    plain = Int8ConvSpec(conv, Requantize(zero=7, low=7, high=250))
+    own, _ = run(plain, made)
+    residual = Residual(7, 0.75, 3, 1.25, 11, 11, 240)
+    spec = replace(plain, requantize=replace(plain.requantize, residual=residual))
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (conv.batch, conv.in_channels, *conv.size)).astype(np.uint8)
+    w = rng.integers(-128, 128, (conv.out_channels, conv.in_channels, *conv.kernel)).astype(np.int8)
+    bias = rng.integers(-5000, 5000, conv.out_channels).astype(np.int32)
+    factor = (rng.random(conv.out_channels) * 2e-3 + 1e-4).astype(np.float32)
+    other = rng.integers(0, 256, own.shape).astype(np.uint8)
+    total = (own.astype(np.float32) - 7) * np.float32(0.75) + (other.astype(np.float32) - 3) * np.float32(
+        1.25
+    )
+    want = np.clip(np.rint(total) + np.float32(11), 11, 240).astype(np.uint8)
+    lanes = made.lanes
+    y = aligned(np.zeros(blocked_shape(want.shape, lanes), np.uint8))
+    StandaloneKernel(emit_conv_int8, spec, made)(
+        y,
+        aligned(block_channels(x, lanes)),
+        aligned(pack_int8_conv(w, spec, made)),
+        aligned(pack_channels(bias, made)),
+        aligned(pack_channels(factor, made)),
+        aligned(block_channels(other, lanes)),
+    )
+    np.testing.assert_array_equal(unblock_channels(y, conv.out_channels), want)

@@ -64,6 +64,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
@@ -76,6 +77,7 @@ class CpuBackend(Backend):
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuChannelsPass(),  # shuffles inside those regions
             CpuFusePass(),  # epilogues
+            CpuFuseSumsPass(),  # residuals of quantised convolutions
             CpuStackPass(),  # what is left of element-wise operators
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
             DcePass(),
@@ -91,6 +93,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
@@ -104,6 +107,7 @@ class CpuBackend(Backend):
             CpuLayoutPass,
             CpuChannelsPass,
             CpuFusePass,
+            CpuFuseSumsPass,
             CpuStackPass,
             CpuChoosePass,
             CpuPlacePartsPass,

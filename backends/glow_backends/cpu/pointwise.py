@@ -78,9 +78,7 @@ class Pointwise:
         return number if isinstance(number, float | int) else None
 
 
-def emit_pointwise(
-    k: KernelBuilder, program: Pointwise, values: Sequence[ir.Value]
-) -> list[ir.Value]:
+def emit_pointwise(k: KernelBuilder, program: Pointwise, values: Sequence[ir.Value]) -> list[ir.Value]:
     """The program's outputs for inputs in registers: scalars or equally long vectors.
 
     Values have compute types (see `values.compute`): f16 and bf16 travel as f32 rounded after each
@@ -141,11 +139,7 @@ def _integer_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -
     middle = ir.DoubleType() if target == "f64" or not exact else ir.FloatType()
     kind = with_element(x.type, middle)
     real = k.b.sitofp(x, kind) if is_signed(source) else k.b.uitofp(x, kind)
-    return (
-        real
-        if target in ("f32", "f64")
-        else round_to(k, real if exact else round_to_odd(k, real), target)
-    )
+    return real if target in ("f32", "f64") else round_to(k, real if exact else round_to_odd(k, real), target)
 
 
 class _Emitter:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.irdl import operand_def, opt_operand_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
@@ -16,7 +16,8 @@ from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, shape_of
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.quantize import quantized_type
-from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, requantized, scale_of, zero_of
+from glow_dialects.ops.quantized_arithmetic import sum_of
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
 from glow_dialects.ops.windows import output_sizes
 
 
@@ -26,6 +27,8 @@ class QuantizedConvOp(PureOp):
 
     `input` is blocked, unsigned, of one scale; padding counts as stored zeros, so a padded input has
     zero point 0. `filter` is OIHW, signed; `bias` i32. The result is blocked, unsigned or f32.
+    With a `residual` the convolution's own result has elements `between`, and what is stored is
+    glow.quantized_add of both, within sum_low .. sum_high.
     """
 
     name = "glow_cpu.quantized_conv"
@@ -35,12 +38,20 @@ class QuantizedConvOp(PureOp):
     dilations = ints_prop()
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
+    sum_low = int_prop(NO_LOW)
+    sum_high = int_prop(NO_HIGH)
+    between = opt_prop_def(UniformQuantizedType)
     input = operand_def(Tensor)
     filter = operand_def(Tensor)
     bias = opt_operand_def(Tensor)
+    residual = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
     def check(self) -> None:
+        if (self.residual is None) != (self.between is None):
+            raise VerifyException(f"{self.name}: `residual` and `between` come together")
+        if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
+            raise VerifyException(f"{self.name}: the residual is {self.residual.type}")
         source = quantized_type(self.input)
         if source.signed or (any(self.prop("pads")) and zero_of(source)):
             raise VerifyException(
@@ -61,15 +72,24 @@ class QuantizedConvInstr(InstrOp):
 
     name = "glow_cpu_instr.quantized_conv"
 
-    def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
+    def reference(
+        self, result: Array, input: Array, filter: Array, bias: Array | None, residual: Array | None
+    ) -> None:
         source, to = quantized_type(self.operands[1]), element_of(self.operands[0])
+        between: Any = self.properties.get("between")
         x = unblock_channels(input, filter.shape[1]).astype(np.float64) - zero_of(source)
         window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), 1)
         offset = None if bias is None else bias.astype(np.float64)
         total = convolve(x, filter.astype(np.float64), *window, bias=offset)
         scales = quantized_type(self.operands[2]).scale_array.reshape(1, -1, 1, 1)
-        y = requantized(total, scale_of(source), scales, to, self.prop("low"), self.prop("high"))
-        result[...] = block_channels(y.astype(result.dtype), self.prop("lanes"))
+        own = between or to
+        y = requantized(total, scale_of(source), scales, own, self.prop("low"), self.prop("high"))
+        y = block_channels(y.astype(result.dtype), self.prop("lanes"))
+        if residual is not None:
+            assert isinstance(to, UniformQuantizedType)
+            kinds = (between, quantized_type(self.group("residual")[0]), to)
+            y = finish(sum_of(y, residual, *kinds), to, self.prop("sum_low"), self.prop("sum_high"))
+        result[...] = y
 
 
 def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:

@@ -28,7 +28,7 @@ class Int8ConvSpec:
     x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32 where real); w is
     what `pack_int8_conv` made of (K, C, R, S), signed; bias (i32) and factor (f32) have one value an
     output channel, padded to c. Padding is zero bytes. `conv` has no epilogue, one group.
-    Operands: y, x, w, bias, factor.
+    Operands: y, x, w, bias, factor, [residual (unsigned, like y)].
     """
 
     conv: DirectConvSpec
@@ -72,6 +72,7 @@ class _Int8Emission(DirectEmission):
         self.depth = self.lanes // 4
         self.plane = self.plane // 4
         self.sums_bias, self.factor = k.operands[3], k.operands[4]
+        self.residual = k.operands[5] if requantize.residual is not None else None
 
     def start(self, count: int) -> list[ir.Value]:
         """The sums begin as the bias."""
@@ -90,14 +91,17 @@ class _Int8Emission(DirectEmission):
         kind = F32 if self.requantize.real else I8
         for r in range(rows):
             for v, factor in enumerate(factors):
-                value = self.requantize.apply(k, sums[r * vectors + v], factor)
                 place = k.add(at, r * self.lanes + v * self.out_plane)
+                other = None
+                if self.residual is not None:
+                    other = k.load(self.residual, place, I8, self.lanes)
+                value = self.requantize.apply(k, sums[r * vectors + v], factor, other)
                 k.store(value, self.y, place, kind)
 
 
 def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: CpuTarget) -> ir.Function:
-    """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
+    """The kernel `name(y, x, w, bias, factor, [residual], worker)` of a spec."""
     assert supports_int8(spec)
-    k = KernelBuilder(module, name, 5, target)
+    k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target)
     _Int8Emission(k, _plan(spec, target), spec.requantize).emit()
     return k.finish()

@@ -58,26 +58,67 @@ def _pairs(k: KernelBuilder, x: ir.Value, w: ir.Value, words: ir.VectorType) -> 
 
 
 @dataclass(frozen=True)
+class Residual:
+    """q' = clip(round((q - own_zero) own_factor + (r - zero) factor) + to_zero): a quantised sum.
+
+    q is a requantised byte, r the byte of another operand; floats in the order of `quantized_add`.
+    """
+
+    own_zero: int
+    own_factor: float
+    zero: int
+    factor: float
+    to_zero: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
 class Requantize:
     """q = clip(round(float32(sum) * factor) + zero) as a byte; with `real`, sum * factor as f32.
 
     The arithmetic of `glow_dialects.ops.requantize`. `factor` is an operand, one an output channel.
+    With `residual` a byte of another operand is added before the result is stored.
     """
 
     zero: int = 0
     low: int = 0
     high: int = 255
     real: bool = False
+    residual: Residual | None = None
 
-    def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value) -> ir.Value:
-        """Bytes (or floats) of a vector of sums."""
+    def apply(
+        self, k: KernelBuilder, total: ir.Value, factor: ir.Value, other: ir.Value | None = None
+    ) -> ir.Value:
+        """Bytes (or floats) of a vector of sums; `other` holds the residual's bytes."""
         lanes = total.type.count
         value = k.b.fmul(k.b.sitofp(total, factor.type), factor)
         if self.real:
             return value
-        value = k.b.fadd(k.intrinsic("rint", [value]), k.splat(float(self.zero), lanes))
-        for bound, beyond in ((self.low, "<"), (self.high, ">")):
-            limit = k.splat(float(bound), lanes)
-            value = k.b.select(k.b.fcmp_ordered(beyond, value, limit), limit, value)
+        value = _rounded(k, value, self.zero, self.low, self.high)
+        if self.residual is not None:
+            assert other is not None
+            r, words = self.residual, ir.VectorType(I32, lanes)
+            read = k.b.sitofp(k.b.zext(other, words), factor.type)
+            mine = _scaled(k, value, r.own_zero, r.own_factor)
+            total_of_both = k.b.fadd(mine, _scaled(k, read, r.zero, r.factor))
+            value = _rounded(k, total_of_both, r.to_zero, r.low, r.high)
         whole = k.b.fptosi(value, ir.VectorType(I32, lanes))
         return k.b.trunc(whole, ir.VectorType(I8, lanes))
+
+
+def _scaled(k: KernelBuilder, value: ir.Value, zero: int, factor: float) -> ir.Value:
+    lanes = value.type.count
+    if zero:
+        value = k.b.fsub(value, k.splat(float(zero), lanes))
+    return k.b.fmul(value, k.splat(float(factor), lanes))
+
+
+def _rounded(k: KernelBuilder, value: ir.Value, zero: int, low: int, high: int) -> ir.Value:
+    """clip(round(value) + zero), still floats."""
+    lanes = value.type.count
+    value = k.b.fadd(k.intrinsic("rint", [value]), k.splat(float(zero), lanes))
+    for bound, beyond in ((low, "<"), (high, ">")):
+        limit = k.splat(float(bound), lanes)
+        value = k.b.select(k.b.fcmp_ordered(beyond, value, limit), limit, value)
+    return value

@@ -75,9 +75,7 @@ def horizontal(k: KernelBuilder, vector: ir.Value, combine: Combine) -> ir.Value
             k.b.shuffle_vector(
                 vector,
                 ir.Constant(vector.type, ir.Undefined),
-                ir.Constant(
-                    ir.VectorType(I32, lanes), [ir.Constant(I32, i + start) for i in range(lanes)]
-                ),
+                ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i + start) for i in range(lanes)]),
             )
             for start in (0, lanes)
         ]
@@ -139,9 +137,7 @@ def _accumulate_row(
     done = count // step * step
 
     def body(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        return [
-            combine(k, c, load(k.add(i, p * lanes), lanes, lanes)) for p, c in enumerate(carried)
-        ]
+        return [combine(k, c, load(k.add(i, p * lanes), lanes, lanes)) for p, c in enumerate(carried)]
 
     if done:
         totals = chunked(k, done, step, totals, body, combine, neutral)
@@ -282,9 +278,7 @@ class _Reduction:
         def sweep(term: Callable[[int, ir.Value], ir.Value], op: str) -> list[ir.Value]:
             combine, neutral = combiner(op, self.dtype), identity(op, self.dtype)
             kind = (
-                ir.VectorType(values.compute(self.dtype), lanes)
-                if lanes > 1
-                else values.compute(self.dtype)
+                ir.VectorType(values.compute(self.dtype), lanes) if lanes > 1 else values.compute(self.dtype)
             )
             initial = [values.constant(kind, neutral)] * len(starts)
 
@@ -355,9 +349,7 @@ class _Reduction:
     def _term(self, x: ir.Value, shift: ir.Value | None) -> ir.Value:
         k, op = self.k, self.spec.op
         if shift is not None:
-            shifts = (
-                values.splat(k, shift, values.lanes_of(x.type)) if shift.type != x.type else shift
-            )
+            shifts = values.splat(k, shift, values.lanes_of(x.type)) if shift.type != x.type else shift
             return vecmath.exp_nonpositive(Vec(k, k.b.fsub(x, shifts))).v
         if op in ("sum_square", "l2"):
             return k.b.fmul(x, x) if values.is_float(self.dtype) else k.b.mul(x, x)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.conv_int8 import (
@@ -15,7 +17,7 @@ from glow_backends.cpu.kernels.conv_int8 import (
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
-from glow_backends.cpu.kernels.integer import Requantize
+from glow_backends.cpu.kernels.integer import Requantize, Residual
 from glow_backends.cpu.kernels.lookup import LookupSpec, emit_lookup
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.pointwise import Pointwise
@@ -24,7 +26,7 @@ from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.rules.common import table
 from glow_backends.cpu.rules.pointwise import loop
 from glow_dialects.core.types import UniformQuantizedType, element_of
-from glow_dialects.ops.requantize import stored_limits, zero_of
+from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 
 
 def elementwise(op: Any, context: CallContext) -> KernelCall | None:
@@ -40,6 +42,17 @@ def elementwise(op: Any, context: CallContext) -> KernelCall | None:
     return loop(program, outs, ins)
 
 
+def _residual(op: Any, own: UniformQuantizedType, to: Any) -> Residual | None:
+    """What the convolution's bytes are added to."""
+    if not op.group("residual"):
+        return None
+    other = element_of(op.group("residual")[0])
+    assert isinstance(other, UniformQuantizedType)
+    factors = [float(np.float32(scale_of(kind) / scale_of(to))) for kind in (own, other)]
+    limits = stored_limits(to, op.prop("sum_low"), op.prop("sum_high"))
+    return Residual(zero_of(own), factors[0], zero_of(other), factors[1], zero_of(to), *limits)
+
+
 def conv(op: Any, context: CallContext) -> KernelCall | None:
     """A blocked convolution of bytes with constant filter and bias."""
     target = context.target
@@ -51,9 +64,10 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     out, inner, *kernel = shape(op.filter)
     source, to = element_of(op.input), element_of(op.result)
     assert isinstance(source, UniformQuantizedType)
-    requantize = Requantize(real=True)
-    if isinstance(to, UniformQuantizedType):
-        requantize = Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
+    requantize, own = Requantize(real=True), op.properties.get("between") or to
+    if isinstance(own, UniformQuantizedType):
+        limits = stored_limits(own, op.prop("low"), op.prop("high"))
+        requantize = Requantize(zero_of(own), *limits, residual=_residual(op, own, to))
     conv_spec = DirectConvSpec(
         batch,
         inner,
@@ -66,13 +80,14 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     )
     spec = Int8ConvSpec(conv_spec, requantize)
     bias = bias_of(filters, biases[0] if biases else None, zero_of(source))
-    factor = factor_of(element_of(op.filter), source, to, out)
+    factor = factor_of(element_of(op.filter), source, own, out)
     operands = [
         op.result,
         op.input,
         context.pack(op.filter, f"int8|{spec}", lambda w: pack_int8_conv(w, spec, target)),
         table("sums", pack_channels(bias, target)),
         table("factor", pack_channels(factor, target)),
+        *op.group("residual"),
     ]
     flops = 2 * batch * prod(conv_spec.out_size) * out * inner * prod(kernel)
     return KernelCall(emit_conv_int8, spec, [o for o in operands if o is not None], flops=flops)
@@ -117,9 +132,7 @@ def lookup(op: Any, context: CallContext) -> KernelCall | None:
     if dtype_name(op.result) not in ("i8", "u8") or op.group("predicate"):
         return None
     signed = isinstance(kind, UniformQuantizedType) and kind.signed
-    return KernelCall(
-        emit_lookup, LookupSpec(prod(shape(op.input)), signed), [op.result, op.input, op.table]
-    )
+    return KernelCall(emit_lookup, LookupSpec(prod(shape(op.input)), signed), [op.result, op.input, op.table])
 
 
 _ELEMENTWISE = ("quantize", "dequantize", "rescale", "quantized_add", "quantized_sub", "quantized_mul")

@@ -1,0 +1,55 @@
+"""glow-cpu-fuse-sums: a quantised convolution adds the residual before it stores its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.quantized_dialect import QuantizedConvOp
+from glow_dialects.core.types import UniformQuantizedType, element_of
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+WINDOW = ("lanes", "strides", "pads", "dilations", "low", "high")
+
+
+def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_add(quantized_conv(x), y) -> quantized_conv(x, y), one store."""
+    if op.group("predicate"):
+        return None
+    for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        made: Any = producer(value, QuantizedConvOp, single=True)
+        kind = element_of(value)
+        if made is None or made.residual is not None or value.type.get_shape() != other.type.get_shape():
+            continue
+        if not isinstance(kind, UniformQuantizedType):
+            continue
+        return r(
+            QuantizedConvOp(
+                made.input,
+                made.filter,
+                made.bias,
+                other,
+                results=op.result.type,
+                between=kind,
+                sum_low=op.prop("low"),
+                sum_high=op.prop("high"),
+                **{n: made.prop(n) for n in WINDOW},
+            )
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class CpuFuseSumsPass(ModulePass):
+    """Fuse quantised residual sums into the convolutions before them."""
+
+    name = "glow-cpu-fuse-sums"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, (Pattern((QuantizedAddOp,), sum_after),))
