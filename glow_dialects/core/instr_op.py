@@ -90,9 +90,7 @@ class InstrOp(_Syntax):
         if predicate is not None:
             flat.append(predicate)
         given = {n: to_attribute(v) for n, v in properties.items() if v is not None}
-        Operation.__init__(
-            self, operands=flat, result_types=(), properties=self.normalized(sizes, given)
-        )
+        Operation.__init__(self, operands=flat, result_types=(), properties=self.normalized(sizes, given))
 
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""
@@ -195,9 +193,7 @@ class InstrOp(_Syntax):
         if SEGMENTS in properties:
             normalized = {**cls.property_defaults(), **properties}
         else:
-            normalized = cls.normalized(
-                cls.segment_sizes(len(pairs), predicated, parser), properties
-            )
+            normalized = cls.normalized(cls.segment_sizes(len(pairs), predicated, parser), properties)
         op = cls.create(operands=operands, properties=normalized, attributes=attributes)
         for (mode, _), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
@@ -225,9 +221,7 @@ class _Fake(SSAValue):
 _I = TypeVar("_I", bound=InstrOp)
 
 
-def instr_op(
-    of: type[GraphOp], inplace: tuple[str, ...] = ()
-) -> Callable[[type[_I]], type[_I]]:
+def instr_op(of: type[GraphOp], inplace: tuple[str, ...] = ()) -> Callable[[type[_I]], type[_I]]:
     """Define the instruction that corresponds 1:1 to a graph operator.
 
     Operands: one @out buffer a graph result, then one @in buffer a graph operand; same properties.

@@ -110,9 +110,7 @@ class WeightOp(IRDLOperation):
             properties["value"] = parser.parse_attribute()
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        return cls.create(
-            properties=properties, attributes=attributes, result_types=[parser.parse_type()]
-        )
+        return cls.create(properties=properties, attributes=attributes, result_types=[parser.parse_type()])
 
 
 class _AllocEffect(MemoryEffect):
@@ -220,9 +218,7 @@ class InstrFuncOp(IRDLOperation):
     @staticmethod
     def of(name: str) -> InstrFuncOp:
         """An empty function."""
-        return InstrFuncOp.create(
-            properties={"sym_name": StringAttr(name)}, regions=[Region(Block())]
-        )
+        return InstrFuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(Block())])
 
     @property
     def block(self) -> Block:

@@ -96,9 +96,7 @@ class ConstantOp(IRDLOperation):
         else:
             parser.parse_punctuation(":")
             kind = parser.parse_type()
-        return cls.create(
-            properties={"sym_name": name, "value": value, "type": kind}, attributes=attributes
-        )
+        return cls.create(properties={"sym_name": name, "value": value, "type": kind}, attributes=attributes)
 
 
 def _self_typed(value: Attribute) -> bool:
@@ -246,9 +244,7 @@ class GetOp(_SymbolUse):
     @staticmethod
     def of(symbol: ConstantOp | PlaceholderOp) -> GetOp:
         """Read `symbol`."""
-        return GetOp.create(
-            properties={"symbol": SymbolRefAttr(symbol.sym_name)}, result_types=[symbol.type]
-        )
+        return GetOp.create(properties={"symbol": SymbolRefAttr(symbol.sym_name)}, result_types=[symbol.type])
 
     def verify_(self) -> None:
         self._check(self.result.type)
@@ -267,9 +263,7 @@ class SaveOp(_SymbolUse):
     @staticmethod
     def of(value: SSAValue, symbol: PlaceholderOp) -> SaveOp:
         """Save `value` to `symbol`."""
-        return SaveOp.create(
-            operands=[value], properties={"symbol": SymbolRefAttr(symbol.sym_name)}
-        )
+        return SaveOp.create(operands=[value], properties={"symbol": SymbolRefAttr(symbol.sym_name)})
 
     def verify_(self) -> None:
         self._check(self.input.type)

@@ -30,9 +30,7 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(
-    content: str, shapes: Mapping[str, Sequence[int]], values: Mapping[str, np.ndarray]
-) -> str:
+def fingerprint(content: str, shapes: Mapping[str, Sequence[int]], values: Mapping[str, np.ndarray]) -> str:
     """Digest of a model's content, the shapes of its inputs and the inputs known at compile time."""
     digest = hashlib.sha256(content.encode())
     for name in sorted(shapes):

@@ -97,9 +97,7 @@ def _pressure(requests: Sequence[Request], sizes: Sequence[int]) -> list[int]:
     return [max(totals[a:b], default=0) for a, b in spans]
 
 
-def _place(
-    requests: Sequence[Request], sizes: Sequence[int], order: Sequence[int]
-) -> tuple[list[int], int]:
+def _place(requests: Sequence[Request], sizes: Sequence[int], order: Sequence[int]) -> tuple[list[int], int]:
     """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time."""
     offsets = [0] * len(requests)
     placed: list[int] = []
