@@ -1,4 +1,4 @@
-"""glow-simplify-functions: inlining, known functions and choices, tuples, constants, equal and dead values."""
+"""glow-simplify-functions: inlining, known functions and choices, tuples, constants, equal values."""
 
 from __future__ import annotations
 
