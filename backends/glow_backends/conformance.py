@@ -24,7 +24,7 @@ from glow_backends.base import Backend
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import Sample
-from glow_dialects.core.types import Array, UniformQuantizedType, element_of, typed
+from glow_dialects.core.types import Array, element_of, typed
 from glow_dialects.dialects import context
 from glow_dialects.ops import CARDS
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions
@@ -179,7 +179,7 @@ def difference(got: Array, want: Array, kind: object) -> str:
     """
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
-    relative, absolute = tolerance(want.dtype, isinstance(kind, UniformQuantizedType))
+    relative, absolute = tolerance(want.dtype)
     if relative == absolute == 0:
         return "" if np.array_equal(got, want) else f"max abs error {_distance(got, want):.3g}"
     have, reference = _wide(got), _wide(want)
@@ -190,7 +190,7 @@ def difference(got: Array, want: Array, kind: object) -> str:
     return f"max abs error {_distance(got, want):.3g}"
 
 
-def tolerance(dtype: np.dtype, quantized: bool = False) -> tuple[float, float]:
+def tolerance(dtype: np.dtype) -> tuple[float, float]:
     """(relative, absolute) tolerance for an element type."""
     known = {"float64": (1e-9, 1e-9), "float32": (1e-4, 2e-6), "float16": (1e-2, 2e-3)}
     if dtype.kind in "iub":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, TensorType, i1, i32
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, TensorType, i32
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
     IRDLOperation,
-    OptOperandDef,
     VariadicDef,
     irdl_op_definition,
     opt_operand_def,
@@ -24,7 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute, to_python
-from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
+from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 
 OperandLike = SSAValue | Operation | Sequence[SSAValue | Operation] | None
 SEGMENTS = "operandSegmentSizes"
@@ -274,23 +273,12 @@ class PureOp(GraphOp):
     traits = traits_def(Pure())
 
 
-class DataParallelOp(PureOp):
-    """Element i of the result depends on element i of the (broadcast) operands only."""
-
-    DATA_PARALLEL: ClassVar[bool] = True
-
-
 def _values(operand: OperandLike) -> list[SSAValue]:
     if operand is None:
         return []
     if isinstance(operand, SSAValue | Operation):
         return [SSAValue.get(operand)]
     return [SSAValue.get(v) for v in operand]
-
-
-def predicate_type(batch: int | None = None) -> Tensor:
-    """A predicate: one boolean, or one for each element of the batch."""
-    return TensorType(i1, [] if batch is None else [batch])
 
 
 def check_predicate(op: _Syntax) -> None:
@@ -300,9 +288,4 @@ def check_predicate(op: _Syntax) -> None:
             raise VerifyException(f"{op.name}: predicate must be i1 or a vector of i1, got {value.type}")
 
 
-def results_of(ops: Iterable[Operation]) -> list[SSAValue]:
-    """All results of some operations."""
-    return [r for op in ops for r in op.results]
-
-
-__all__ = ["GraphOp", "OptOperandDef", "PureOp", "check_predicate", "graph_op", "predicate_type"]
+__all__ = ["GraphOp", "PureOp", "check_predicate", "graph_op"]

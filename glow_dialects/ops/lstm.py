@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from xdsl.irdl import operand_def, opt_operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.instr_op import instr_op
 from glow_dialects.core.properties import bool_prop, float_prop, floats_prop, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor
-from glow_dialects.ops.recurrent import Direction, RecurrentOp, run_arrays
+from glow_dialects.core.types import Tensor
+from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, recurrent_sample
 
 
 @graph_op
@@ -70,52 +69,15 @@ class LstmOp(RecurrentOp):
 
 
 @instr_op(of=LstmOp)
-class LstmInstr(InstrOp):
+class LstmInstr(RecurrentInstr):
     """Step by step in each direction."""
 
-    def reference(
-        self,
-        result: Array,
-        last_state: Array,
-        last_cell: Array,
-        input: Array,
-        weights: Array,
-        recurrence: Array,
-        bias: Array | None,
-        lengths: Array | None,
-        initial_state: Array | None,
-        initial_cell: Array | None,
-        peepholes: Array | None,
-    ) -> None:
-        found = {
-            "input": input,
-            "weights": weights,
-            "recurrence": recurrence,
-            "bias": bias,
-            "lengths": lengths,
-            "initial_state": initial_state,
-            "initial_cell": initial_cell,
-            "peepholes": peepholes,
-        }
-        result[...], last_state[...], last_cell[...] = run_arrays(self, found)
 
-
-def _sample(directions: int, steps: int = 3, full: bool = True, **properties: Any) -> Sample:
-    """T steps of 2 samples with 3 inputs and 2 hidden; `full` has every operand."""
-    rows, kind = 4 * 2, "float32"
-    first = properties.get("layout") == 1
-    state = (2, directions, 2) if first else (directions, 2, 2)
-    inputs = (
-        random(*((2, steps, 3) if first else (steps, 2, 3)), dtype=kind),
-        random(directions, rows, 3, seed=1),
-        random(directions, rows, 2, seed=2),
-        random(directions, 2 * rows, seed=3) if full else None,
-        np.array([steps, max(1, steps - 1)], np.int32) if full else None,
-        random(*state, seed=4) if full else None,
-        random(*state, seed=5) if full else None,
-        random(directions, 6, seed=6) if full else None,
-    )
-    return Sample(LstmOp, inputs, properties)
+def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:
+    """A sample with, where `full`, first cells and peepholes too."""
+    state = (2, directions, 2) if properties.get("layout") == 1 else (directions, 2, 2)
+    more = (random(*state, seed=5), random(directions, 6, seed=6))
+    return recurrent_sample(LstmOp, directions, full, more, properties)
 
 
 SAMPLES: tuple[Sample, ...] = (

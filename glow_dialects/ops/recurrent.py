@@ -16,7 +16,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp
+from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.properties import check_choice
+from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.activation import (
     ClipOp,
@@ -366,7 +368,40 @@ def run(
     return unroll(m, kind.step, kind.GATES, properties, parts, reverse[properties["direction"]])
 
 
-def run_arrays(instr: Any, found: dict[str, Array | None]) -> list[Array]:
+class RecurrentInstr(InstrOp):
+    """A recurrent network step by step in each direction."""
+
+    def reference(self, *buffers: Array | None) -> None:
+        names = [name for name, _ in self.groups()]
+        count = sum(access.writes for access in self.ACCESS.values())
+        results = _run_arrays(self, dict(zip(names[count:], buffers[count:], strict=True)))
+        for buffer, result in zip(buffers, results, strict=False):
+            assert buffer is not None
+            buffer[...] = result
+
+
+def recurrent_sample(
+    op: type[RecurrentOp], directions: int, full: bool, more: Sequence[Array], properties: dict[str, Any]
+) -> Sample:
+    """3 steps of 2 samples with 3 inputs and 2 hidden; `full` has every operand, `more` the last ones."""
+    steps, rows = 3, op.GATES * 2
+    first = properties.get("layout") == 1
+    optional = (
+        random(directions, 2 * rows, seed=3),
+        np.array([steps, steps - 1], np.int32),
+        random(*((2, directions, 2) if first else (directions, 2, 2)), seed=4),
+        *more,
+    )
+    inputs = (
+        random(*((2, steps, 3) if first else (steps, 2, 3))),
+        random(directions, rows, 3, seed=1),
+        random(directions, rows, 2, seed=2),
+        *(value if full else None for value in optional),
+    )
+    return Sample(op, inputs, properties)
+
+
+def _run_arrays(instr: Any, found: dict[str, Array | None]) -> list[Array]:
     """The results of a recurrent instruction for its operands by name."""
     wide = {n: None if a is None else a if n == "lengths" else widen(a) for n, a in found.items()}
     properties = {n: instr.prop(n) for n in instr.GRAPH_OP.get_irdl_definition().properties}

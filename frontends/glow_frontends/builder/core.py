@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor_of, typed
+from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 
 
 class Value:
@@ -153,7 +153,6 @@ class Operators:
         return self.insert(kind, *operands, **given)[0]
 
 
-_S = TypeVar("_S", bound=Operators)
 Unary = Callable[[Any, Like], Value]
 Binary = Callable[[Any, Like, Like], Value]
 
@@ -183,8 +182,3 @@ def _named(method: Any, kind: type[GraphOp]) -> Any:
     method.__name__ = method.__qualname__ = kind.name.removeprefix("glow.")
     method.__doc__ = kind.__doc__
     return method
-
-
-def kind_of(array: Array) -> Tensor:
-    """The tensor type of an array."""
-    return tensor_of(array)

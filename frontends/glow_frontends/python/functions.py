@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
@@ -180,5 +180,4 @@ def apply(
     return c.call(known.full, *arguments, *([c.tuple(*tail)] if known.rest else []))
 
 
-Body = Callable[[list[SSAValue]], SSAValue]
 __all__ = ["Static", "apply", "closure", "compile_body", "define", "described", "parameters"]

@@ -260,10 +260,6 @@ def _pow(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     return c.prim("pow", c.prim("to_float", base), c.prim("to_float", exponent))
 
 
-def _custom(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim("stop", c.ssa(values[0], node))
-
-
 _UNARY = {
     "exp": "exp", "expm1": "expm1", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
     "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil",

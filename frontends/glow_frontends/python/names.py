@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Sequence
 
 Statements = Sequence[ast.stmt]
-NESTED = (ast.FunctionDef, ast.Lambda)
 
 
 def targets(node: ast.AST) -> Iterable[str]:

@@ -187,12 +187,6 @@ def _where(d: Term, x: Sequence[Term], y: Callable[[], Term], op: PrimOp) -> Fou
     return [None, x[0].prim("where", d, zero).sum_like(x[1]), x[0].prim("where", zero, d).sum_like(x[2])]
 
 
-def _index(op: PrimOp, name: str) -> IntegerAttr:
-    found = op.attributes[name]
-    assert isinstance(found, IntegerAttr)
-    return found
-
-
 def _same(op: PrimOp) -> dict[str, Attribute]:
     return {n: a for n, a in op.attributes.items() if n != LINE}
 

@@ -55,15 +55,6 @@ def beside_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[
     return None
 
 
-def first_then_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[SSAValue, float] | None:
-    """(x, c) where `value` is kind(x, c) for one number c and has x's type."""
-    op = producer(value, kind)
-    if op is None or op.operands[0].type != value.type:
-        return None
-    number = r.uniform(op.operands[1]) if is_known(op.operands[1], r) else None
-    return None if number is None else (op.operands[0], number)
-
-
 def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue], float]:
     """The tensors and the number whose product `value` is, through up to `depth` products."""
     op = producer(value, MulOp)
@@ -85,12 +76,6 @@ def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue
 def is_float_tensor(value: SSAValue) -> bool:
     """Whether the elements are floating-point numbers."""
     return is_float(element_of(value))
-
-
-def other_operand(op: Operation, value: SSAValue) -> SSAValue | None:
-    """The operand of a binary operation that stands beside `value`."""
-    left, right = op.operands[0], op.operands[1]
-    return right if left is value else left if right is value else None
 
 
 def users(value: SSAValue) -> Iterable[Operation]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod, sqrt
+from math import sqrt
 
 import numpy as np
 from llvmlite import ir
@@ -392,10 +392,3 @@ def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuT
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
     _Emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()
-
-
-def winograd_flops(spec: WinogradSpec, target: CpuTarget) -> int:
-    """Floating-point operations of the matrix products, padding included."""
-    plan = plan_winograd(spec, target)
-    lanes = target.lanes
-    return 2 * plan.points * plan.blocks * plan.tiles * prod((plan.in_blocks, plan.out_blocks)) * lanes**2
