@@ -184,6 +184,9 @@ class GraphOp(_Syntax):
             if list(expected) != actual:
                 want, got = ", ".join(map(str, expected)), ", ".join(map(str, actual))
                 raise VerifyException(f"{self.name}: result type is {got}, operands give {want}")
+        for value in self.group("predicate"):
+            if dtype_of(typed(value)) != bool or len(shape_of(value)) > 1:
+                raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")
         self.check()
 
     # --- syntax --------------------------------------------------------------------------------
@@ -240,21 +243,22 @@ _G = TypeVar("_G", bound=_Syntax)
 
 
 def graph_op(cls: type[_G]) -> type[_G]:
-    """Register a graph operator: IRDL definition plus the advisory predicate every node may carry."""
-    return _define(cls)
+    """Register a graph operator: IRDL definition plus the advisory predicate every node may carry.
 
-
-def _define(cls: type[_G]) -> type[_G]:
+    Fields of base classes come before the operator's own, the predicate last.
+    """
     annotate_constants(cls)
-    variadic = sum(
-        issubclass(v.cls, VariadicDef)
-        for base in cls.__mro__
-        for v in vars(base).values()
-        if type(v).__name__ == "_OperandFieldDef"
-    )
-    cls.predicate = opt_operand_def(BaseAttr(TensorType))  # pyright: ignore[reportAttributeAccessIssue]
-    if variadic:
+    fields: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        fields |= {n: v for n, v in vars(base).items() if type(v).__name__.endswith("FieldDef")}
+    for name, field in fields.items():
+        if name in vars(cls):
+            delattr(cls, name)
+        setattr(cls, name, field)
+    operands = [f for f in fields.values() if type(f).__name__ == "_OperandFieldDef"]
+    if any(issubclass(f.cls, VariadicDef) for f in operands):
         cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    cls.predicate = opt_operand_def(BaseAttr(TensorType))  # pyright: ignore[reportAttributeAccessIssue]
     return irdl_op_definition(cls)
 
 
@@ -281,11 +285,4 @@ def _values(operand: OperandLike) -> list[SSAValue]:
     return [SSAValue.get(v) for v in operand]
 
 
-def check_predicate(op: _Syntax) -> None:
-    """Raise unless the predicate, if any, is a boolean or a vector of booleans."""
-    for value in op.group("predicate"):
-        if dtype_of(typed(value)) != bool or len(shape_of(value)) > 1:
-            raise VerifyException(f"{op.name}: predicate must be i1 or a vector of i1, got {value.type}")
-
-
-__all__ = ["GraphOp", "PureOp", "check_predicate", "graph_op"]
+__all__ = ["GraphOp", "PureOp", "graph_op"]

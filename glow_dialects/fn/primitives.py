@@ -166,7 +166,7 @@ STRUCTURE: dict[str, int] = {
 }
 
 #: Primitives of any number of arguments.
-VARIADIC = ("stack_values",)
+VARIADIC = ("stack_values", "are_floats")
 
 
 def check_primitive(name: str, count: int) -> None:

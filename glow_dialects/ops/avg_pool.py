@@ -12,12 +12,12 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, ints_prop, str_prop
+from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.windows import (
-    WindowOp,
+    PoolOp,
     channels_first,
     channels_last,
     check_float,
@@ -41,24 +41,18 @@ def window_counts(
 
 
 @graph_op
-class AvgPoolOp(WindowOp):
+class AvgPoolOp(PoolOp):
     """The mean of each window: of its elements inside the input, or also of padding zeros."""
 
     name = "glow.avg_pool"
     CHEAP = True
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     count_include_pad = bool_prop(False)
-    layout = str_prop("NCHW")
     input = operand_def(Tensor)
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
-        return [self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])]
+        return [self.pooled(self.input)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
@@ -80,22 +74,16 @@ class AvgPoolInstr(InstrOp):
 
 
 @graph_op
-class AvgPoolBackwardOp(WindowOp):
+class AvgPoolBackwardOp(PoolOp):
     """The gradient of avg_pool: each element of `grad` spreads evenly over its window."""
 
     name = "glow.avg_pool_backward"
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     count_include_pad = bool_prop(False)
-    layout = str_prop("NCHW")
     grad = operand_def(Tensor)
     result = result_def(Tensor)
 
     def check(self) -> None:
-        self.check_window(len(shape_of(self.result)), self.prop("kernel"))
-        wanted = self.window_result(self.result, self.prop("kernel"), self.sizes(self.result)[1])
+        wanted = self.pooled(self.result)
         if self.grad.type != wanted:
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
 

@@ -10,7 +10,7 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
@@ -67,11 +67,15 @@ class _BatchNorm(PureOp):
 
 @graph_op
 class BatchNormOp(_BatchNorm):
-    """(input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector of the channels."""
+    """(input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector of the channels.
+
+    In training functions: batch_norm_train; `momentum` is how much of the running statistics stays.
+    """
 
     name = "glow.batch_norm"
     CHEAP = True
     epsilon = float_prop(1e-5)
+    momentum = float_prop(0.9)
     layout = str_prop("NCHW")
     input = operand_def(Tensor)
     scale = operand_def(Tensor)
@@ -86,15 +90,6 @@ class BatchNormOp(_BatchNorm):
         factor = f.div(self.scale, f.sqrt(f.add(self.variance, self.prop("epsilon"))))
         offset = f.sub(self.bias, f.mul(self.mean, factor))
         return [f.add(f.mul(self.input, self.row(f, factor)), self.row(f, offset))]
-
-    def training(self, b: Builder) -> Sequence[SSAValue]:
-        """The same normalisation by the statistics of the batch."""
-        made = b.insert(
-            BatchNormTrainOp(
-                self.input, self.scale, self.bias, epsilon=self.prop("epsilon"), layout=self.prop("layout")
-            )
-        )
-        return made.results
 
 
 @instr_op(of=BatchNormOp, inplace=("input",))
@@ -230,12 +225,6 @@ class BatchNormBackwardInstr(InstrOp):
         inner = dy - along(bias / count, axis, x.ndim) - unit * along(total / count, axis, x.ndim)
         input_grad[...] = inner * along(widen(scale) * inverse, axis, x.ndim)
         scale_grad[...], bias_grad[...] = total, bias
-
-
-def running(op: GraphOp, old: SSAValue, new: SSAValue, momentum: float, b: Builder) -> SSAValue:
-    """The running average after a step: momentum old + (1 - momentum) new."""
-    f = Formula(b, op.operands[0])
-    return f.add(f.mul(old, momentum), f.mul(new, 1 - momentum))
 
 
 _VARIANCE = random(3, low=0.5, high=2)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of
+from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.reduce import ReduceSumOp
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
+from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, windows
 
 
 def convolve(
@@ -50,7 +47,7 @@ def convolve(
 
 
 @graph_op
-class ConvOp(WindowOp):
+class ConvOp(ConvolutionOp):
     """result = conv(input, filter) + bias.
 
     NCHW: input [N, C, *spatial], filter [O, C / group, *kernel]; NHWC: input [N, *spatial, C],
@@ -58,44 +55,21 @@ class ConvOp(WindowOp):
     """
 
     name = "glow.conv"
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    filter = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    @property
-    def kernel(self) -> tuple[int, ...]:
-        """Spatial sizes of the filter."""
-        return self.sizes(self.filter)[2]
 
     def infer(self) -> Sequence[Attribute]:
-        rank = len(shape_of(self.input))
-        if len(shape_of(self.filter)) != rank:
-            raise VerifyException(
-                f"glow.conv: filter {self.filter.type} and input {self.input.type} differ in rank"
-            )
-        self.check_window(rank, self.kernel)
+        self.check_filter()
         out, inner, _ = self.sizes(self.filter)
         group = self.prop("group")
         channels = self.sizes(self.input)[1]
         if group < 1 or channels != inner * group:
             raise VerifyException(
-                f"glow.conv: {channels} input channels, the filter takes {inner} in each of {group} groups"
+                f"{self.name}: {channels} input channels, the filter takes {inner} in each of {group} groups"
             )
         if out % group:
-            raise VerifyException(f"glow.conv: {out} output channels in {group} groups")
+            raise VerifyException(f"{self.name}: {out} output channels in {group} groups")
         for value in self.group("bias"):
             if shape_of(value) != (out,):
-                raise VerifyException(f"glow.conv: bias is {value.type} for {out} output channels")
-        if element_of(self.filter) != element_of(self.input):
-            raise VerifyException(
-                f"glow.conv: element types of input {self.input.type} and filter {self.filter.type} differ"
-            )
+                raise VerifyException(f"{self.name}: bias is {value.type} for {out} output channels")
         return [self.window_result(self.input, self.kernel, out)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

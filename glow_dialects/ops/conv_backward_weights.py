@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
@@ -48,11 +47,7 @@ class ConvBackwardWeightsOp(WindowOp):
     """
 
     name = "glow.conv_backward_weights"
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
-    layout = str_prop("NCHW")
     input = operand_def(Tensor)
     grad = operand_def(Tensor)
     result = result_def(Tensor)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import ints_prop, str_prop
+from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.slice import SliceOp
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, scatter_windows
+from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, scatter_windows
 
 
 def convolve_transposed(
@@ -46,7 +44,7 @@ def convolve_transposed(
 
 
 @graph_op
-class ConvTransposeOp(WindowOp):
+class ConvTransposeOp(ConvolutionOp):
     """Transposed convolution; output = (input - 1) stride + dilation (kernel - 1) + 1 + output_pads - pads.
 
     NCHW: input [N, C, *spatial], filter [C, O / group, *kernel]; NHWC: input [N, *spatial, C],
@@ -54,39 +52,16 @@ class ConvTransposeOp(WindowOp):
     """
 
     name = "glow.conv_transpose"
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     output_pads = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    filter = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    @property
-    def kernel(self) -> tuple[int, ...]:
-        """Spatial sizes of the filter."""
-        return self.sizes(self.filter)[2]
 
     def infer(self) -> Sequence[Attribute]:
-        rank = len(shape_of(self.input))
-        if len(shape_of(self.filter)) != rank:
-            raise VerifyException(
-                f"{self.name}: filter {self.filter.type} and input {self.input.type} differ in rank"
-            )
-        self.check_window(rank, self.kernel)
+        self.check_filter()
         batch, channels, spatial = self.sizes(self.input)
         into, inner, kernel = self.sizes(self.filter)
         group, more, pads = self.prop("group"), self.prop("output_pads"), self.prop("pads")
         if into != channels or group < 1 or channels % group:
             raise VerifyException(
                 f"{self.name}: {channels} input channels, the filter takes {into} in {group} groups"
-            )
-        if element_of(self.filter) != element_of(self.input):
-            raise VerifyException(
-                f"{self.name}: element types of input {self.input.type} and filter {self.filter.type} differ"
             )
         count = len(spatial)
         if len(more) != count or min(more) < 0:

@@ -17,14 +17,9 @@ from glow_dialects.core.types import Array, Tensor, shape_of
 from glow_dialects.ops.elementwise import widen
 
 
-@graph_op
-class CumsumOp(PureOp):
-    """The sum of the elements up to each one along `axis`, in the element type.
+class CumulativeOp(PureOp):
+    """An accumulation along `axis`; `exclusive` leaves out the element, `reverse` starts at the end."""
 
-    `exclusive` leaves out the element itself; `reverse` sums from the end.
-    """
-
-    name = "glow.cumsum"
     axis = int_prop()
     exclusive = bool_prop(False)
     reverse = bool_prop(False)
@@ -35,41 +30,56 @@ class CumsumOp(PureOp):
         check_axis(self.name, self.prop("axis"), len(shape_of(self.input)))
         return [self.input.type]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        mirrored = CumsumOp(
-            grads[0],
-            axis=self.prop("axis"),
-            exclusive=self.prop("exclusive"),
-            reverse=not self.prop("reverse"),
-        )
-        return [b(mirrored)]
+    def adjoint_sum(self, value: SSAValue, b: Builder) -> SSAValue:
+        """For each element, the sum of `value` over the results that hold the element."""
+        way = {"axis": self.prop("axis"), "exclusive": self.prop("exclusive")}
+        return b(CumsumOp(value, reverse=not self.prop("reverse"), **way))
 
 
-@instr_op(of=CumsumOp)
-class CumsumInstr(InstrOp):
-    """np.cumsum."""
+class CumulativeInstr(InstrOp):
+    """`accumulate` along an axis."""
 
-    def reference(self, result: Array, input: Array) -> None:
+    def accumulated(self, result: Array, input: Array, accumulate: np.ufunc) -> None:
+        """The reference of an operator that accumulates with `accumulate`."""
         axis = self.prop("axis")
         x = widen(input)
         x = np.moveaxis(np.flip(x, axis) if self.prop("reverse") else x, axis, 0)
-        total = np.cumsum(x, axis=0, dtype=x.dtype)
+        total = accumulate.accumulate(x, axis=0, dtype=x.dtype)
         if self.prop("exclusive"):
-            total = np.concatenate([np.zeros_like(total[:1]), total[:-1]])
+            total = np.concatenate([np.full_like(total[:1], accumulate.identity), total[:-1]])
         total = np.moveaxis(total, 0, axis)
         result[...] = np.flip(total, axis) if self.prop("reverse") else total
 
 
+@graph_op
+class CumsumOp(CumulativeOp):
+    """The sum of the elements up to each one, in the element type."""
+
+    name = "glow.cumsum"
+
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        dy = grads[0]
+        assert dy is not None
+        return [self.adjoint_sum(dy, b)]
+
+
+@instr_op(of=CumsumOp)
+class CumsumInstr(CumulativeInstr):
+    """np.cumsum."""
+
+    def reference(self, result: Array, input: Array) -> None:
+        self.accumulated(result, input, np.add)
+
+
+# Each axis and direction once, with and without the element itself.
+WAYS = tuple(
+    {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    for axis, exclusive, reverse in ((0, False, False), (1, True, False), (1, False, True), (0, True, True))
+)
+
+
 SAMPLES = (
-    *(
-        Sample(CumsumOp, (random(3, 4),), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
-        for axis, exclusive, reverse in (
-            (0, False, False),
-            (1, True, False),
-            (1, False, True),
-            (0, True, True),
-        )
-    ),
+    *(Sample(CumsumOp, (random(3, 4),), way) for way in WAYS),
     Sample(CumsumOp, (random(5, dtype="int32", low=-9, high=9),), {"axis": 0}, smooth=False),
     *(
         Sample(CumsumOp, (random(3, 5, dtype=kind, low=0, high=5),), {"axis": 1}, smooth=False)

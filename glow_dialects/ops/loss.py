@@ -44,13 +44,27 @@ def _reduced(op: GraphOp, f: Formula, each: SSAValue, divisor: SSAValue | None =
 class _ElementLoss(PureOp):
     """A loss for each pair of elements of two tensors of one type."""
 
+    reduction = str_prop("mean")
+    input = operand_def(Tensor)
+    target = operand_def(Tensor)
+    result = result_def(Tensor)
+
     def infer(self) -> Sequence[Attribute]:
-        input, target = self.operands[0], self.operands[1]
-        check_float(self.name, input)
+        check_float(self.name, self.input)
         check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
-        if input.type != target.type:
-            raise VerifyException(f"{self.name}: input {input.type} and target {target.type} differ")
-        return [input.type if self.prop("reduction") == "none" else tensor((), element_of(input))]
+        if self.input.type != self.target.type:
+            raise VerifyException(
+                f"{self.name}: input {self.input.type} and target {self.target.type} differ"
+            )
+        return [self.input.type if self.prop("reduction") == "none" else tensor((), element_of(self.input))]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f = Formula(b, self.input)
+        return [_reduced(self, f, self.losses(f))]
+
+    def losses(self, f: Formula) -> SSAValue:
+        """The loss of each pair."""
+        raise NotImplementedError(self.name)
 
 
 @graph_op
@@ -128,14 +142,9 @@ class SigmoidCrossEntropyOp(_ElementLoss):
     """-target log sigmoid(input) - (1 - target) log(1 - sigmoid(input)), without overflow."""
 
     name = "glow.sigmoid_cross_entropy"
-    reduction = str_prop("mean")
-    input = operand_def(Tensor)
-    target = operand_def(Tensor)
-    result = result_def(Tensor)
 
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        return [_reduced(self, f, f.sub(b(SoftplusOp(self.input)), f.mul(self.input, self.target)))]
+    def losses(self, f: Formula) -> SSAValue:
+        return f.sub(f.b(SoftplusOp(self.input)), f.mul(self.input, self.target))
 
 
 @graph_op
@@ -143,20 +152,16 @@ class BinaryCrossEntropyOp(_ElementLoss):
     """-target log(input) - (1 - target) log(1 - input) of probabilities; logarithms are at least -100."""
 
     name = "glow.binary_cross_entropy"
-    reduction = str_prop("mean")
-    input = operand_def(Tensor)
-    target = operand_def(Tensor)
-    result = result_def(Tensor)
 
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, p, t = Formula(b, self.input), self.input, self.target
+    def losses(self, f: Formula) -> SSAValue:
+        p, t = self.input, self.target
         tiny = 1e-38 if dtype_of(typed(p)).itemsize >= 4 else 1e-7
 
         def logarithm(x: SSAValue) -> SSAValue:
-            return f.max(f.log(b(ClipOp(x, min=tiny))), -100.0)
+            return f.max(f.log(f.b(ClipOp(x, min=tiny))), -100.0)
 
         here, there = f.mul(t, logarithm(p)), f.mul(f.sub(1.0, t), logarithm(f.sub(1.0, p)))
-        return [_reduced(self, f, f.mul(f.add(here, there), -1.0))]
+        return f.mul(f.add(here, there), -1.0)
 
 
 @graph_op
@@ -164,15 +169,10 @@ class MeanSquaredErrorOp(_ElementLoss):
     """(input - target)^2."""
 
     name = "glow.mean_squared_error"
-    reduction = str_prop("mean")
-    input = operand_def(Tensor)
-    target = operand_def(Tensor)
-    result = result_def(Tensor)
 
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
+    def losses(self, f: Formula) -> SSAValue:
         difference = f.sub(self.input, self.target)
-        return [_reduced(self, f, f.mul(difference, difference))]
+        return f.mul(difference, difference)
 
 
 @graph_op
@@ -180,14 +180,9 @@ class L1LossOp(_ElementLoss):
     """|input - target|."""
 
     name = "glow.l1_loss"
-    reduction = str_prop("mean")
-    input = operand_def(Tensor)
-    target = operand_def(Tensor)
-    result = result_def(Tensor)
 
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        return [_reduced(self, f, b(AbsOp(f.sub(self.input, self.target))))]
+    def losses(self, f: Formula) -> SSAValue:
+        return f.b(AbsOp(f.sub(self.input, self.target)))
 
 
 @graph_op
@@ -196,16 +191,12 @@ class HuberLossOp(_ElementLoss):
 
     name = "glow.huber_loss"
     delta = float_prop(1.0)
-    reduction = str_prop("mean")
-    input = operand_def(Tensor)
-    target = operand_def(Tensor)
-    result = result_def(Tensor)
 
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, delta = Formula(b, self.input), self.prop("delta")
-        d = b(AbsOp(f.sub(self.input, self.target)))
+    def losses(self, f: Formula) -> SSAValue:
+        delta = self.prop("delta")
+        d = f.b(AbsOp(f.sub(self.input, self.target)))
         low, high = f.mul(d, d, 0.5), f.mul(f.sub(d, delta / 2), delta)
-        return [_reduced(self, f, f.where(b(CmpLtOp(d, f.of(delta))), low, high))]
+        return f.where(f.b(CmpLtOp(d, f.of(delta))), low, high)
 
 
 @graph_op

@@ -13,36 +13,30 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import int_prop, ints_prop, str_prop
+from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.core.types import Array, Tensor
 from glow_dialects.ops.arithmetic import MulOp, PowOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.unary_math import AbsOp
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, check_float, windows
+from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, check_float, windows
 
 
 @graph_op
-class LpPoolOp(WindowOp):
+class LpPoolOp(PoolOp):
     """(sum over the window of |x|^p)^(1/p)."""
 
     name = "glow.lp_pool"
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     p = int_prop(2)
-    layout = str_prop("NCHW")
     input = operand_def(Tensor)
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
         if self.prop("p") < 1:
             raise VerifyException(f"{self.name}: p is {self.prop('p')}, expected at least 1")
-        return [self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])]
+        return [self.pooled(self.input)]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # |x|^p, mean of all of the window, times its size, ^(1/p)

@@ -15,11 +15,10 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
+from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, windows
 
 
 def lowest(dtype: np.dtype) -> float | int:
@@ -54,19 +53,21 @@ def max_places(
     return place.astype(np.int64)
 
 
-class _MaxPool(WindowOp):
-    """Checks that the three operators share."""
+class _MaxPool(PoolOp):
+    """Maxima of windows; padding never wins."""
+
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        input = self.operands[0]
-        self.check_window(len(shape_of(input)), self.prop("kernel"))
+        input = self.input
         if dtype_of(input.type).kind == "b":
             raise VerifyException(f"{self.name}: booleans have no maximum, got {input.type}")
-        return [self.window_result(input, self.prop("kernel"), self.sizes(input)[1])]
+        return [self.pooled(input)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy, input = grads[0], self.operands[0]
-        return [None if dy is None else b(MaxPoolBackwardOp(input, dy, **self.window_properties()))]
+        dy = grads[0]
+        return [None if dy is None else b(MaxPoolBackwardOp(self.input, dy, **self.window_properties()))]
 
 
 @graph_op
@@ -75,13 +76,6 @@ class MaxPoolOp(_MaxPool):
 
     name = "glow.max_pool"
     CHEAP = True
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
 
 
 @instr_op(of=MaxPoolOp)
@@ -100,13 +94,6 @@ class MaxPoolWithArgmaxOp(_MaxPool):
     """max_pool, and the flat index of each maximum (the first one) in the whole input, i64."""
 
     name = "glow.max_pool_with_argmax"
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
     argmax = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
@@ -131,22 +118,16 @@ class MaxPoolWithArgmaxInstr(InstrOp):
 
 
 @graph_op
-class MaxPoolBackwardOp(WindowOp):
+class MaxPoolBackwardOp(PoolOp):
     """The gradient of max_pool: each element of `grad` goes to the first maximum of its window."""
 
     name = "glow.max_pool_backward"
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    layout = str_prop("NCHW")
     input = operand_def(Tensor)
     grad = operand_def(Tensor)
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
-        wanted = self.window_result(self.input, self.prop("kernel"), self.sizes(self.input)[1])
+        wanted = self.pooled(self.input)
         if self.grad.type != wanted:
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
         return [self.input.type]

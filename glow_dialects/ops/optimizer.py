@@ -138,35 +138,9 @@ def _correction(f: Formula, time: SSAValue, beta: float) -> SSAValue:
     return f.mul(f.b(Expm1Op(f.mul(time, math.log(beta)))), -1.0)
 
 
-@graph_op
-class RmspropOp(_Update):
-    """s' = alpha s + (1 - alpha) g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
+class _RootUpdate(_Update):
+    """weight - lr g / (sqrt(s') + epsilon), s' the running sum of g^2; results: new weight, s'."""
 
-    name = "glow.rmsprop"
-    alpha = float_prop(0.99)
-    epsilon = float_prop(1e-8)
-    weight_decay = float_prop(0.0)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
-    square = operand_def(Tensor)
-    lr = operand_def(Tensor)
-    result = result_def(Tensor)
-    new_square = result_def(Tensor)
-
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, alpha = Formula(b, self.weight), self.prop("alpha")
-        grad = self.decayed(f)
-        square = f.add(f.mul(self.square, alpha), f.mul(grad, grad, 1 - alpha))
-        scale = f.add(f.sqrt(square), self.prop("epsilon"))
-        return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square]
-
-
-@graph_op
-class AdagradOp(_Update):
-    """s' = s + g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
-
-    name = "glow.adagrad"
-    epsilon = float_prop(1e-10)
     weight_decay = float_prop(0.0)
     weight = operand_def(Tensor)
     grad = operand_def(Tensor)
@@ -178,9 +152,37 @@ class AdagradOp(_Update):
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f = Formula(b, self.weight)
         grad = self.decayed(f)
-        square = f.add(self.square, f.mul(grad, grad))
+        square = self.summed(f, f.mul(grad, grad))
         scale = f.add(f.sqrt(square), self.prop("epsilon"))
         return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square]
+
+    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
+        """s' from s and g^2."""
+        raise NotImplementedError(self.name)
+
+
+@graph_op
+class RmspropOp(_RootUpdate):
+    """s' = alpha s + (1 - alpha) g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
+
+    name = "glow.rmsprop"
+    alpha = float_prop(0.99)
+    epsilon = float_prop(1e-8)
+
+    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
+        alpha = self.prop("alpha")
+        return f.add(f.mul(self.square, alpha), f.mul(square, 1 - alpha))
+
+
+@graph_op
+class AdagradOp(_RootUpdate):
+    """s' = s + g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
+
+    name = "glow.adagrad"
+    epsilon = float_prop(1e-10)
+
+    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
+        return f.add(self.square, square)
 
 
 def _rows(count: int) -> tuple[np.ndarray, ...]:

@@ -7,7 +7,7 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, int_prop, ints_prop, str_prop
+from glow_dialects.core.properties import bool_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -28,20 +28,15 @@ from glow_dialects.ops.requantize import (
     scale_of,
     zero_of,
 )
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last, windows
+from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, windows
 
 
 @graph_op
-class QuantizedAvgPoolOp(RequantizingOp, WindowOp):
+class QuantizedAvgPoolOp(RequantizingOp, PoolOp):
     """avg_pool of stored integers, requantised; pads are the input's zero point."""
 
     name = "glow.quantized_avg_pool"
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
     count_include_pad = bool_prop(False)
-    layout = str_prop("NCHW")
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
     input = operand_def(Tensor)
@@ -49,9 +44,7 @@ class QuantizedAvgPoolOp(RequantizingOp, WindowOp):
 
     def check(self) -> None:
         per_tensor(self, self.input)
-        self.check_window(len(shape_of(self.input)), self.prop("kernel"))
-        channels = self.sizes(self.input)[1]
-        self.check_result(shape_of(self.window_result(self.input, self.prop("kernel"), channels)))
+        self.check_result(shape_of(self.pooled(self.input)))
 
 
 @instr_op(of=QuantizedAvgPoolOp)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i32, i64
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
+from xdsl.dialects.builtin import i32
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import int_prop, ints_prop, str_prop
+from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -31,11 +30,11 @@ from glow_dialects.ops.requantize import (
     scale_of,
     zero_of,
 )
-from glow_dialects.ops.windows import WindowOp, channels_first, channels_last
+from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last
 
 
 @graph_op
-class QuantizedConvOp(RequantizingOp, WindowOp):
+class QuantizedConvOp(RequantizingOp, ConvolutionOp):
     """conv of stored integers, its int32 sums requantised to the result's type.
 
     input: one scale. filter: zero point 0, one scale or one an output channel. bias [O]: i32 in
@@ -44,22 +43,8 @@ class QuantizedConvOp(RequantizingOp, WindowOp):
     """
 
     name = "glow.quantized_conv"
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
-    layout = str_prop("NCHW")
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
-    input = operand_def(Tensor)
-    filter = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    @property
-    def kernel(self) -> tuple[int, ...]:
-        """Spatial sizes of the filter."""
-        return self.sizes(self.filter)[2]
 
     def check(self) -> None:
         per_tensor(self, self.input)

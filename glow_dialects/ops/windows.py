@@ -11,18 +11,25 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import OperandLike, PureOp
-from glow_dialects.core.properties import check_choice
-from glow_dialects.core.types import Array, element_of, is_float, shape_of, tensor
+from glow_dialects.core.properties import check_choice, ints_prop, str_prop
+from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
 
 LAYOUTS = ("NCHW", "NHWC")
 
 
 class WindowOp(PureOp):
     """An operator with windows; strides, pads and dilations that are left out are 1, 0 and 1."""
+
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    layout = str_prop("NCHW")
 
     def __init__(
         self,
@@ -100,6 +107,46 @@ class WindowOp(PureOp):
                 f"padded by {list(self.prop('pads'))}"
             )
         return tensor(self.shaped(batch, channels, sizes), element_of(input))
+
+
+class PoolOp(WindowOp):
+    """A window of the sizes `kernel` over every channel."""
+
+    kernel = ints_prop()
+
+    def pooled(self, input: SSAValue) -> Attribute:
+        """The type of the pool of `input`; raises unless the window fits."""
+        kernel = self.prop("kernel")
+        self.check_window(len(shape_of(input)), kernel)
+        return self.window_result(input, kernel, self.sizes(input)[1])
+
+
+class ConvolutionOp(WindowOp):
+    """A window of the filter's sizes over all channels of a group; `bias` has an element a channel."""
+
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    input = operand_def(Tensor)
+    filter = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Spatial sizes of the filter."""
+        return self.sizes(self.filter)[2]
+
+    def check_filter(self) -> None:
+        """Raise unless input and filter are of one rank and element type and the window fits."""
+        rank = len(shape_of(self.input))
+        if len(shape_of(self.filter)) != rank:
+            raise VerifyException(
+                f"{self.name}: filter {self.filter.type} and input {self.input.type} differ in rank"
+            )
+        self.check_window(rank, self.kernel)
+        if element_of(self.filter) != element_of(self.input):
+            raise VerifyException(
+                f"{self.name}: element types of input {self.input.type} and filter {self.filter.type} differ"
+            )
 
 
 def check_float(op: str, value: SSAValue) -> None:

@@ -81,3 +81,12 @@ glow.placeholder @x inptu : tensor<2xf32>
 // CHECK: builtin.module
 // CHECK: glow.placeholder @good input : tensor<2xf32>
 glow.placeholder @good input : tensor<2xf32>
+
+// -----
+
+// CHECK: error: the program is not valid: glow.relu: predicate tensor<4xf32>, expected i1 or a vector of i1
+glow.placeholder @x input : tensor<4xf32>
+glow.func @predicate_type {
+  %x = glow.get @x : tensor<4xf32>
+  %y = glow.relu %x pred %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+}
