@@ -14,7 +14,7 @@ from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
-from glow_passes.fn.expand_grad import Functions, expand_gradients
+from glow_passes.fn.functions import Functions
 from glow_passes.fn.lift_closures import lift_closures
 from glow_passes.fn.specialize import Instance, Specializer
 
@@ -58,7 +58,6 @@ class FunctionProgram:
         self.module = module.clone()
         lift_closures(self.module)
         self.functions = Functions(self.module)
-        expand_gradients(self.functions)
         self.machine = Machine(self.module, self.functions)
         self.instances: dict[tuple[Type, ...], Specialized] = {}
         self.seconds["close and differentiate"] = time.perf_counter() - start
@@ -82,8 +81,16 @@ class FunctionProgram:
         return found
 
     def _specialize(self, types: tuple[Type, ...]) -> Specialized:
+        """Reverse mode first; forward mode where the types of the program in reverse mode have no end."""
+        first = self._compiled(types, ahead_only=False)
+        if first.reason in ("", ASKED) or not self.functions.differentiates(self.name):
+            return first
+        second = self._compiled(types, ahead_only=True)
+        return first if second.reason else second
+
+    def _compiled(self, types: tuple[Type, ...], ahead_only: bool) -> Specialized:
         start = time.perf_counter()
-        inferred = Specializer(self.functions)
+        inferred = Specializer(self.functions, ahead_only)
         try:
             root = inferred.infer(self.name, types)
         except NotNative as reason:
@@ -93,7 +100,7 @@ class FunctionProgram:
         finally:
             self.seconds["infer types"] = time.perf_counter() - start
         if self.backend != "cpu":
-            return Specialized(inferred, root, None, "the interpreter was asked for")
+            return Specialized(inferred, root, None, ASKED)
         from glow_backends.cpu.functions.native import NativeFunction
 
         try:
@@ -123,6 +130,8 @@ class FunctionProgram:
         }
 
 
+#: Why a program runs in the interpreter where nothing is wrong with it.
+ASKED = "the interpreter was asked for"
 #: Mistakes of specialisation and code generation: the interpreter still gives the right value, and the
 #: report names the mistake.
 _OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError)

@@ -64,31 +64,29 @@ def test_gradient(program: Callable[..., float], backend: str) -> None:
 
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
 def test_second_order(program: Callable[..., float]) -> None:
-    """The second derivatives agree with differences of the first."""
-    compiled = glow.jit(program, backend="interpreter")
+    """The second derivatives are native, and agree with the interpreter's and with differences of the first."""
+    interpreted, native = glow.jit(program, backend="interpreter"), glow.jit(program)
     for i in (0, 1):
-        first = glow.grad(compiled, argnums=i)
-        assert close(glow.grad(first, argnums=0)(X, Y), difference(first, 0))
+        first = glow.grad(interpreted, argnums=i)
+        found = glow.grad(first, argnums=0)(X, Y)
+        assert close(found, difference(first, 0))
+        second = glow.grad(glow.grad(native, argnums=i), argnums=0)
+        assert close(second(X, Y), found, 1e-9)
+        assert second.report()["instances"] == [{"runs on": "cpu", "because": ""}]
 
 
 THIRD = ("seed_test_f", "seed_closure", "several_captured", "choice_of_closures", "church", "with_continue",
          "return_in_loop", "recursion_with_capture", "tree", "wrapped_in_loop", "confusion")  # fmt: skip
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", THIRD)
-def test_third_order(name: str) -> None:
-    """The third derivative agrees with differences of the second."""
-    second = glow.grad(glow.grad(glow.jit(getattr(programs, name), backend="interpreter")))
-    assert close(glow.grad(second)(X, Y), difference(second, 0), 1e-4)
-
-
-@pytest.mark.parametrize("name", ["seed_test_f", "seed_hof", "maximum", "nested_if", "kestrel", "composed"])
-def test_native_second_order(name: str) -> None:
-    """Second derivatives run natively too."""
-    compiled = glow.jit(getattr(programs, name))
-    second = glow.grad(glow.grad(compiled))
-    assert close(second(X, Y), difference(glow.grad(compiled), 0))
-    assert second.report()["instances"][0]["runs on"] == "cpu"
+def test_third_order(name: str, backend: str) -> None:
+    """The third derivative agrees with differences of the second, and is native."""
+    second = glow.grad(glow.grad(glow.jit(getattr(programs, name), backend=backend)))
+    third = glow.grad(second)
+    assert close(third(X, Y), difference(second, 0), 1e-4)
+    assert third.report()["instances"][0]["runs on"] == backend
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -25,7 +25,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
-from glow_passes.fn.expand_grad import Functions
+from glow_passes.fn.functions import Functions
 
 #: Frames that may wait at once, and calls in tail position that one frame may make of counted functions.
 MAX_DEPTH = 250_000
@@ -115,16 +115,15 @@ class Machine:
                 raise AssertionError(op.name)
 
     def _gradient(self, op: GradOp | ValueAndGradOp, function: Closure) -> Closure:
-        forward = self._ahead(function)
         arity = self.functions.arity(function.name) - len(function.captured)
-        return Closure(self.functions.gradient_of(op, arity), (forward,))
+        return Closure(self.functions.gradient_of(op, arity), (self._derived(function, op),))
 
-    def _ahead(self, value: Any) -> Any:
+    def _derived(self, value: Any, op: Operation) -> Any:
         """A value with its functions in their forward form."""
         if isinstance(value, Closure):
-            captured = tuple(self._ahead(v) for v in value.captured)
-            return Closure(self.functions.forward(value.name), captured)
-        return tuple(self._ahead(v) for v in value) if type(value) is tuple else value
+            captured = tuple(self._derived(v, op) for v in value.captured)
+            return Closure(self.functions.derived(value.name, op, "r"), captured)
+        return tuple(self._derived(v, op) for v in value) if type(value) is tuple else value
 
     def run(self, name: str, arguments: Sequence[Any]) -> Any:
         """The value of a function for Python numbers, arrays, tuples and closures."""

@@ -1,374 +1,76 @@
-"""glow-expand-grad: reverse mode of closed programs, functions to functions, closed under itself.
-
-For each function f(p..) there is `f.fwd(p.., k)`, which returns f's value and a backpropagator: a
-function from the cotangent of the value to whatever `k` makes of the tuple of cotangents of p... A call
-in tail position passes its own backward step on as `k`, so that loops (which are tail calls) stay loops
-in both directions. The cotangent of a function value is the tuple of those of what it captured, aligned
-at its end; a missing front is zero.
-"""
+"""glow-expand-grad: gradients of known functions become calls of derived functions, in one mode."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i64
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.dialect import (
-    CallOp,
-    ConstantOp,
-    FuncOp,
-    GetOp,
-    GradOp,
-    PartialOp,
-    PrimOp,
-    RefOp,
-    ReturnOp,
-    SwitchLayerOp,
-    SwitchOp,
-    TupleOp,
-    ValueAndGradOp,
-)
+from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ValueAndGradOp
 from glow_dialects.fn.syntax import LINE
-from glow_dialects.fn.types import any_type
-from glow_passes.fn.gradients import RULES, Maker, Term, integer, operator_rule
+from glow_passes.fn.functions import Functions
+from glow_passes.fn.gradients import Maker, modes_of
 from glow_passes.fn.lift_closures import lift_closures
 
-IDENTITY = "identity.fn"
+
+def expand_gradients(functions: Functions, mode: str = "r") -> None:
+    """Replace gradients of functions that are known, innermost first, and make all that they refer to."""
+    done: set[str] = set()
+    pending = [f.sym_name.data for f in functions.module.body.block.ops if isinstance(f, FuncOp)]
+    while pending:
+        name = pending.pop(0)
+        if name in done:
+            continue
+        done.add(name)
+        for op in list(functions.table[name].block.ops):
+            if isinstance(op, GradOp | ValueAndGradOp) and not modes_of(op):
+                target = op.function.owner
+                if isinstance(target, RefOp):
+                    pending += _replace(op, functions, mode)
+            elif isinstance(op, RefOp):
+                pending.append(op.target)
 
 
-class Functions:
-    """The functions of a closed module by name, and those that differentiation adds to them."""
-
-    def __init__(self, module: ModuleOp) -> None:
-        self.module = module
-        self.table = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)}
-
-    def add(self, name: str, block: Block) -> FuncOp:
-        """A new function of the module."""
-        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
-        self.module.body.block.add_op(made)
-        self.table[name] = made
-        return made
-
-    def arity(self, name: str) -> int:
-        """The number of parameters."""
-        return len(self.table[name].block.args)
-
-    def forward(self, name: str) -> str:
-        """The name of f.fwd, which is made with all that it refers to if it is not there."""
-        made = f"{name}.fwd"
-        pending = [name]
-        while pending:
-            source = pending.pop()
-            if f"{source}.fwd" not in self.table:
-                pending += _Reverse(self, self.table[source]).made()
-        return made
-
-    def identity(self) -> str:
-        """The function that returns its argument."""
-        if IDENTITY not in self.table:
-            block = Block(arg_types=[any_type])
-            block.add_op(ReturnOp.create(operands=[block.args[0]]))
-            self.add(IDENTITY, block)
-        return IDENTITY
-
-    def gradient(self, count: int, positions: tuple[int, ...], single: bool, with_value: bool) -> str:
-        """The function (f.fwd, x..) -> gradient of f at x, for f of `count` parameters."""
-        text = "_".join(map(str, positions))
-        name = f"{'value_and_grad' if with_value else 'grad'}.{count}.{text}{'' if single else '.tuple'}"
-        if name in self.table:
-            return name
-        outside = [p for p in positions if not -count <= p < count]
-        if outside:
-            raise UnsupportedError(
-                f"grad: argument {outside[0]} of a function of {count} parameter{'s' * (count != 1)};"
-                " argnums counts from 0"
-            )
-        block = Block(arg_types=[any_type] * (count + 1))
-        m = Maker(block)
-        identity = m.add(_ref(self.identity()))
-        pair = m.call(block.args[0], *block.args[1:], identity)
-        value, back = m.get(pair, 0, 2), m.get(pair, 1, 2)
-        whole = m.call(back, m.prim("one_like", value))
-        found: list[SSAValue] = []
-        for position in positions:
-            at = position % count
-            item = m.prim("env_item", whole, n=integer(count), i=integer(at))
-            found.append(m.prim("fill_like", item, block.args[1 + at], position=integer(position)))
-        result = found[0] if single else m.tuple(found)
-        block.add_op(ReturnOp.create(operands=[m.tuple([value, result]) if with_value else result]))
-        self.add(name, block)
-        return name
-
-    def gradient_of(self, op: GradOp | ValueAndGradOp, arity: int) -> str:
-        """The function to bind f.fwd to, for f of `arity` parameters; differentiated `order` times."""
-        order = order_of(op)
-        name = self.gradient(arity - order, op.positions, op.single, isinstance(op, ValueAndGradOp))
-        for _ in range(order):
-            name = self.forward(name)
-        return name
-
-
-def order_of(op: Operation) -> int:
-    """How many times the function that holds a gradient operation has been differentiated."""
-    found = op.attributes.get("order")
-    return found.value.data if isinstance(found, IntegerAttr) else 0
-
-
-def _ref(name: str) -> RefOp:
-    return RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
-
-
-class _Reverse:
-    """Makes f.fwd and f.bwd of one function."""
-
-    def __init__(self, functions: Functions, source: FuncOp) -> None:
-        self.functions = functions
-        self.source = source
-        self.name = source.sym_name.data
-        self.forward = Maker(Block(arg_types=[any_type] * (len(source.block.args) + 1)))
-        self.backward = Maker(Block(arg_types=[any_type, any_type]))
-        self.values: dict[SSAValue, SSAValue] = {}
-        self.backs: dict[Operation, SSAValue] = {}
-        self.saved: dict[SSAValue, SSAValue] = {}
-        self.copies: dict[SSAValue, SSAValue] = {}
-        self.cotangents: dict[SSAValue, SSAValue] = {}
-        self.needed: list[str] = []
-
-    def made(self) -> list[str]:
-        """Add both functions; returns the functions that they refer to the forward form of."""
-        block = self.forward.block
-        for old, new in zip(self.source.block.args, block.args, strict=False):
-            self.values[old] = new
-            new.name_hint = old.name_hint
-        ops = list(self.source.block.ops)
-        last = ops.pop()
-        assert isinstance(last, ReturnOp)
-        tail: CallOp | None = None
-        if (
-            isinstance(last.value.owner, CallOp)
-            and len(list(last.value.uses)) == 1
-            and last.value.owner is ops[-1]
-        ):
-            tail = ops.pop()  # pyright: ignore[reportAssignmentType]
-        for op in ops:
-            self._ahead(op)
-        self._back(ops, tail, last.value)
-        self._finish(tail, last.value)
-        return self.needed
-
-    def _ahead(self, op: Operation) -> None:
-        m = self.forward
-        m.line = op.attributes.get(LINE)
-        if isinstance(op, RefOp):
-            self.needed.append(op.target)
-            self.values[op.result] = m.add(_ref(f"{op.target}.fwd"))
-            return
-        operands = [self.values[v] for v in op.operands]
-        if isinstance(op, CallOp):
-            pair = m.call(*operands, m.add(_ref(self.functions.identity())))
-            self.values[op.result] = m.get(pair, 0, 2)
-            self.backs[op] = m.get(pair, 1, 2)
-            return
-        twin = op.clone(self.values)
-        if isinstance(op, GradOp | ValueAndGradOp):
-            twin.attributes["order"] = IntegerAttr(order_of(op) + 1, i64)
-        self.values[op.results[0]] = m.add(twin)
-
-    # --- the backward function --------------------------------------------------------------------
-    def _saved(self, value: SSAValue) -> SSAValue:
-        """A value of the forward function in the backward one."""
-        owner = value.owner
-        if isinstance(owner, ConstantOp) or (isinstance(owner, PrimOp) and owner.prim.data == "zero"):
-            if value not in self.copies:
-                self.copies[value] = self.backward.add(owner.clone())
-            return self.copies[value]
-        return self._kept(self.values[value])
-
-    def _kept(self, ahead: SSAValue) -> SSAValue:
-        if ahead not in self.saved:
-            block = self.backward.block
-            argument = block.insert_arg(any_type, len(self.saved))
-            argument.name_hint = ahead.name_hint
-            self.saved[ahead] = argument
-        return self.saved[ahead]
-
-    def _accumulate(self, value: SSAValue, found: SSAValue | None) -> None:
-        if found is None or isinstance(value.owner, ConstantOp | RefOp):
-            return
-        old = self.cotangents.get(value)
-        self.cotangents[value] = found if old is None else self.backward.prim("gadd", old, found)
-
-    def _spread(
-        self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None
-    ) -> None:
-        """Cotangents of a callee and its arguments from those of all parameters of the callee.
-
-        `of` names the function that the cotangents belong to where several may have been captured.
-        """
-        m, count = self.backward, integer(len(values))
-        options: dict[str, Attribute] = {} if of is None else {"of": StringAttr(of)}
-        if not isinstance(function.owner, RefOp):
-            self._accumulate(function, m.prim("env_drop", whole, n=count))
-        for index, value in enumerate(values):
-            if not isinstance(value.owner, ConstantOp | RefOp):
-                self._accumulate(value, m.prim("env_item", whole, n=count, i=integer(index), **options))
-
-    def _back(self, ops: list[Operation], tail: CallOp | None, value: SSAValue) -> None:
-        m = self.backward
-        seed = m.block.args[1]
-        if tail is not None:
-            m.line = tail.attributes.get(LINE)
-            self._spread(seed, tail.callee, list(tail.arguments))
-        else:
-            self._accumulate(value, seed)
-        for op in reversed(ops):
-            d = self.cotangents.get(op.results[0])
-            if d is not None:
-                m.line = op.attributes.get(LINE)
-                self._step(op, d)
-        found = [self.cotangents.get(p) for p in self.source.block.args]
-        whole = m.tuple([m.zero() if d is None else d for d in found])
-        owner = whole.owner
-        assert isinstance(owner, TupleOp)
-        owner.attributes["of"] = StringAttr(self.name)
-        result = m.call(m.block.args[len(self.saved)], whole)
-        m.block.add_op(ReturnOp.create(operands=[result]))
-
-    def _step(self, op: Operation, d: SSAValue) -> None:
-        m = self.backward
-        match op:
-            case CallOp():
-                whole = m.call(self._kept(self.backs[op]), d)
-                self._spread(whole, op.callee, list(op.arguments))
-            case PartialOp():
-                callee = op.callee.owner
-                of = callee.target if isinstance(callee, RefOp) else None
-                self._spread(d, op.callee, list(op.arguments), of)
-            case SwitchOp():
-                condition = self._saved(op.condition)
-                self._accumulate(op.on_true, m.switch(condition, d, m.zero()))
-                self._accumulate(op.on_false, m.switch(condition, m.zero(), d))
-            case SwitchLayerOp():
-                index, count = self._saved(op.index), len(op.values)
-                for i, value in enumerate(op.values):
-                    here = m.prim("eq", m.prim("mod", index, m.number(count)), m.number(i))
-                    self._accumulate(value, m.switch(here, d, m.zero()))
-            case TupleOp():
-                count = integer(len(op.values))
-                of = {n: a for n, a in op.attributes.items() if n == "of"}
-                for i, value in enumerate(op.values):
-                    self._accumulate(value, m.prim("env_item", d, n=count, i=integer(i), **of))
-            case GetOp():
-                self._get(op, d)
-            case PrimOp():
-                self._prim(op, d)
-            case GradOp() | ValueAndGradOp():
-                item = m.prim("env_item", d, n=integer(1), i=integer(0), behind=UnitAttr())
-                self._accumulate(op.function, item)
-            case _:
-                pass
-
-    def _get(self, op: GetOp, d: SSAValue) -> None:
-        m, source, index = self.backward, op.source_tuple, op.index.value.data
-        known = op.attributes.get("of")
-        if isinstance(source.owner, TupleOp):
-            self._accumulate(source.owner.values[index], d)
-        elif isinstance(known, IntegerAttr):
-            made = m.prim("env_put", d, n=known, i=integer(index % known.value.data))
-            self._accumulate(source, made)
-        else:
-            made = m.prim("tuple_put", self._saved(source), d, i=integer(index))
-            self._accumulate(source, made)
-
-    def _prim(self, op: PrimOp, d: SSAValue) -> None:
-        m, name = self.backward, op.prim.data
-        rule = operator_rule if ":" in name else RULES.get(name)
-        if rule is None:
-            raise UnsupportedError(
-                f"{op.source or self.name}: no gradient for {name}; use glow.stop_gradient"
-            )
-        arguments = _Arguments(self, op)
-        found = rule(Term(m, d), arguments, lambda: Term(m, self._saved(op.result)), op)
-        for value, term in zip(op.operands, found, strict=True):
-            self._accumulate(value, None if term is None else term.value)
-
-    def _finish(self, tail: CallOp | None, value: SSAValue) -> None:
-        m, functions = self.forward, self.functions
-        bwd = f"{self.name}.bwd"
-        m.line = None
-        back = m.add(_ref(bwd))
-        bound = [*self.saved, m.block.args[-1]]
-        step = m.add(PartialOp.create(operands=[back, *bound], result_types=[any_type]))
-        if tail is not None:
-            m.line = tail.attributes.get(LINE)
-            result = m.call(*[self.values[v] for v in tail.operands], step)
-        else:
-            result = m.tuple([self.values[value], step])
-        m.block.add_op(ReturnOp.create(operands=[result]))
-        functions.add(bwd, self.backward.block)
-        made = functions.add(f"{self.name}.fwd", m.block)
-        made.attributes.update(self.source.attributes)
-
-
-class _Arguments(list[Term]):
-    """The arguments of a primitive in the backward function; saved when they are first used."""
-
-    def __init__(self, reverse: _Reverse, op: PrimOp) -> None:
-        super().__init__([Term(reverse.backward, v) for v in op.operands])
-        self.reverse, self.op = reverse, op
-
-    def __getitem__(self, index: object) -> Term:  # pyright: ignore[reportIncompatibleMethodOverride]
-        assert isinstance(index, int)
-        return Term(self.reverse.backward, self.reverse._saved(self.op.operands[index]))
-
-    def __iter__(self):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return (self[i] for i in range(len(self)))
-
-
-def expand_gradients(functions: Functions) -> None:
-    """Replace gradients of functions that are known by calls of their forward forms."""
-    pending = list(functions.table.values())
-    for function in pending:
-        for op in list(function.block.ops):
-            if not isinstance(op, GradOp | ValueAndGradOp) or order_of(op):
-                continue
-            target = op.function.owner
-            if isinstance(target, RefOp):
-                name = functions.gradient_of(op, functions.arity(target.target))
-                _replace(op, name, functions.forward(target.target))
-
-
-def _replace(op: GradOp | ValueAndGradOp, name: str, forward: str) -> None:
-    block = op.parent
-    assert block is not None
-    made = [_ref(name), _ref(forward)]
-    made.append(PartialOp.create(operands=[m.results[0] for m in made], result_types=[any_type]))  # pyright: ignore
-    for new in made:
-        new.attributes.update({n: a for n, a in op.attributes.items() if n == LINE})
+def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> list[str]:
+    target, block = op.function.owner, op.parent
+    assert block is not None and isinstance(target, RefOp)
+    name = functions.gradient_of(op, functions.arity(target.target), mode)
+    m = Maker(block)
+    m.line = op.attributes.get(LINE)
+    form = functions.derived(target.target, op, mode)
+    made = m.partial(m.ref(name), m.ref(form))
+    partial = made.owner
+    for new in (*[v.owner for v in partial.operands], partial):  # pyright: ignore
+        new.detach()
         block.insert_op_before(new, op)
-    op.result.replace_all_uses_with(made[-1].results[0])
-    target = op.function.owner
+    op.result.replace_all_uses_with(made)
     op.detach()
     op.erase()
-    if isinstance(target, RefOp) and not target.result.uses:
+    if not target.result.uses:
         target.detach()
         target.erase()
+    return [name, form]
 
 
 @dataclass(frozen=True)
 class ExpandGradPass(ModulePass):
-    """grad @f -> partial @grad(@f.fwd), with the forward and backward functions that it needs."""
+    """grad @f -> partial @grad(@f.fwd), with the forward and backward functions that it needs.
+
+    `mode`: "reverse", or "forward" (partial @grad.ahead(@f.jvp), tangents instead of cotangents).
+    """
 
     name = "glow-expand-grad"
+    mode: str = "reverse"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lift_closures(op)
-        expand_gradients(Functions(op))
+        modes = {"reverse": "r", "forward": "j"}
+        if self.mode not in modes:
+            raise UnsupportedError(f"glow-expand-grad: mode is reverse or forward, got {self.mode}")
+        expand_gradients(Functions(op), modes[self.mode])
 
 
-__all__ = ["ArrayAttr", "Attribute", "ExpandGradPass", "Functions", "expand_gradients", "order_of"]
+__all__ = ["ExpandGradPass", "Functions", "expand_gradients"]

@@ -6,12 +6,34 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, f64, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from glow_dialects.fn.dialect import CallOp, ConstantOp, GetOp, PrimOp, SwitchOp, TupleOp
+from glow_dialects.fn.dialect import (
+    CallOp,
+    ConstantOp,
+    GetOp,
+    PartialOp,
+    PrimOp,
+    RefOp,
+    SwitchOp,
+    TupleOp,
+)
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
+
+#: The function that returns its argument: the last backward step.
+IDENTITY = "identity.fn"
+#: The attribute of a gradient operation in a derived function: how the function around it was derived,
+#: one letter each time, "r" for reverse and "j" for forward mode.
+MODES = "modes"
+
+
+def modes_of(op: Operation) -> str:
+    """How the function that holds a gradient operation was derived."""
+    found = op.attributes.get(MODES)
+    return found.data if isinstance(found, StringAttr) else ""
+
 
 #: Cotangents of the arguments, None where one does not matter.
 Found = Sequence["Term | None"]
@@ -50,6 +72,15 @@ class Maker:
     def call(self, *values: SSAValue) -> SSAValue:
         """A call: the function first."""
         return self.add(CallOp.create(operands=values, result_types=[any_type]))
+
+    def ref(self, name: str) -> SSAValue:
+        """A function of the module."""
+        made = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
+        return self.add(made)
+
+    def partial(self, *values: SSAValue) -> SSAValue:
+        """A partial application: the function first."""
+        return self.add(PartialOp.create(operands=values, result_types=[any_type]))
 
     def tuple(self, values: Sequence[SSAValue]) -> SSAValue:
         """A tuple."""
@@ -91,11 +122,11 @@ class Term:
     def prim(self, name: str, *others: Term | float | int, **attributes: Attribute) -> Term:
         """`name(self, others)`."""
         values = [self.of(o).value for o in others]
-        return Term(self.maker, self.maker.prim(name, self.value, *values, **attributes))
+        return type(self)(self.maker, self.maker.prim(name, self.value, *values, **attributes))
 
     def of(self, other: Term | float | int) -> Term:
         """A number as a term."""
-        return other if isinstance(other, Term) else Term(self.maker, self.maker.number(other))
+        return other if isinstance(other, Term) else type(self)(self.maker, self.maker.number(other))
 
     def __add__(self, other: Term | float | int) -> Term:
         return self.prim("add", other)
@@ -295,6 +326,9 @@ RULES: dict[str, Rule] = {
     "getitem": operator_rule,
     "stack_values": operator_rule,
     **{n: _nothing for n in ("floor", "ceil", "round", "sign", "floor_div", "to_int", "to_bool", "not")},
-    **{n: _nothing for n in ("eq", "ne", "lt", "le", "gt", "ge", "len", "shape", "zero", "one_like")},
+    **{
+        n: _nothing
+        for n in ("eq", "ne", "lt", "le", "gt", "ge", "len", "shape", "zero", "one_like", "are_floats")
+    },
     **{n: _nothing for n in ("bitand", "bitor", "bitxor", "shl", "shr", "invert")},
 }

@@ -32,6 +32,7 @@ from glow_dialects.fn.dialect import (
 from glow_dialects.fn.syntax import FnOp
 from glow_passes.fn.domain import (
     BOTTOM,
+    ZERO,
     Bottom,
     EnvType,
     FnType,
@@ -47,9 +48,10 @@ from glow_passes.fn.domain import (
     text,
     widened,
 )
-from glow_passes.fn.expand_grad import Functions, order_of
+from glow_passes.fn.functions import Functions
+from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
-from glow_passes.fn.values import NoCode, V
+from glow_passes.fn.values import NoCode, V, captured, parts
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -89,17 +91,20 @@ class Scope:
 
 
 class Specializer(Meaning):
-    """Infers the types of a program."""
+    """Infers the types of a program.
 
-    def __init__(self, functions: Functions) -> None:
+    `ahead_only`: gradients by numbers are taken in forward mode even where they are no gradients of gradients.
+    """
+
+    def __init__(self, functions: Functions, ahead_only: bool = False) -> None:
         super().__init__(Sets(), NoCode(), False)
+        self.ahead_only = ahead_only
         self.functions = functions
         self.instances: list[Instance] = []
         self.table: dict[tuple[Any, ...], Instance] = {}
         self.changed = False
         self.visits = 0
         self.recursive: dict[str, bool] = {}
-        self.ahead_sets: dict[int, NamedType] = {}
 
     def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
         """The instance of a function for argument types; errors of types are raised here."""
@@ -304,22 +309,38 @@ class Specializer(Meaning):
         arities = {self.functions.arity(n) - len(c) for n, c in kind.entries}
         if len(arities) > 1:
             raise UnsupportedError(f"{where}: grad of functions with different numbers of parameters")
-        ahead = V(self.ahead(kind), function.code)
-        name = self.functions.gradient_of(op, arities.pop())
-        return V(FnType(((name, (ahead.type,)),)), [ahead.code])
+        either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
+        modes = "jr" if either else "r"
+        name = self.functions.gradient_of(op, arities.pop(), modes)
+        forms = [self.derived(function, op, mode) for mode in modes]
+        # What is captured by a function in forward mode is followed by its tangent: nothing, here.
+        tangents = [V(ZERO)] * (2 ** modes_of(op).count("j") - 1)
+        values = [v for form in forms for v in (form, *tangents)]
+        return V(FnType(((name, tuple(v.type for v in values)),)), [v.code for v in values])
 
-    def ahead(self, kind: Type) -> Type:
-        """The type of a value whose functions are in their forward form; the code is the same."""
-        match kind:
-            case FnType():
-                entries = ((self.functions.forward(n), tuple(map(self.ahead, c))) for n, c in kind.entries)
-                return FnType(tuple(entries))
-            case TupleType():
-                return TupleType(tuple(map(self.ahead, kind.items)))
-            case NamedType():
-                raise NotNative("gradient of a function that captures functions of its own kind")
-            case _:
-                return kind
+    def derived(self, v: V, op: Operation, mode: str) -> V:
+        """A value with its functions in their form for a mode; they hold the same values."""
+        if isinstance(v.type, TupleType):
+            return self.tuple([self.derived(x, op, mode) for x in parts(v)])
+        if isinstance(v.type, NamedType):
+            raise NotNative("gradient of a function that captures functions of its own kind")
+        if not isinstance(v.type, FnType):
+            return v
+        size = 2 ** modes_of(op).count("j")
+        kinds: list[tuple[str, tuple[Type, ...]]] = []
+        codes: list[Any] = []
+        for index, (name, _) in enumerate(v.type.entries):
+            values = captured(v, index)
+            made: list[V] = []
+            for start in range(0, len(values), size):
+                made += [self.derived(x, op, mode) for x in values[start : start + size]]
+                made += [V(ZERO)] * (size if mode == "j" else 0)
+            kinds.append((self.functions.derived(name, op, mode), tuple(x.type for x in made)))
+            codes.append([x.code for x in made])
+        kind = FnType(tuple(kinds))
+        if v.code is None:
+            return V(kind)
+        return V(kind, codes[0] if len(codes) == 1 else [v.code[0], codes])
 
     def packed(self, op: TupleOp, x: list[V]) -> V:
         """A tuple; in backward functions, the cotangents of the parameters of one function."""
@@ -338,6 +359,5 @@ __all__ = [
     "Scalar",
     "Specializer",
     "ZeroType",
-    "order_of",
     "widened",
 ]

@@ -353,6 +353,7 @@ def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 STRUCTURE: dict[str, Rule] = {
     "zero": lambda m, op, x, where: V(ZERO),
     "stop": lambda m, op, x, where: x[0],
+    "are_floats": lambda m, op, x, where: m.number(all(v.type == FLOAT for v in x)),
     "gadd": lambda m, op, x, where: m.add(x[0], x[1]),
     "env_item": _env_item,
     "env_drop": _env_drop,

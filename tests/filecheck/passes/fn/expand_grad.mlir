@@ -1,4 +1,5 @@
 // RUN: glow-opt %s -p glow-expand-grad | filecheck %s
+// RUN: glow-opt %s -p "glow-expand-grad{mode=forward}" | filecheck %s --check-prefix AHEAD
 
 // The gradient of a function is that of its forward form, which returns a backpropagator.
 
@@ -27,3 +28,14 @@ glow_fn.func @slope(%x) {
 // CHECK-NEXT:    %[[B:.*]] = glow_fn.ref @square.bwd
 // CHECK-NEXT:    %[[K:.*]] = glow_fn.partial %[[B]](%x, %{{.*}})
 // CHECK-NEXT:    glow_fn.tuple %y, %[[K]]
+
+// Forward mode: each parameter is followed by its tangent.
+// AHEAD-LABEL: glow_fn.func @slope(%x) {
+// AHEAD-NEXT:    %[[G:.*]] = glow_fn.ref @grad.1.0.ahead
+// AHEAD-NEXT:    %[[F:.*]] = glow_fn.ref @square.jvp
+// AHEAD-NEXT:    glow_fn.partial %[[G]](%[[F]])
+// AHEAD-LABEL: glow_fn.func @square.jvp(%x, %d_x) {
+// AHEAD-NEXT:    %y = glow_fn.prim mul(%x, %x)
+// AHEAD:         glow_fn.prim mul(%d_x, %x)
+// AHEAD:         %[[S:.*]] = glow_fn.prim gadd(%{{.*}}, %{{.*}})
+// AHEAD-NEXT:    glow_fn.tuple %y, %[[S]]
