@@ -34,7 +34,8 @@ class Trainer:
     `model`: a path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder. `loss` names
     the loss of the last output (or of `output`) with `loss_options`; `trainable` are names of
     weights with `*` and `?`, the others stay as they are. `batch` binds a symbolic first dimension.
-    `momentum` is that of running averages in normalisations. With a `memory_budget` in bytes cheap
+    `momentum` is that of running averages in normalisations (None: the model's), `seed` that of
+    dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
     Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
     anything else that does not fit.
@@ -53,7 +54,7 @@ class Trainer:
         loss_options: Mapping[str, Any] | None = None,
         output: str | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
-        momentum: float = 0.9,
+        momentum: float | None = None,
         memory_budget: int | None = None,
         detect_anomaly: bool = False,
         seed: int = 0,
@@ -67,7 +68,7 @@ class Trainer:
         self.backend, self.threads, self.seed = backend, threads, seed
         self.detect_anomaly = detect_anomaly
         module = _module(model, shapes, trainable, batch)
-        self.graph = TrainingGraph(module, self.loss, optimizer.compiled(), trainable, output, momentum)
+        self.graph = TrainingGraph(module, self.loss, optimizer.compiled(), trainable, output, momentum, seed)
         if memory_budget is not None:
             main_of(self.graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
         self._program = self._compile(self.graph.training)

@@ -43,7 +43,8 @@ class TrainingGraph:
         optimizer: Optimizer,
         trainable: Sequence[str],
         output: str | None,
-        momentum: float,
+        momentum: float | None = None,
+        seed: int = 0,
     ) -> None:
         self.inference = module.clone()
         if not any(p.kind.data == "trainable" for p in placeholders(self.inference).values()):
@@ -64,7 +65,7 @@ class TrainingGraph:
             # A model for inference ends in probabilities; the loss takes what they are made of.
             scores, self.softmax_dropped = scores.owner.input, True
         self._add_loss(function, loss, scores)
-        training = differentiate(self.training, function, ROOT, momentum=momentum)
+        training = differentiate(self.training, function, ROOT, momentum=momentum, seed=seed)
         apply_optimizer(self.training, training, optimizer)
         count_step(self.training, training)
         self._only(training.function, function)

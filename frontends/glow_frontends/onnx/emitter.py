@@ -41,8 +41,10 @@ VIEWS: dict[type[GraphOp], Callable[[GraphOp, Array], Array]] = {
 class Emitter:
     """Builds the function: `y = g(AddOp, x, w)` is an array where x and w are, else a graph value."""
 
-    def __init__(self, module: ModuleOp, function: FuncOp, taken: set[str]) -> None:
+    def __init__(self, module: ModuleOp, function: FuncOp, taken: set[str], training: bool = False) -> None:
         self.module = module
+        #: Whether nodes that only training needs stay in the graph.
+        self.training = training
         self.builder = Builder.at_end(function.body.block)
         self._taken = taken
         self._names: dict[int, str] = {}

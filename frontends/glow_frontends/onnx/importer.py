@@ -29,18 +29,20 @@ def import_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Array] | None = None,
     path: str | Path | None = None,
+    training: bool = False,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
     `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
     (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
+    With `training` dropout stays in the graph, which inference does without.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
     """
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
     folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
-    return _Import(model, source, folder).run(dict(shapes or {}), dict(values or {}))
+    return _Import(model, source, folder, training).run(dict(shapes or {}), dict(values or {}))
 
 
 def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -57,14 +59,14 @@ class NotStatic(ImportProblems):
 class _Import:
     """One import: the module under construction and the model's names."""
 
-    def __init__(self, model: ModelProto, source: str, folder: Path | None) -> None:
+    def __init__(self, model: ModelProto, source: str, folder: Path | None, training: bool = False) -> None:
         self.model = model
         self.source = source
         self.module = ModuleOp([])
         self.function = FuncOp.of("main")
         self.module.body.block.add_op(self.function)
         self.taken = {"main"}
-        self.emitter = Emitter(self.module, self.function, self.taken)
+        self.emitter = Emitter(self.module, self.function, self.taken, training)
         functions = {(domain_of(f.domain), f.name, f.overload): f for f in getattr(model, "functions", ())}
         self.session = Session(self.emitter, source, folder, functions)
         self.scope = Scope(self.session, {"": 1, **opsets(model.opset_import)})

@@ -17,7 +17,7 @@ from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_i
 from glow_frontends.onnx.model import load, subgraphs
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
-#: Operator -> operands that may be weights. Others (sizes, limits, scales) stay constants.
+#: Operator -> operands that make an initializer a weight. Sizes, limits, scales stay constants.
 WEIGHTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(_ARITHMETIC, tuple(range(8))),
     **dict.fromkeys(("Conv", "ConvTranspose"), (1, 2)),
@@ -28,9 +28,14 @@ WEIGHTS: dict[str, tuple[int, ...]] = {
     "LSTM": (1, 2, 3, 5, 6, 7),
     **dict.fromkeys(("GRU", "RNN"), (1, 2, 3, 5)),
     **dict.fromkeys(("Gather", "Transpose", "Reshape", "Identity", "Unsqueeze", "Squeeze"), (0,)),
-    **dict.fromkeys(("Flatten", "Cast", "Expand", "Tile", "Slice", "Concat"), (0,)),
-    "Einsum": (0, 1, 2),
+    **dict.fromkeys(("Flatten", "Cast", "Expand", "Tile", "Slice"), (0,)),
+    **dict.fromkeys(("Concat", "Einsum"), tuple(range(8))),
 }
+#: Operators whose operands, but for the first, are not differentiated: what they take is no weight.
+_SETTINGS = (
+    *("Resize", "Upsample", "Pad", "Clip", "Dropout", "Range", "OneHot", "TopK", "NonMaxSuppression"),
+    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConstantOfShape", "RoiAlign"),
+)
 #: Running statistics: state that training updates without gradients.
 STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
@@ -51,7 +56,7 @@ def import_trainable(
     if not isinstance(model, ModelProto):
         folder = Path(model).parent
         model = load(model)
-    model = _untied(_with_initializers(model))
+    model = _without_modes(_untied(_with_initializers(model)))
     arrays = _weights(model.graph, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
@@ -59,7 +64,7 @@ def import_trainable(
     chosen = {n: a for n, a in arrays.items() if any(fnmatchcase(n, p) for p in names)}
     open_model = _opened(model, chosen)
     bound = {**_batch_shapes(runtime_inputs(model), batch), **dict(shapes or {})}
-    module = import_model(open_model, shapes=bound)
+    module = import_model(open_model, shapes=bound, training=True)
     statistics = _used_as(model.graph, STATISTICS)
     for symbol, op in placeholders(module).items():
         given = op.attributes.get(NAME_ATTRIBUTE)
@@ -71,13 +76,11 @@ def import_trainable(
 
 
 def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
-    """Floating-point initializers that are used as weights only."""
-    nodes = list(_nodes(graph))
-    good, bad = _used_as(graph, WEIGHTS), set[str]()
-    for node in nodes:
-        places = WEIGHTS.get(node.op_type, ())
-        bad |= {name for i, name in enumerate(node.input) if i not in places}
-    bad |= {o.name for o in graph.output}
+    """Floating-point initializers that are used as weights and as no operator's setting."""
+    good, bad = _used_as(graph, WEIGHTS), {o.name for o in graph.output}
+    for node in _nodes(graph):
+        if node.op_type in _SETTINGS:
+            bad |= set(node.input[1:])
     found: dict[str, Array] = {}
     for proto in graph.initializer:
         if proto.name in good - bad and proto.dims:
@@ -132,6 +135,31 @@ def _untied(model: ModelProto) -> ModelProto:
         copy.CopyFrom(vectors[node.input[0]])
         copy.name = node.output[0]
     return made
+
+
+def _without_modes(model: ModelProto) -> ModelProto:
+    """Normalisations in training mode as those of inference, whose running statistics are state.
+
+    y, mean', variance' = BatchNormalization(..., training_mode=1)  ->  y = BatchNormalization(...)
+    """
+    used = {name for node in _nodes(model.graph) for name in node.input}
+    used |= {o.name for o in model.graph.output}
+
+    def plain(node: NodeProto) -> NodeProto:
+        modes = {a.name: a for a in node.attribute if a.name in ("training_mode", "is_test")}
+        if node.op_type != "BatchNormalization" or used & set(node.output[1:]):
+            return node
+        if "training_mode" in modes and not modes["training_mode"].i:
+            return node
+        made = NodeProto()
+        made.CopyFrom(node)
+        del made.output[1:]
+        for attribute in made.attribute:
+            if attribute.name in modes:
+                attribute.i = int(attribute.name == "is_test")
+        return made
+
+    return _copied(model, [plain(n) for n in model.graph.node], model.graph.initializer)
 
 
 def _nodes(graph: GraphProto) -> list[NodeProto]:

@@ -24,15 +24,23 @@ from glow_passes.autodiff.reverse import cotangents, expand, on_path
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
 
 
-def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float) -> None:
-    """Batch statistics for batch_norm (running ones are saved where they are state), random dropout."""
+def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | None, seed: int = 0) -> None:
+    """Batch statistics for batch_norm (running ones are saved where they are state), random dropout.
+
+    `seed` shifts those of the dropouts; two of one seed would drop the same places, so that the
+    second takes the next number.
+    """
+    seeds = set[int]()
     for op in list(function.body.block.ops):
         if isinstance(op, BatchNormOp):
             _train_batch_norm(op, Builder.before(op), momentum)
         elif isinstance(op, DropoutOp) and op.prop("ratio"):
-            b = Builder.before(op)
-            same = {"ratio": op.prop("ratio"), "seed": op.prop("seed")}
-            _replace(op, b.insert(DropoutTrainOp(op.input, step_value(module, b), **same)).results)
+            b, own = Builder.before(op), (op.prop("seed") + (seed << 32)) % (1 << 63)
+            while own in seeds:
+                own += 1
+            seeds.add(own)
+            made = DropoutTrainOp(op.input, step_value(module, b), ratio=op.prop("ratio"), seed=own)
+            _replace(op, b.insert(made).results)
 
 
 def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
@@ -42,7 +50,7 @@ def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
     op.erase()
 
 
-def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float) -> None:
+def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float | None) -> None:
     sources = [v.owner for v in (op.mean, op.variance)]
     states: list[PlaceholderOp] = []
     for source in sources:
@@ -53,10 +61,10 @@ def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float) -> None:
     same = {"epsilon": op.prop("epsilon"), "layout": op.prop("layout")}
     made = b.insert(BatchNormTrainOp(op.input, op.scale, op.bias, **same))
     count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
-    f = Formula(b, op.input)
+    f, kept = Formula(b, op.input), op.prop("momentum") if momentum is None else momentum
     unbiased = f.mul(made.variance, count / max(1, count - 1))
     for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased), strict=True):
-        b.insert(SaveOp.of(f.add(f.mul(old, momentum), f.mul(new, 1 - momentum)), state))
+        b.insert(SaveOp.of(f.add(f.mul(old, kept), f.mul(new, 1 - kept)), state))
     _replace(op, [made.results[0]])
 
 
@@ -71,20 +79,26 @@ def loss_of(function: FuncOp, name: str = "") -> SSAValue:
 
 
 def differentiate(
-    module: ModuleOp, function: FuncOp, loss: str = "", wrt: Sequence[str] = (), momentum: float = 0.9
+    module: ModuleOp,
+    function: FuncOp,
+    loss: str = "",
+    wrt: Sequence[str] = (),
+    momentum: float | None = None,
+    seed: int = 0,
 ) -> Training:
     """Append to the module a training form of `function` with the gradients of its parameters.
 
     `loss` names the output to differentiate (the last by default), `wrt` the placeholders (all
-    trainable ones by default); `momentum` is that of running averages. Raises
-    NotDifferentiableError with every operator that is in the way.
+    trainable ones by default); `momentum` is that of running averages (None: each batch_norm's
+    own), `seed` that of dropouts. Raises NotDifferentiableError with every operator that is in the
+    way.
     """
     made = FuncOp.of(f"{function.sym_name.data}_training", training=True)
     block, mapping = made.body.block, dict[SSAValue, SSAValue]()
     for op in function.body.block.ops:
         block.add_op(op.clone(mapping))
     module.body.block.add_op(made)
-    use_training_forms(module, made, momentum)
+    use_training_forms(module, made, momentum, seed)
     loss_value = loss_of(made, loss)
     known = placeholders(module)
     names = list(wrt) or [n for n, p in known.items() if p.kind.data == "trainable"]

@@ -114,7 +114,8 @@ def _batch_norm(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     operands: list[SSAValue] = list(op.operands)[1:5]
     inputs = [channels_second(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
-    return back(op, e.node("BatchNormalization", inputs, epsilon=op.prop("epsilon")), rank, e)
+    same = {"epsilon": op.prop("epsilon"), "momentum": op.prop("momentum")}
+    return back(op, e.node("BatchNormalization", inputs, **same), rank, e)
 
 
 def _layer_norm(op: Any, e: Exporter) -> str:

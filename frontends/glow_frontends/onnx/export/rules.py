@@ -261,8 +261,9 @@ def _trilu(op: Any, e: Exporter) -> str:
 
 
 def _dropout(op: Any, e: Exporter) -> Sequence[str]:
-    keep = np.ones(shape_of(op.mask), bool)
-    return [e.node("Identity", [e.name(op.input)]), e.constant(keep, "mask")]
+    """Inference keeps everything; the ratio is for the next training."""
+    ratio = e.scalar(op.prop("ratio"), op.input)
+    return e.node("Dropout", [e.name(op.input), ratio], 2, seed=op.prop("seed"))
 
 
 def _resize(op: Any, e: Exporter) -> str:
@@ -317,7 +318,6 @@ _UNARY = {
     "mish": "Mish",
     "hard_swish": "HardSwish",
     "identity": "Identity",
-    "dropout": "Identity",
 }
 _BINARY = {
     "div": "Div",

@@ -138,14 +138,14 @@ def batch_norm(g: Emitter, n: Node) -> list[Value | None]:
         return [_per_element_norm(g, n, epsilon)]
     parameters = [n[i] for i in range(1, 5)]
     if not training:
-        return [_normalize(g, x, parameters, epsilon)]
+        return [_normalize(g, x, parameters, epsilon, momentum)]
     axes = (0, *range(2, rank(x)))
     mean = g(ReduceMeanOp, x, axes=axes, keepdims=True)
     centred = g(SubOp, x, mean)
     variance = g(ReduceMeanOp, g(MulOp, centred, centred), axes=axes, keepdims=True)
     channels = (shape(x)[1],)
     batch = [g.reshape(mean, channels), g.reshape(variance, channels)]
-    y = _normalize(g, x, [*parameters[:2], *batch], epsilon)
+    y = _normalize(g, x, [*parameters[:2], *batch], epsilon, momentum)
     running: list[Value | None] = []
     for old, new in zip(parameters[2:], batch, strict=True):
         keep = g(MulOp, old, g.like(momentum, old))
@@ -153,11 +153,11 @@ def batch_norm(g: Emitter, n: Node) -> list[Value | None]:
     return [y, *running]
 
 
-def _normalize(g: Emitter, x: Value, parameters: list[Value], epsilon: float) -> Value:
+def _normalize(g: Emitter, x: Value, parameters: list[Value], epsilon: float, momentum: float) -> Value:
     same = all(dtype_of_value(p) == dtype_of_value(x) for p in parameters)
     if not same:
         parameters = [cast_to(g, p, dtype_of_value(x)) for p in parameters]
-    return g(BatchNormOp, x, *parameters, epsilon=epsilon)
+    return g(BatchNormOp, x, *parameters, epsilon=epsilon, momentum=momentum)
 
 
 def _per_element_norm(g: Emitter, n: Node, epsilon: float) -> Value:
@@ -212,18 +212,26 @@ def flat_softmax(kind: type[GraphOp]) -> Rule:
 
 
 def dropout(g: Emitter, n: Node) -> list[Value | None]:
-    """Dropout of inference: the input, and a mask that keeps everything."""
+    """Dropout: of inference the input and a mask that keeps everything."""
     x = n[0]
-    if n.opset >= 12:
-        ratio, training = n.get(1), n.get(2)
-        if training is not None and bool(g.known(training, "dropout's training mode").reshape(())):
-            rate = 0.5 if ratio is None else float(g.known(ratio, "dropout's ratio").reshape(()))
-            if rate != 0.0:
-                return list(g.many(DropoutOp, x, ratio=rate, seed=n.integer("seed", 0)))
-    elif n.opset < 7 and not n.flag("is_test"):
-        raise RuleError("dropout in training mode")
     kind = dtype_of_value(x) if n.opset < 10 else np.dtype(bool)
+    if _drops(g, n):
+        ratio = n.get(1) if n.opset >= 12 else np.array(n.number("ratio", 0.5))
+        rate = 0.5 if ratio is None else float(g.known(ratio, "dropout's ratio").reshape(()))
+        if rate != 0.0:
+            result, mask = g.many(DropoutOp, x, ratio=rate, seed=n.integer("seed", 0))
+            return [result, mask if kind == bool else cast_to(g, mask, kind)]
     return [x, np.broadcast_to(np.ones((), kind), shape(x))]
+
+
+def _drops(g: Emitter, n: Node) -> bool:
+    """Whether a Dropout stays in the graph: in models for training, and where it says so itself."""
+    if g.training:
+        return True
+    if n.opset >= 12:
+        training = n.get(2)
+        return training is not None and bool(g.known(training, "dropout's training mode").reshape(()))
+    return n.opset < 7 and not n.flag("is_test")
 
 
 RULES: dict[str, Versions] = {

@@ -1,0 +1,165 @@
+"""ONNX models for training: dropout, modes of normalisations, and which initializers are weights."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.sample import random
+from glow_dialects.core.types import Array
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
+from glow_frontends.onnx.trainable import import_trainable
+
+
+def model(nodes: list[Any], weights: dict[str, Array], shape: tuple[int, ...]) -> onnx.ModelProto:
+    """A model of `nodes` from x to y."""
+    graph = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def dropouts(ratios: list[float]) -> onnx.ModelProto:
+    """y = x w behind dropouts of the given ratios."""
+    nodes, last = [helper.make_node("Mul", ["x", "w"], ["v0"])], "v0"
+    for i, _ in enumerate(ratios):
+        out = "y" if i == len(ratios) - 1 else f"v{i + 1}"
+        nodes.append(helper.make_node("Dropout", [last, f"r{i}"], [out]))
+        last = out
+    weights = {"w": np.ones((64, 100), np.float32)}
+    return model(nodes, weights | {f"r{i}": np.array(r, np.float32) for i, r in enumerate(ratios)}, (64, 100))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_dropout_is_kept_for_training(backend: str) -> None:
+    """The recorded ratio is dropped in a step and scaled for; inference drops nothing."""
+    x = np.ones((64, 100), np.float32)
+    trainer = glow.Trainer(dropouts([0.3]), "regression", glow.optim.SGD(lr=1.0), backend=backend)
+    loss = trainer.step(x, np.zeros_like(x))
+    # dy = y where kept: w = 1 - (1 / 0.7)^2 there, and 1 where dropped.
+    w = trainer.parameters()["w"]
+    dropped = w == 1
+    assert dropped.mean() == pytest.approx(0.3, abs=0.02)
+    np.testing.assert_allclose(w[~dropped], 1 - 1 / 0.7**2, rtol=1e-5)
+    assert loss == pytest.approx((~dropped).mean() / 0.7**2, rel=1e-5)
+    np.testing.assert_allclose(trainer.predict(x), w, rtol=1e-6)
+
+
+def test_two_dropouts_drop_other_places() -> None:
+    """Masks of two dropouts are independent, and those of another seed are others."""
+    x, masks = np.ones((64, 100), np.float32), list[Array]()
+    for seed in (0, 0, 1):
+        trainer = glow.Trainer(
+            dropouts([0.5, 0.5]), "regression", glow.optim.SGD(lr=1.0), backend="interpreter", seed=seed
+        )
+        trainer.step(x, np.zeros_like(x))
+        masks.append(trainer.parameters()["w"] != 1)
+    assert masks[0].mean() == pytest.approx(0.25, abs=0.02)
+    np.testing.assert_array_equal(masks[0], masks[1])
+    assert (masks[0] == masks[2]).mean() == pytest.approx(0.25**2 + 0.75**2, abs=0.03)
+
+
+def test_dropout_survives_the_export(tmp_path: Path) -> None:
+    """A trained model keeps its dropout for the next training; onnxruntime's inference ignores it."""
+    import onnxruntime
+
+    trainer = glow.Trainer(dropouts([0.3]), "regression", glow.optim.SGD(lr=0.1), backend="interpreter")
+    x = random(64, 100)
+    trainer.step(x, np.zeros_like(x))
+    path = tmp_path / "trained.onnx"
+    trainer.export(path)
+    session = onnxruntime.InferenceSession(str(path))
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], trainer.predict(x), rtol=1e-6)
+    again = glow.Trainer(path, "regression", backend="interpreter")
+    found = [op for op in again.graph.training.walk() if isinstance(op, DropoutTrainOp)]
+    assert [op.prop("ratio") for op in found] == [pytest.approx(0.3)]
+    assert not any(isinstance(op, DropoutOp) for op in again.graph.training.walk())
+
+
+@pytest.mark.parametrize("mode", ["TRAINING", "EVAL"])
+def test_models_exported_in_training_mode(mode: str) -> None:
+    """PyTorch's export in training mode trains as one for inference: running averages and momentum too."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=0.3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)
+    )
+    net.train(mode == "TRAINING")
+    x, labels, file = torch.tensor(random(4, 3, 5, 5)), np.array([0, 1, 2, 0]), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        training = getattr(torch.onnx.TrainingMode, mode)
+        torch.onnx.export(net, (x,), file, dynamo=False, training=training, do_constant_folding=False)
+    trainer = glow.Trainer(
+        onnx.load_from_string(file.getvalue()), "cross_entropy", glow.optim.SGD(lr=0.1), backend="cpu"
+    )
+    net.train()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), torch.tensor(labels))
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x.numpy(), labels) == pytest.approx(loss.item(), rel=1e-4)
+    net.eval()
+    with torch.no_grad():
+        np.testing.assert_allclose(trainer.predict(x.numpy()), net(x).numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_momentum_of_the_model() -> None:
+    """The node's momentum, where the Trainer's argument does not replace it."""
+    vector = np.ones(3, np.float32)
+    norm = helper.make_node(
+        "BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], momentum=0.6, training_mode=1
+    )
+    weights = {"s": vector, "b": vector, "m": 0 * vector, "v": vector}
+    for given, kept in ((None, 0.6), (0.2, 0.2)):
+        trainer = glow.Trainer(
+            model([norm], weights, (8, 3)), "mse", momentum=given, backend="interpreter", batch=8
+        )
+        x = random(8, 3)
+        trainer.step(x, np.zeros_like(x))
+        np.testing.assert_allclose(trainer.state["m"], (1 - kept) * x.mean(0), rtol=1e-4, atol=1e-6)
+        want = kept + (1 - kept) * x.var(0, ddof=1)
+        np.testing.assert_allclose(trainer.state["v"], want, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_a_weight() -> None:
+    """Joined weights and norms of weights are trained; limits and pads stay constants."""
+    nodes = [
+        helper.make_node("Concat", ["a", "b"], ["w"], axis=0),
+        helper.make_node("ReduceL2", ["a"], ["norm"], keepdims=0),
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Mul", ["p", "norm"], ["q"]),
+        helper.make_node("Pad", ["q", "pads", "fill"], ["y"]),
+    ]
+    weights = {"a": random(2, 4), "b": random(3, 4), "fill": np.array(1, np.float32)}
+    whole = model(nodes, weights, (2, 5))
+    whole.graph.initializer.append(numpy_helper.from_array(np.array([0, 1, 0, 1]), "pads"))
+    trainer = glow.Trainer(whole, "mse", backend="interpreter")
+    assert sorted(trainer.parameters()) == ["a", "b"]
+    before = trainer.parameters()
+    trainer.step(random(2, 5), np.zeros((2, 6), np.float32))
+    assert all((trainer.parameters()[n] != a).all() for n, a in before.items())
+
+
+def test_inference_has_no_dropout() -> None:
+    """The plain import leaves dropout out; the one for training keeps it."""
+    proto = dropouts([0.3])
+    kept = import_trainable(proto)
+    assert sum(isinstance(op, DropoutOp) for op in kept.walk()) == 1
+    assert not any(isinstance(op, DropoutOp | BatchNormOp) for op in glow.load(proto).walk())
