@@ -64,7 +64,7 @@ def test_gradient(program: Callable[..., float], backend: str) -> None:
 
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
 def test_second_order(program: Callable[..., float]) -> None:
-    """The second derivatives are native, and agree with the interpreter's and with differences of the first."""
+    """The second derivatives are native; they agree with the interpreter's and with differences."""
     interpreted, native = glow.jit(program, backend="interpreter"), glow.jit(program)
     for i in (0, 1):
         first = glow.grad(interpreted, argnums=i)

@@ -230,7 +230,7 @@ class Reverse:
 class _Arguments(list[Term]):
     """The arguments of a primitive in the backward function; saved when they are first used."""
 
-    def __init__(self, reverse: _Reverse, op: PrimOp) -> None:
+    def __init__(self, reverse: Reverse, op: PrimOp) -> None:
         super().__init__([Term(reverse.backward, v) for v in op.operands])
         self.reverse, self.op = reverse, op
 

@@ -93,7 +93,7 @@ class Scope:
 class Specializer(Meaning):
     """Infers the types of a program.
 
-    `ahead_only`: gradients by numbers are taken in forward mode even where they are no gradients of gradients.
+    `ahead_only`: gradients by numbers are taken in forward mode, not only gradients of gradients.
     """
 
     def __init__(self, functions: Functions, ahead_only: bool = False) -> None:
