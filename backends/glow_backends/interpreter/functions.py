@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from glow_backends.interpreter.primitives import Closure, constant_value, primitive, select
+from glow_backends.interpreter.primitives import ZERO, Closure, constant_value, primitive, select
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.dialect import (
     CallOp,
@@ -26,6 +26,7 @@ from glow_dialects.fn.dialect import (
     ValueAndGradOp,
 )
 from glow_passes.fn.functions import Functions
+from glow_passes.fn.gradients import modes_of
 
 #: Frames that may wait at once, and calls in tail position that one frame may make of counted functions.
 MAX_DEPTH = 250_000
@@ -116,14 +117,21 @@ class Machine:
 
     def _gradient(self, op: GradOp | ValueAndGradOp, function: Closure) -> Closure:
         arity = self.functions.arity(function.name) - len(function.captured)
-        return Closure(self.functions.gradient_of(op, arity), (self._derived(function, op),))
+        modes = "jr" if self.functions.differentiates(function.name) else "r"
+        tangents = [ZERO] * (2 ** modes_of(op).count("j") - 1)
+        forms = [v for mode in modes for v in (self._derived(function, op, mode), *tangents)]
+        return Closure(self.functions.gradient_of(op, arity, modes), tuple(forms))
 
-    def _derived(self, value: Any, op: Operation) -> Any:
-        """A value with its functions in their forward form."""
+    def _derived(self, value: Any, op: Operation, mode: str) -> Any:
+        """A value with its functions in their form for a mode; tangents, in forward mode, are zero."""
         if isinstance(value, Closure):
-            captured = tuple(self._derived(v, op) for v in value.captured)
-            return Closure(self.functions.derived(value.name, op, "r"), captured)
-        return tuple(self._derived(v, op) for v in value) if type(value) is tuple else value
+            size = 2 ** modes_of(op).count("j")
+            captured: list[Any] = []
+            for start in range(0, len(value.captured), size):
+                captured += [self._derived(v, op, mode) for v in value.captured[start : start + size]]
+                captured += [ZERO] * (size if mode == "j" else 0)
+            return Closure(self.functions.derived(value.name, op, mode), tuple(captured))
+        return tuple(self._derived(v, op, mode) for v in value) if type(value) is tuple else value
 
     def run(self, name: str, arguments: Sequence[Any]) -> Any:
         """The value of a function for Python numbers, arrays, tuples and closures."""
