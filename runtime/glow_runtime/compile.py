@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from xdsl.context import Context
@@ -21,7 +21,7 @@ Progress = Callable[[str], None]
 
 
 @contextmanager
-def quiet_gc() -> Iterator[None]:
+def quiet_gc() -> Generator[None]:
     """Python's garbage collector paused: compiling makes many objects and drops few."""
     enabled = gc.isenabled()
     gc.disable()
@@ -61,20 +61,33 @@ def compile_module(
     except VerifyException as error:
         raise CompileError(f"the module is not valid: {_first_line(error)}") from None
     work = module.clone()
-    runner = PassRunner(ctx or context(), verify)
-    stages: dict[str, float] = {}
+    stages = lower(work, made, verify, progress, ctx)
+    if progress is not None:
+        progress("generate code")
     with quiet_gc():
-        for name, passes in phases(made):
-            if progress is not None:
-                progress(name)
-            start = time.perf_counter()
-            runner.run(work, passes)
-            stages[name] = time.perf_counter() - start
-        if progress is not None:
-            progress("generate code")
         program = made.compile(work)
     program.report.stages = {**stages, **program.report.stages}
     return program
+
+
+def lower(
+    module: ModuleOp,
+    backend: Backend,
+    verify: bool = False,
+    progress: Progress | None = None,
+    ctx: Context | None = None,
+) -> dict[str, float]:
+    """Take a graph module to planned instructions, in place; returns the seconds of each phase."""
+    runner = PassRunner(ctx or context(), verify)
+    stages: dict[str, float] = {}
+    with quiet_gc():
+        for name, passes in phases(backend):
+            if progress is not None:
+                progress(name)
+            start = time.perf_counter()
+            runner.run(module, passes)
+            stages[name] = time.perf_counter() - start
+    return stages
 
 
 def _first_line(error: Exception) -> str:

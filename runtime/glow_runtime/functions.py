@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from glow_backends.base import get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
@@ -17,6 +18,7 @@ from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorT
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.lift_closures import lift_closures
 from glow_passes.fn.specialize import Instance, Specializer
+from glow_runtime.compile import lower
 
 Value = Any
 
@@ -104,7 +106,8 @@ class FunctionProgram:
         from glow_backends.cpu.functions.native import NativeFunction
 
         try:
-            native = NativeFunction(inferred, root, self.name)
+            backend = get_backend(self.backend)
+            native = NativeFunction(inferred, root, self.name, lambda m: lower(m, backend))
         except NotNative as reason:
             return Specialized(inferred, root, None, str(reason))
         except _OUR_FAULT as error:

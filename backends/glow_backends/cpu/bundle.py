@@ -78,7 +78,7 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
     stage("select kernels")
     code = convert(module, function, selection, target)
     stage("convert to llvm")
-    objects = _objects(code.module, selection, target, report)
+    objects = objects_of(code.module, selection.calls, target, report)
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
@@ -106,9 +106,11 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
     return made, selection
 
 
-def _objects(program: ModuleOp, selection: Selection, target: CpuTarget, report: Report) -> list[bytes]:
-    """Machine code of every kernel once, of the program function and of the support functions."""
-    kernels = {c.kernel_name(target): c for c in selection.calls}
+def objects_of(
+    program: ModuleOp, calls: Sequence[KernelCall], target: CpuTarget, report: Report
+) -> list[bytes]:
+    """Machine code of every kernel once, of the program functions and of the support functions."""
+    kernels = {c.kernel_name(target): c for c in calls}
     fresh = 0
     objects: list[bytes] = []
     for name, call in kernels.items():

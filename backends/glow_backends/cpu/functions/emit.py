@@ -8,16 +8,18 @@ from typing import Any
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, unflat
+from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
 from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import V, captured
+from glow_passes.fn.values import NoCode, V, captured
 
 #: Results of at most so many registers are returned in registers, others through a pointer.
 IN_REGISTERS = 2
+#: Operations of a function without branches that replace several calls of it.
+MAX_INLINED = 2000
 
 
 @dataclass
@@ -41,9 +43,13 @@ class Emitter(Specializer):
         super().__init__(inferred.functions)
         self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
         self.module = module
-        self.t = LlvmTarget(module, self)
-        self.coding = True
         self.support = Support(module)
+        self.t = LlvmTarget(module, self.support)
+        self.coding = True
+        #: Whether the program computes with tensors: loops then reclaim memory.
+        self.tensorial = False
+        #: Operations of instances whose every call has one callee, which is straight as well.
+        self.straight: dict[Instance, int | None] = {}
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
         self.sites: dict[Instance, int] = {}
@@ -58,10 +64,12 @@ class Emitter(Specializer):
     def survey(self, root: Instance) -> None:
         """Count the places that call each instance that the root reaches."""
         calls: dict[Instance, list[Instance]] = {}
+        branching: set[Instance] = set()
         plain = Specializer(self.functions)
         plain.__dict__.update(
             {n: v for n, v in vars(self).items() if n in vars(plain) and n not in ("t", "coding")}
         )
+        plain.t = watch = _Watch()
         pending = [root]
         while pending:
             now = pending.pop()
@@ -75,6 +83,8 @@ class Emitter(Specializer):
             ) -> Any:
                 made = original(x, instance, where)
                 found.extend(t for t, _ in made)
+                if len(made) > 1:
+                    branching.add(instance)
                 return made
 
             plain.targets = recorded  # pyright: ignore[reportAttributeAccessIssue]
@@ -85,6 +95,24 @@ class Emitter(Specializer):
             for target in found:
                 self.sites[target] = self.sites.get(target, 0) + 1
         self.edges = {i: set(t) for i, t in calls.items()}
+        self.tensorial = watch.tensors
+        if self.tensorial:
+            for instance in calls:
+                self._straight(instance, branching)
+
+    def _straight(self, instance: Instance, branching: set[Instance]) -> int | None:
+        if instance not in self.straight:
+            self.straight[instance] = None  # while it is looked at: what calls itself is not straight
+            sizes = [self._straight(t, branching) for t in self.edges[instance]]
+            if instance not in branching and not isinstance(instance.result, Bottom) and None not in sizes:
+                ops = len(instance.function.block.ops)
+                self.straight[instance] = ops + sum(s or 0 for s in sizes)
+        return self.straight[instance]
+
+    def _inlined(self, target: Instance) -> bool:
+        """Whether calls of an instance are replaced by its operations."""
+        size = self.straight.get(target)
+        return size is not None and (size <= MAX_INLINED or self.sites[target] == 1)
 
     def reaches_itself(self, instance: Instance) -> bool:
         """Whether an instance can be called while it runs."""
@@ -156,7 +184,11 @@ class Emitter(Specializer):
             phis.append(phi)
         count = sum(in_registers(kinds))
         out = function.args[count] if len(function.args) > count else None
-        self._body(instance, iter(phis), Frame(instance, function, loop, phis, out))
+        values: list[ir.Value] = list(phis)
+        if self.tensorial and self.reaches_itself(instance):
+            bytes_of = [s for t in instance.parameters for s in sizes(self.sets.resolve(t))]
+            values = self.support.collect(self.b, self.b.load(self.support.floor), values, bytes_of)
+        self._body(instance, values, Frame(instance, function, loop, phis, out))
 
     def _received(self, function: ir.Function, kinds: list[ir.Type]) -> list[ir.Value]:
         """The arguments of a function, at its start."""
@@ -183,35 +215,64 @@ class Emitter(Specializer):
                 spilled += 1
         return made
 
-    def _body(self, instance: Instance, registers: Any, frame: Frame) -> None:
-        values: dict[SSAValue, V] = {}
-        for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
-            resolved = self.sets.resolve(kind)
-            values[argument] = V(resolved, unflat(resolved, registers))
+    def _body(self, instance: Instance, registers: list[Any], frame: Frame) -> None:
+        """The code of an instance and of those that it goes on to, up to its return."""
+        following: tuple[Instance, list[Any]] | None = (instance, registers)
+        while following is not None:
+            following = self._steps(*following, frame)
+
+    def _steps(
+        self, instance: Instance, registers: list[Any], frame: Frame
+    ) -> tuple[Instance, list[Any]] | None:
+        """The code of one instance; the one that it goes on to in the same function, if any."""
+        values = self._parameters(instance, registers)
         ops = list(instance.function.block.ops)
         for index, op in enumerate(ops):
             if isinstance(op, ReturnOp):
                 self._return(values[op.value], frame)
-                return
+                return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
                 after = ops[index + 1]
                 if isinstance(after, ReturnOp) and after.value is op.result:
-                    self._tail(op, operands, instance, frame)
-                    return
+                    return self._tail(op, operands, instance, frame)
                 made = self._call(op, operands, instance)
                 frame.called = True
                 if made is None:
-                    return
+                    return None
                 values[op.result] = made
             else:
                 values[op.results[0]] = self.step(op, operands, instance)
+        raise AssertionError(instance.name)
+
+    def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:
+        values: dict[SSAValue, V] = {}
+        found = iter(registers)
+        for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
+            resolved = self.sets.resolve(kind)
+            values[argument] = V(resolved, unflat(resolved, found))
+        return values
+
+    def _inline(self, instance: Instance, arguments: list[V]) -> V:
+        """The value of a straight instance, computed in place of a call."""
+        values = dict(zip(instance.function.block.args, arguments, strict=True))
+        for op in instance.function.block.ops:
+            if isinstance(op, ReturnOp):
+                return self.convert(values[op.value], instance.result)
+            operands = [values[v] for v in op.operands]
+            if isinstance(op, CallOp):
+                ((target, kinds),) = self.targets(operands, instance, op.source)
+                _, (bound,) = self._cases(operands[0])
+                values[op.result] = self._inline(target, self._arguments(target, kinds, bound(), operands))
+            else:
+                values[op.results[0]] = self.step(op, operands, instance)
+        raise AssertionError(instance.name)
 
     def _return(self, value: V, frame: Frame) -> None:
         if not frame.called and self._counted(frame.root):
             self.support.reset_count(self.b)  # a base case: the recursion ends somewhere
         kind = self.sets.resolve(frame.root.result)
-        registers = flat(self.convert(value, kind).code)
+        registers = self._registers([self.convert(value, kind)])
         if frame.out is not None:
             self._store(frame.out, registers)
             self.b.ret_void()
@@ -224,6 +285,10 @@ class Emitter(Specializer):
             for index, register in enumerate(registers):
                 made = self.b.insert_value(made, register, index)
             self.b.ret(made)
+
+    def _registers(self, values: list[V]) -> list[ir.Value]:
+        """The registers of values; tensors that wait are computed together."""
+        return self.t.tensors.registers([r for v in values for r in flat(v.code)])
 
     def _store(self, place: ir.Value, registers: list[ir.Value]) -> None:
         for index, register in enumerate(registers):
@@ -259,6 +324,7 @@ class Emitter(Specializer):
             yield target, self._arguments(target, kinds, bound[0](), x)
             return
         builder = self.b
+        self._registers(x)  # computed once, before the ways part
         blocks = [builder.append_basic_block("case") for _ in targets]
         other = builder.append_basic_block("none")
         cases = builder.switch(tag, other)
@@ -270,21 +336,31 @@ class Emitter(Specializer):
             builder.position_at_end(block)
             yield target, self._arguments(target, kinds, make(), x)
 
-    def _tail(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> None:
+    def _tail(
+        self, op: CallOp, x: list[V], instance: Instance, frame: Frame
+    ) -> tuple[Instance, list[Any]] | None:
+        """A call in tail position; what the function goes on with where that is one instance."""
+        several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
         for target, arguments in self._branches(op, x, instance):
-            registers = [r for v in arguments for r in flat(v.code)]
+            if target is not frame.root and (
+                self._inlined(target) or (self.sites[target] == 1 and frame.depth < 200)
+            ):
+                waiting = [r for v in arguments for r in flat(v.code)]
+                if not several:
+                    return target, waiting
+                called = frame.called
+                frame.depth += 1
+                self._body(target, waiting, frame)
+                frame.depth -= 1
+                frame.called = called
+                continue
+            registers = self._registers(arguments)
             if target is frame.root:
                 if self._counted(target):
                     self.support.count_call(self.b)
                 for phi, register in zip(frame.phis, registers, strict=True):
                     phi.add_incoming(register, self.b.block)
                 self.b.branch(frame.loop)
-            elif self.sites[target] == 1 and frame.depth < 200:
-                called = frame.called
-                frame.depth += 1
-                self._body(target, iter(registers), frame)
-                frame.depth -= 1
-                frame.called = called
             elif isinstance(target.result, Bottom):
                 self._never()
             elif self.sets.resolve(target.result) == self.sets.resolve(frame.root.result):
@@ -296,6 +372,7 @@ class Emitter(Specializer):
                 self.b.ret_void() if isinstance(made.type, ir.VoidType) else self.b.ret(made)
             else:
                 self._return(self._invoke(target, registers), frame)
+        return None
 
     def _never(self) -> None:
         self.support.stop(self.b, 1)
@@ -303,7 +380,7 @@ class Emitter(Specializer):
 
     def _call(self, op: CallOp, x: list[V], instance: Instance) -> V | None:
         """A call that comes back; None where no callee does."""
-        found: list[tuple[V, ir.Block]] = []
+        found: list[tuple[list[ir.Value], ir.Block]] = []
         kind: Type = Bottom()
         for target, _ in self.targets(x, instance, op.source):
             kind = self.sets.join(kind, target.result)
@@ -315,13 +392,14 @@ class Emitter(Specializer):
             if isinstance(target.result, Bottom):
                 self._never()
                 continue
-            registers = [r for v in arguments for r in flat(v.code)]
-            value = self.convert(self._invoke(target, registers), kind)
+            if not several and self._inlined(target):
+                return self.convert(self._inline(target, arguments), kind)
+            value = self.convert(self._invoke(target, self._registers(arguments)), kind)
             if not several:
                 return value
             if done is None:
                 done = builder.append_basic_block("done")
-            found.append((value, builder.block))
+            found.append((self._registers([value]), builder.block))
             builder.branch(done)
         if done is None:
             return None
@@ -329,35 +407,54 @@ class Emitter(Specializer):
         merged: list[ir.Value] = []
         for index, leaf in enumerate(leaves(kind)):
             phi = builder.phi(leaf)
-            for value, block in found:
-                phi.add_incoming(flat(value.code)[index], block)
+            for registers, block in found:
+                phi.add_incoming(registers[index], block)
             merged.append(phi)
         return V(kind, unflat(kind, iter(merged)))
 
     def _invoke(self, target: Instance, registers: list[ir.Value]) -> V:
-        function = self.declared(target)
+        """A call; what it allocated is reclaimed afterwards but for its value."""
         kind = self.sets.resolve(target.result)
-        outputs = leaves(kind)
+        if not self.tensorial:
+            return V(kind, unflat(kind, iter(self._called(target, registers))))
+        b, support = self.b, self.support
+        before = b.load(support.floor)
+        floor = support.aligned_top(b)
+        b.store(floor, support.heap)
+        b.store(floor, support.floor)
+        made = self._called(target, registers)
+        made = support.collect(b, floor, made, sizes(kind))
+        b.store(before, support.floor)
+        return V(kind, unflat(kind, iter(made)))
+
+    def _called(self, target: Instance, registers: list[ir.Value]) -> list[ir.Value]:
+        function = self.declared(target)
+        outputs = leaves(self.sets.resolve(target.result))
         b = self.b
         if len(outputs) > IN_REGISTERS:
             with b.goto_entry_block():
                 room = b.alloca(I64, len(outputs))
                 place = b.bitcast(room, POINTER)
             b.call(function, [*self._passed(registers), place], cconv="tailcc")
-            made = [
+            return [
                 b.load(b.bitcast(b.gep(place, [ir.Constant(I64, 8 * i)]), leaf.as_pointer()))
                 for i, leaf in enumerate(outputs)
             ]
-        else:
-            result = b.call(function, self._passed(registers), cconv="tailcc")
-            made = (
-                [result] if len(outputs) == 1 else [b.extract_value(result, i) for i in range(len(outputs))]
-            )
-        return V(kind, unflat(kind, iter(made)))
+        result = b.call(function, self._passed(registers), cconv="tailcc")
+        if len(outputs) == 1:
+            return [result]
+        return [b.extract_value(result, i) for i in range(len(outputs))]
 
-    def allocate(self, size: int) -> ir.Value:
-        """Memory of a record, until the outermost call returns."""
-        return self.support.allocate(self.b, size)
+
+class _Watch(NoCode):
+    """Notices whether code computes with tensors."""
+
+    def __init__(self) -> None:
+        self.tensors = False
+
+    def tensor(self, *_: Any) -> None:
+        """A primitive on tensors."""
+        self.tensors = True
 
 
 __all__ = ["Emitter", "NotNative"]

@@ -7,11 +7,11 @@ from typing import Any
 
 from llvmlite import ir
 
+from glow_dialects.core.types import bytes_of, tensor
 from glow_passes.fn.domain import (
     EnvType,
     FnType,
     NamedType,
-    NotNative,
     Scalar,
     TensorType,
     TupleType,
@@ -35,10 +35,28 @@ def leaves(kind: Type) -> list[ir.Type]:
         case FnType():
             made = [leaf for _, bound in kind.entries for t in bound for leaf in leaves(t)]
             return made if len(kind.entries) == 1 else [I64, *made]
-        case NamedType():
+        case NamedType() | TensorType():
             return [POINTER]
+        case _:
+            return []
+
+
+def sizes(kind: Type) -> list[int | None]:
+    """For each register of a value: bytes of a tensor, 0 for a record, None for a number."""
+    match kind:
         case TensorType():
-            raise NotNative("arrays")
+            return [max(bytes_of(tensor(kind.shape, kind.dtype)), 1)]
+        case NamedType():
+            return [0]
+        case TupleType():
+            return [leaf for t in kind.items for leaf in sizes(t)]
+        case EnvType():
+            return [leaf for _, t in kind.entries for leaf in sizes(t)]
+        case FnType():
+            made = [leaf for _, bound in kind.entries for t in bound for leaf in sizes(t)]
+            return made if len(kind.entries) == 1 else [None, *made]
+        case Scalar():
+            return [None]
         case _:
             return []
 
@@ -55,7 +73,7 @@ def flat(code: Any) -> list[ir.Value]:
 def unflat(kind: Type, values: Iterator[ir.Value]) -> Any:
     """The code of a value from its registers."""
     match kind:
-        case Scalar() | NamedType():
+        case Scalar() | NamedType() | TensorType():
             return next(values)
         case TupleType():
             return [unflat(t, values) for t in kind.items]

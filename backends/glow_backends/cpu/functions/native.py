@@ -11,54 +11,57 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from glow_backends.cpu.functions.emit import Emitter
-from glow_backends.cpu.functions.layout import F64, I1, leaves
+from glow_backends.cpu.functions.graphs import Graphs, Lower
+from glow_backends.cpu.functions.layout import F64, leaves
 from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
+from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.target import host, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError
-from glow_passes.fn.domain import NoneType, NotNative, Scalar, Text, TupleType, Type
+from glow_dialects.core.types import Array, dtype_of, tensor
+from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 from glow_passes.fn.specialize import Instance, Specializer
 
 STACK_BYTES = 256 << 20
-#: Memory for the records of one run.
-HEAP_LIMIT = 4 << 30
-_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-_GROW = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+#: Memory for the records and tensors of one run, and how much of it stays with the process.
+HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
+_NORESERVE, _DONTNEED = 0x4000, 4
+#: Where the heap is asked for: machine code that is linked later must lie close to other code, and would not
+#: with gigabytes between.
+_HEAP_AT = 0x2000_0000_0000
 
 
 class _Memory:
-    """The stack and heap that native functions of this process share; one runs at a time."""
+    """The stack and heap that native functions of this process share; one runs at a time.
+
+    Both are ranges of addresses: only what a run touches costs memory.
+    """
 
     def __init__(self) -> None:
-        self.stack = mmap.mmap(-1, STACK_BYTES, flags=_FLAGS)
+        self.stack = mmap.mmap(-1, STACK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.stack))
         self.top = (base + STACK_BYTES - 64) & ~63
         self.limit = base + (1 << 16)
-        self.first = ctypes.create_string_buffer(1 << 20)
-        self.blocks: list[Any] = []
-        self.used = 0
-        self.grow = _GROW(self._grow)
-        self.grow_address = ctypes.cast(self.grow, ctypes.c_void_p).value or 0
+        library = ctypes.CDLL(None)
+        reserve, self._advise = library.mmap, library.madvise
+        reserve.restype = ctypes.c_void_p
+        reserve.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        self._advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        found = reserve(_HEAP_AT, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if found is None or found == ctypes.c_void_p(-1).value:
+            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of addresses, which this system does not give")
+        self.first: int = found
+        self.end = found + HEAP_LIMIT
 
-    def _grow(self, size: int, end: Any) -> int:
-        count = max(size, min(64 << 20, (1 << 20) << min(len(self.blocks), 6)))
-        self.used += count
-        if self.used > HEAP_LIMIT:
-            return 0
-        block = mmap.mmap(-1, count, flags=_FLAGS)
-        self.blocks.append(block)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(block))
-        end[0] = base + count
-        return base
-
-    def release(self) -> None:
-        """Give the blocks of a run back."""
-        if self.blocks:
-            self.blocks.clear()
-            self.used = 0
+    def release(self, used: int) -> None:
+        """Give memory of a run back that is more than the next one is likely to need."""
+        if used - self.first > HEAP_KEPT:
+            self._advise(self.first + HEAP_KEPT, HEAP_LIMIT - HEAP_KEPT, _DONTNEED)
 
 
 _memory: list[_Memory] = []
@@ -66,9 +69,12 @@ _lock = threading.Lock()
 
 
 class NativeFunction:
-    """Machine code of one instance; call it with Python numbers and tuples."""
+    """Machine code of one instance; call it with Python numbers, arrays and tuples.
 
-    def __init__(self, inferred: Specializer, root: Instance, name: str) -> None:
+    `lower` takes the graphs of tensor operators to planned instructions for this CPU.
+    """
+
+    def __init__(self, inferred: Specializer, root: Instance, name: str, lower: Lower) -> None:
         start = time.perf_counter()
         target = host()
         initialize_llvm()
@@ -86,24 +92,28 @@ class NativeFunction:
         outputs = leaves(self.result)
         function = emitter.emit_all(root)
         emitter.support.entry(function, inputs, outputs)
-        self.seconds = {"emit": time.perf_counter() - start}
+        now = time.perf_counter()
+        self.seconds = {"emit": now - start}
+        self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
+        self.constants = emitter.t.tensors.keep
+        for run, graph in self.graphs.names.items():
+            run.call.replace_callee(emitter.t.tensors.graph(graph))
+        self.seconds["graphs"] = time.perf_counter() - now
         start = time.perf_counter()
         self.llvm = str(module)
-        self._linked = Linked([emit_object(self.llvm, target)], target)
+        self._linked = Linked([emit_object(self.llvm, target), *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
         self._format = "=" + "".join("d" if leaf == F64 else "q" for leaf in inputs)
         self._out = "=" + "".join("d" if leaf == F64 else "q" for leaf in outputs)
-        self._bits = [leaf == I1 for leaf in outputs]
         if not _memory:
             _memory.append(_Memory())
         memory = _memory[0]
         self._arguments = ctypes.create_string_buffer(max(8, 8 * len(inputs)))
         self._results = ctypes.create_string_buffer(max(8, 8 * len(outputs)))
-        first = ctypes.addressof(memory.first)
         words = (
-            ctypes.addressof(self._arguments), ctypes.addressof(self._results), first,
-            first + len(memory.first), memory.top, memory.limit, memory.grow_address,
+            ctypes.addressof(self._arguments), ctypes.addressof(self._results), memory.first,
+            memory.end, memory.top, memory.limit,
         )  # fmt: skip
         self._setup = (ctypes.c_int64 * 7)(*words)
         self._place = ctypes.addressof(self._setup)
@@ -111,39 +121,57 @@ class NativeFunction:
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached."""
-        values = arguments if self._simple else list(_flattened(arguments))
+        held: list[Array] = []
+        values = arguments if self._simple else list(_flattened(arguments, held))
         with _lock:
             try:
                 struct.pack_into(self._format, self._arguments, 0, *values)
             except struct.error:
                 raise NotNative("an int of more than 64 bits") from None
             code = self._run(self._place)
-            _memory[0].release()
-            found = iter(struct.unpack_from(self._out, self._results))
+            if self.graphs.failure is not None:
+                failure, self.graphs.failure = self.graphs.failure, None
+                raise failure
+            found = None
+            if not code:
+                found = _rebuilt(self.result, iter(struct.unpack_from(self._out, self._results)))
+            _memory[0].release(self._setup[6])
+        if code == MEMORY:
+            raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of memory; use fewer steps")
         if code:
-            if code == MEMORY:
-                raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of records; use fewer steps")
-            limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
-            raise RecursionLimitError(self.name, limit)
-        return _rebuilt(self.result, found)
+            raise RecursionLimitError(self.name, 5_000_000 if code == STACK else MAX_TAIL_CALLS)
+        return found
 
 
 def _plain(kind: Type) -> bool:
     if isinstance(kind, TupleType):
         return all(map(_plain, kind.items))
-    return isinstance(kind, Scalar | NoneType | Text)
+    return isinstance(kind, Scalar | TensorType | NoneType | Text)
 
 
-def _flattened(values: Sequence[Any]) -> Iterator[Any]:
+def _flattened(values: Sequence[Any], held: list[Array]) -> Iterator[Any]:
+    """Numbers, and addresses of arrays; `held` keeps the arrays."""
     for value in values:
-        if isinstance(value, tuple):
-            yield from _flattened(value)
+        if isinstance(value, np.ndarray):
+            where = address(value)
+            if where % ALIGN or not value.flags.c_contiguous:
+                copy = aligned_array(value.shape, value.dtype)
+                copy[...] = value
+                value, where = copy, address(copy)
+            held.append(value)
+            yield where
+        elif isinstance(value, tuple):
+            yield from _flattened(value, held)
         elif value is not None and not isinstance(value, str):
             yield value
 
 
 def _rebuilt(kind: Type, values: Iterator[Any]) -> Any:
     match kind:
+        case TensorType():
+            made = aligned_array(kind.shape, dtype_of(tensor(kind.shape, kind.dtype)))
+            ctypes.memmove(address(made), next(values), made.nbytes)
+            return made
         case TupleType():
             return tuple(_rebuilt(t, values) for t in kind.items)
         case Scalar():

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from llvmlite import ir
 
-from glow_backends.cpu.functions.layout import I64, POINTER, in_registers
+from glow_backends.cpu.functions.layout import I1, I64, POINTER, in_registers
+from glow_backends.cpu.memory import ALIGN
 from glow_passes.fn.domain import NotNative
 
 I32 = ir.IntType(32)
 #: Codes that a native program stops with.
 STACK, MEMORY, TAIL_CALLS = 1, 2, 3
+#: Memory that a loop may leave behind before it is reclaimed.
+COLLECT_BYTES = 1 << 20
 #: Calls in tail position of functions that call themselves, in one run.
 MAX_SPILLED = 4096
 MAX_TAIL_CALLS = 1_000_000_000
@@ -24,7 +29,7 @@ class Support:
         self.heap_end = self._global("fn.heap_end", POINTER)
         self.stack_limit = self._global("fn.stack_limit", I64)
         self.fuel = self._global("fn.fuel", I64)
-        self.grow = self._global("fn.grow", POINTER)
+        self.floor = self._global("fn.floor", POINTER)
         self.jump = ir.GlobalVariable(module, ir.ArrayType(I64, 64), "fn.jump")
         self.jump.initializer = ir.Constant(self.jump.value_type, None)
         self.jump.linkage = "internal"
@@ -36,7 +41,7 @@ class Support:
         self.setjmp = ir.Function(module, ir.FunctionType(I32, [POINTER]), "_setjmp")
         self.setjmp.attributes.add("returns_twice")
         self._stops: dict[int, ir.Function] = {}
-        self._alloc: ir.Function | None = None
+        self._helpers: dict[str, ir.Function] = {}
 
     def _global(self, name: str, kind: ir.Type) -> ir.GlobalVariable:
         made = ir.GlobalVariable(self.module, kind, name)
@@ -89,43 +94,125 @@ class Support:
         """A base case was reached."""
         b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
 
+    # --- memory ---------------------------------------------------------------------------------------
     def allocate(self, b: ir.IRBuilder, size: int) -> ir.Value:
-        """Memory from the current block of the heap, or from a new one."""
-        if self._alloc is None:
-            self._alloc = self._allocator()
-        return b.call(self._alloc, [ir.Constant(I64, size)])
+        """Memory of a record."""
+        return b.call(self._helper("alloc", self._allocator), [ir.Constant(I64, size)])
 
-    def _allocator(self) -> ir.Function:
-        made = ir.Function(self.module, ir.FunctionType(POINTER, [I64]), "fn.alloc")
-        made.linkage = "internal"
-        made.attributes.add("alwaysinline")
+    def allocate_aligned(self, b: ir.IRBuilder, size: ir.Value) -> ir.Value:
+        """Memory of tensors; `size` is a multiple of the alignment."""
+        return b.call(self._helper("tensors", self._aligned), [size])
+
+    def _helper(self, name: str, make: Callable[[ir.Function], None]) -> ir.Function:
+        if name not in self._helpers:
+            made = ir.Function(self.module, ir.FunctionType(POINTER, [I64]), f"fn.{name}")
+            made.linkage = "internal"
+            made.attributes.add("alwaysinline")
+            self._helpers[name] = made
+            make(made)
+        return self._helpers[name]
+
+    def _allocator(self, made: ir.Function) -> None:
         b = ir.IRBuilder(made.append_basic_block("entry"))
         old = b.load(self.heap)
-        new = b.gep(old, [made.args[0]])
-        more, fits = made.append_basic_block("more"), made.append_basic_block("fits")
-        b.cbranch(b.icmp_unsigned(">", new, b.load(self.heap_end)), more, fits)
-        b.position_at_end(fits)
-        b.store(new, self.heap)
+        self._take(b, old, made.args[0])
         b.ret(old)
-        b.position_at_end(more)
-        slow = self._slow()
-        b.ret(b.call(slow, [made.args[0]]))
-        return made
 
-    def _slow(self) -> ir.Function:
-        """A new block: grow(size, &end) of the host."""
-        made = ir.Function(self.module, ir.FunctionType(POINTER, [I64]), "fn.more")
-        made.linkage = "internal"
-        made.attributes.add("noinline")
+    def _aligned(self, made: ir.Function) -> None:
         b = ir.IRBuilder(made.append_basic_block("entry"))
-        kind = ir.FunctionType(I64, [I64, POINTER.as_pointer()])
-        grow = b.bitcast(b.load(self.grow), kind.as_pointer())
-        found = b.call(grow, [made.args[0], self.heap_end])
-        self._unlikely(b, b.icmp_signed("==", found, ir.Constant(I64, 0)), MEMORY)
-        block = b.inttoptr(found, POINTER)
-        b.store(b.gep(block, [made.args[0]]), self.heap)
-        b.ret(block)
-        return made
+        start = self.aligned_top(b)
+        self._take(b, start, made.args[0])
+        b.ret(start)
+
+    def aligned_top(self, b: ir.IRBuilder) -> ir.Value:
+        """Where the next tensor would lie."""
+        above = b.add(b.ptrtoint(b.load(self.heap), I64), ir.Constant(I64, ALIGN - 1))
+        return b.inttoptr(b.and_(above, ir.Constant(I64, -ALIGN)), POINTER)
+
+    def _take(self, b: ir.IRBuilder, start: ir.Value, size: ir.Value) -> None:
+        new = b.gep(start, [size])
+        self._unlikely(b, b.icmp_unsigned(">", new, b.load(self.heap_end)), MEMORY)
+        b.store(new, self.heap)
+
+    def collect(
+        self,
+        b: ir.IRBuilder,
+        floor: ir.Value,
+        values: Sequence[ir.Value],
+        sizes: Sequence[int | None],
+    ) -> list[ir.Value]:
+        """Reclaim what was allocated since `floor` except `values`, where much was.
+
+        `sizes` are bytes of tensors, 0 for records, None for numbers. Memory is never written again and only
+        points to older memory, so that records from before the floor keep everything that they reach. Where a
+        record is younger, nothing is reclaimed.
+        """
+        top = b.load(self.heap)
+        limit = max(COLLECT_BYTES, 4 * sum(s or 0 for s in sizes))
+        used = b.sub(b.ptrtoint(top, I64), b.ptrtoint(floor, I64))
+        many = b.icmp_signed(">", used, ir.Constant(I64, limit))
+        for value, size in zip(values, sizes, strict=True):
+            if size == 0:
+                age = b.sub(b.ptrtoint(value, I64), b.ptrtoint(floor, I64))
+                many = b.and_(many, b.icmp_unsigned(">=", age, used))
+        start, work = b.block, b.append_basic_block("collect")
+        done = b.append_basic_block("collected")
+        b.cbranch(many, work, done)
+        b.position_at_end(work)
+        base = self.aligned_top(b)
+        kept = [
+            b.call(self._keeper(), [v, floor, ir.Constant(I64, s)]) if s else v
+            for v, s in zip(values, sizes, strict=True)
+        ]
+        count = b.sub(b.ptrtoint(b.load(self.heap), I64), b.ptrtoint(base, I64))
+        move = self.module.globals.get("llvm.memmove.p0.p0.i64") or ir.Function(
+            self.module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1]), "llvm.memmove.p0.p0.i64"
+        )
+        b.call(move, [floor, base, count, ir.Constant(I1, 0)])
+        b.store(b.gep(floor, [count]), self.heap)
+        moved = b.sub(b.ptrtoint(base, I64), b.ptrtoint(floor, I64))
+        lowered: list[ir.Value] = []
+        for value, size in zip(kept, sizes, strict=True):
+            if size:
+                above = b.sub(b.ptrtoint(value, I64), b.ptrtoint(base, I64))
+                below = b.gep(value, [b.neg(moved)])
+                value = b.select(b.icmp_unsigned("<", above, count), below, value)
+            lowered.append(value)
+        end = b.block
+        b.branch(done)
+        b.position_at_end(done)
+        found: list[ir.Value] = []
+        for old, new in zip(values, lowered, strict=True):
+            if old is not new:
+                phi = b.phi(old.type)
+                phi.add_incoming(old, start)
+                phi.add_incoming(new, end)
+                new = phi
+            found.append(new)
+        return found
+
+    def _keeper(self) -> ir.Function:
+        """keep(tensor, floor, size): a copy at the top of the heap where the tensor is above the floor."""
+        if "keep" not in self._helpers:
+            kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64])
+            made = self._helpers["keep"] = ir.Function(self.module, kind, "fn.keep")
+            made.linkage = "internal"
+            made.attributes.add("noinline")
+            value, floor, size = made.args
+            b = ir.IRBuilder(made.append_basic_block("entry"))
+            copy, same = made.append_basic_block("copy"), made.append_basic_block("same")
+            used = b.sub(b.ptrtoint(b.load(self.heap), I64), b.ptrtoint(floor, I64))
+            age = b.sub(b.ptrtoint(value, I64), b.ptrtoint(floor, I64))
+            b.cbranch(b.icmp_unsigned("<", age, used), copy, same)
+            b.position_at_end(same)
+            b.ret(value)
+            b.position_at_end(copy)
+            place = b.call(self._helper("tensors", self._aligned), [size])
+            kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
+            memcpy = ir.Function(self.module, kind, "llvm.memcpy.p0.p0.i64")
+            b.call(memcpy, [place, value, size, ir.Constant(I1, 0)])
+            b.ret(place)
+        return self._helpers["keep"]
 
     def entry(self, root: ir.Function, inputs: list[ir.Type], outputs: list[ir.Type]) -> None:
         """`fn_run(arguments, results, setup)`: run on the stack that `setup` gives."""
@@ -139,7 +226,7 @@ class Support:
         def word(index: int) -> ir.Value:
             return b.load(b.gep(words, [ir.Constant(I64, index)]))
 
-        for place, index in ((self.heap, 2), (self.heap_end, 3), (self.grow, 6)):
+        for place, index in ((self.heap, 2), (self.heap_end, 3), (self.floor, 2)):
             b.store(b.inttoptr(word(index), POINTER), place)
         b.store(word(5), self.stack_limit)
         b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
@@ -155,6 +242,7 @@ class Support:
         constraints = ",".join(["={rdi}", "{rbx}", "{r13}", "0", *clobbers])
         text = "movq %rsp, %r12\n\tmovq $1, %rsp\n\tcallq *$2\n\tmovq %r12, %rsp"
         b.asm(function, text, constraints, [word(4), inner, made.args[0]], side_effect=True)
+        b.store(b.ptrtoint(b.load(self.heap), I64), b.gep(words, [ir.Constant(I64, 6)]))
         b.ret(ir.Constant(I32, 0))
 
     def _inner(self, root: ir.Function, inputs: list[ir.Type], outputs: list[ir.Type]) -> ir.Function:

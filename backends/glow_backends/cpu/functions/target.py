@@ -7,7 +7,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves
+from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves, unflat
+from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.functions.tensors import Tensors
 from glow_passes.fn.domain import FnType, NamedType, NotNative, Type
 from glow_passes.fn.values import V, captured
 
@@ -23,11 +25,21 @@ _BITS = {"bitand": "and_", "bitor": "or_", "bitxor": "xor", "shl": "shl", "shr":
 class LlvmTarget:
     """Makes code at `builder`."""
 
-    def __init__(self, module: ir.Module, emitter: Any) -> None:
+    def __init__(self, module: ir.Module, support: Support) -> None:
         self.module = module
-        self.emitter = emitter
-        self.builder: ir.IRBuilder = ir.IRBuilder()
+        self.support = support
+        self.tensors = Tensors(module, support)
+        self._builder: ir.IRBuilder = ir.IRBuilder()
         self.helpers: dict[str, ir.Function] = {}
+
+    @property
+    def builder(self) -> ir.IRBuilder:
+        """Where code goes."""
+        return self._builder
+
+    @builder.setter
+    def builder(self, builder: ir.IRBuilder) -> None:
+        self._builder = self.tensors.builder = builder
 
     def constant(self, kind: str, value: float | int | bool) -> ir.Value:
         """A number."""
@@ -38,6 +50,7 @@ class LlvmTarget:
     def cast(self, code: ir.Value, have: str, want: str) -> ir.Value:
         """bool, int and float into each other."""
         b = self.builder
+        code = self.tensors.register(code)
         if want == "float":
             return b.sitofp(code, F64) if have == "int" else b.uitofp(code, F64)
         if want == "int":
@@ -54,12 +67,14 @@ class LlvmTarget:
             found = self.helpers[name] = ir.Function(self.module, kind, name)
             if not name.startswith("llvm."):
                 found.attributes.add("nounwind")
-                found.attributes.add("readnone") if False else None
         return self.builder.call(found, values)
 
     def scalar(self, name: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
         """A primitive on scalars of one kind."""
-        b = self.builder
+        waiting = self.tensors.arithmetic(name, x) if kind == "float" else None
+        if waiting is not None:
+            return waiting
+        b, x = self.builder, self.tensors.registers(x)
         if name in _COMPARE:
             test = _COMPARE[name]
             if kind == "float":
@@ -190,17 +205,17 @@ class LlvmTarget:
 
     def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         """One of two registers."""
-        return yes if yes is no else self.builder.select(condition, yes, no)
+        if yes is no:
+            return yes
+        return self.builder.select(*self.tensors.registers([condition, yes, no]))
 
     def undefined(self, kind: Type) -> Any:
         """Any value of a type."""
-        from glow_backends.cpu.functions.layout import unflat
-
         return unflat(kind, iter([ir.Constant(t, ir.Undefined) for t in leaves(kind)]))
 
     def box(self, named: NamedType, index: int, values: Sequence[V]) -> ir.Value:
         """A record: the tag and the registers of the captured values."""
-        registers = [r for v in values for r in flat(v.code)]
+        registers = self.tensors.registers([r for v in values for r in flat(v.code)])
         if not registers:
             # Closures without captured values are all the same: one constant record each.
             name = f"fn.record.{index}"
@@ -210,7 +225,7 @@ class LlvmTarget:
                 made.linkage = "internal"
             return self.builder.bitcast(self.module.globals[name], POINTER)
         b = self.builder
-        record = self.emitter.allocate(8 + 8 * len(registers))
+        record = self.support.allocate(b, 8 + 8 * len(registers))
         b.store(ir.Constant(I64, index), b.bitcast(record, I64.as_pointer()))
         for position, register in enumerate(registers):
             place = b.gep(record, [ir.Constant(I64, 8 + 8 * position)])
@@ -219,8 +234,6 @@ class LlvmTarget:
 
     def unbox(self, record: ir.Value, kinds: Sequence[Type]) -> list[Any]:
         """The captured values of a record."""
-        from glow_backends.cpu.functions.layout import unflat
-
         b = self.builder
         registers: list[ir.Value] = []
         for position, kind in enumerate(leaf for t in kinds for leaf in leaves(t)):
@@ -237,6 +250,7 @@ class LlvmTarget:
         done = function.append_basic_block("boxed")
         found: list[tuple[ir.Value, ir.Block]] = []
         other = function.append_basic_block("none")
+        self.tensors.registers(flat(value.code))
         cases = b.switch(value.code[0], other)
         for index, entry in enumerate(value.type.entries):
             block = function.append_basic_block("box")
@@ -255,9 +269,9 @@ class LlvmTarget:
         return phi
 
     def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
-        """Tensors run elsewhere."""
-        raise NotNative("arrays")
+        """A primitive on tensors, which waits until its value is needed."""
+        return self.tensors.primitive(name, attributes, values, result, where)
 
     def array(self, value: Any) -> Any:
-        """Tensors run elsewhere."""
-        raise NotNative("arrays")
+        """An array that is known when compiling."""
+        return self.tensors.array(value)

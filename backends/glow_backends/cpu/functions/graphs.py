@@ -1,0 +1,125 @@
+"""The graphs that native functions call: compiled like networks, with memory of their own."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from glow_backends.base import Report
+from glow_backends.cpu.bundle import objects_of
+from glow_backends.cpu.calls import KernelCall
+from glow_backends.cpu.functions.tensors import Run, graph_of
+from glow_backends.cpu.memory import ALIGN, address, aligned_array
+from glow_backends.cpu.program import HostSteps
+from glow_backends.cpu.select import select
+from glow_backends.cpu.support import BARRIER_BYTES
+from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.to_llvm import MAIN, convert
+from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
+from glow_dialects.instr.memory import instr_functions
+
+Lower = Callable[[ModuleOp], None]
+"""Takes a graph module to planned instructions for this CPU."""
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+
+
+class Graphs:
+    """Compiles the graphs of some runs, each that differs once, and gives the runs their memory."""
+
+    def __init__(self, runs: Sequence[Run], lower: Lower, target: CpuTarget) -> None:
+        self.report = Report()
+        self.keep: list[Any] = []
+        self.failure: BaseException | None = None
+        self.names: dict[Run, str] = {}
+        self._program = ModuleOp([])
+        self._calls: list[KernelCall] = []
+        self._target = target
+        self._sizes = [0]
+        made: dict[tuple[Any, ...], tuple[str, Array, HostSteps | None]] = {}
+        for run in runs:
+            module, key = graph_of(run)
+            if key not in made:
+                made[key] = self._compile(f"fn_graph_{len(made)}", module, lower)
+            self.names[run], run.weights, run.host = made[key]
+        self._arena = aligned_array((max(self._sizes),), np.dtype(np.uint8))
+        self._barrier = aligned_array((BARRIER_BYTES,), np.dtype(np.uint8))
+        self._barrier[...] = 0
+        self.report.arena_bytes = max(self._sizes)
+        self.report.notes["graphs"] = len(made)
+        for run in runs:
+            self._prepare(run)
+
+    def objects(self) -> list[bytes]:
+        """Machine code of the graphs and their kernels."""
+        return objects_of(self._program, self._calls, self._target, self.report) if self.names else []
+
+    def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
+        lower(module)
+        function = next(f for f in instr_functions(module) if f.sym_name.data == "main")
+        selection = select(function, self._target)
+        code = convert(module, function, selection, self._target)
+        body = self._program.body.block
+        declared = {op.sym_name.data for op in body.ops if isinstance(op, llvm.FuncOp)}
+        for op in tuple(code.module.body.block.ops):
+            assert isinstance(op, llvm.FuncOp)
+            if op.sym_name.data not in declared:
+                op.detach()
+                if op.sym_name.data == MAIN:
+                    op.properties["sym_name"] = StringAttr(name)
+                body.add_op(op)
+        self._calls += selection.calls
+        self._sizes.append(selection.arena_bytes + selection.scratch_bytes)
+        weights = code.weights.build()
+        self.report.weight_bytes += weights.nbytes
+        steps = [s.op for s in selection.host_steps]
+        self.keep += [weights, module]
+        return name, weights, HostSteps(function, steps) if steps else None
+
+    def _prepare(self, run: Run) -> None:
+        """The table of pointers of a run, memory for its numbers, and the addresses in its code."""
+        inputs, outputs = len(run.inputs), len(run.outputs)
+        count = inputs + outputs
+        table = (ctypes.c_void_p * (count + 2))()
+        numbers = aligned_array((max(count, 1) * ALIGN,), np.dtype(np.uint8))
+        for index, node in enumerate([*run.inputs, *run.outputs]):
+            if node.scalar is not None:
+                table[index] = address(numbers) + index * ALIGN
+        callback = _CALLBACK(lambda number, run=run: self._host(run, number))
+        table[count] = ctypes.cast(callback, ctypes.c_void_p)
+        table[count + 1] = address(self._barrier)
+        run.io = table
+        self.keep += [table, numbers, callback]
+        io = ctypes.addressof(table)
+        places = {
+            "io": lambda i: io,
+            "weights": lambda i: address(run.weights),
+            "arena": lambda i: address(self._arena),
+            "slot": lambda i: io + 8 * i,
+            "out": lambda i: io + 8 * (inputs + i),
+            "scalar": lambda i: address(numbers) + i * ALIGN,
+            "out scalar": lambda i: address(numbers) + (inputs + i) * ALIGN,
+        }
+        for constant, what, index in run.patches:
+            constant.constant = places[what](index)
+
+    def _host(self, run: Run, number: int) -> None:
+        """Called from native code: run an instruction that has no kernel."""
+        if self.failure is not None:
+            return
+        try:
+            bound: dict[str, Array] = {}
+            inputs = len(run.inputs)
+            for index, node in enumerate([*run.inputs, *run.outputs]):
+                name = f"in{index}" if index < inputs else f"out{index - inputs}"
+                memory = (ctypes.c_uint8 * bytes_of(node.type)).from_address(run.io[index] or 0)
+                held = np.frombuffer(memory, np.uint8).view(dtype_of(node.type))
+                bound[name] = held.reshape(shape_of(node.type))
+            assert run.host is not None
+            run.host(number, bound, self._arena)
+        except BaseException as error:  # raised again after the run: native frames cannot pass it on
+            self.failure = error

@@ -1,0 +1,327 @@
+"""Tensors of native functions: operators wait until a value is needed, then run as one compiled graph.
+
+A primitive on tensors makes a `Node`. Where a pointer or a number is really needed (an argument of a call, a
+record, a branch), the nodes that it depends on become one `Run`: a call of a graph that is compiled like any
+other network. A node inside a run that is needed later becomes one more output of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
+from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.memory import ALIGN, address, aligned_array, rounded
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.types import Array, Tensor, bytes_of, dtype_of, shape_of, tensor
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_passes.fn.domain import Scalar, TensorType, Type
+from glow_passes.fn.tensors import Kind, Region, region
+from glow_passes.fn.values import V
+
+DTYPES = {"bool": "bool", "int": "int64", "float": "float64"}
+I8 = ir.IntType(8)
+#: Arithmetic on numbers that stays in the graph behind the tensors it comes from, and how long.
+LAZY, LAZY_DEPTH = {"add", "sub", "mul", "div", "neg"}, 8
+
+
+@dataclass(eq=False)
+class Node:
+    """A tensor, or a number that tensors give, which is computed when it is needed.
+
+    Known by one of: `real` (a pointer, or a register where `scalar` names its kind), `const` (an array), `run`
+    (computed there, not handed out yet), or `template` applied to `operands`.
+    """
+
+    type: Tensor
+    scalar: str | None = None
+    real: ir.Value | None = None
+    const: Array | None = None
+    template: Region | None = None
+    operands: tuple[Node, ...] = ()
+    run: Run | None = None
+    depth: int = 0
+
+    def base(self) -> Node:
+        """The node whose memory this one only sees under another shape."""
+        node = self
+        while node.scalar is None and node.real is None and node.template is not None:
+            seen = _viewed(node.template)
+            if seen is None or node.operands[seen].scalar is not None:
+                break
+            node = node.operands[seen]
+        return node
+
+
+def _viewed(template: Region) -> int | None:
+    """The operand that a template gives back under another shape."""
+    value = template.result
+    while isinstance(value.owner, ReshapeOp | IdentityOp):
+        value = value.owner.operands[0]
+    return template.block.args.index(value) if value in template.block.args else None
+
+
+@dataclass(eq=False)
+class Run:
+    """A call of a compiled graph; its outputs may grow while the function is emitted."""
+
+    call: ir.CallInstr
+    nodes: list[Node]
+    inputs: list[Node]
+    #: Bytes of the outputs, and the memory for them.
+    size: ir.Constant
+    memory: ir.Value
+    outputs: list[Node] = field(default_factory=list[Node])
+    #: (constant of the code, what it stands for: slot, scalar, weights, arena, io).
+    patches: list[tuple[ir.Constant, str, int]] = field(default_factory=list[tuple[ir.Constant, str, int]])
+    #: What compiling gives: packed constants, steps on the host, the table of pointers.
+    weights: Array = field(default_factory=lambda: np.empty(0, np.uint8))
+    host: Any = None
+    io: Any = None
+
+
+class Tensors:
+    """Makes nodes, and runs where their values are needed."""
+
+    def __init__(self, module: ir.Module, support: Support) -> None:
+        self.module = module
+        self.support = support
+        self.runs: list[Run] = []
+        self.keep: list[Array] = []
+        self.zeros: dict[TensorType, Node] = {}
+        self.known: dict[tuple[ir.Value, Type], Node] = {}
+        self.builder: ir.IRBuilder = ir.IRBuilder()
+
+    def graph(self, name: str) -> ir.Function:
+        """The function of a compiled graph."""
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
+        return self.module.globals.get(name) or ir.Function(self.module, kind, name)
+
+    # --- nodes ------------------------------------------------------------------------------------
+    def array(self, value: Array) -> Node:
+        """An array that is known when compiling."""
+        held = aligned_array(value.shape, value.dtype)
+        held[...] = value
+        self.keep.append(held)
+        return Node(tensor(held.shape, held.dtype), const=held)
+
+    def node(self, code: Any, kind: Type) -> Node:
+        """The node of a value's code."""
+        if isinstance(code, Node):
+            return code
+        made = self.known.get((code, kind))
+        if made is None:
+            if isinstance(kind, TensorType):
+                made = Node(tensor(kind.shape, kind.dtype), real=code)
+            else:
+                assert isinstance(kind, Scalar)
+                made = Node(tensor((), DTYPES[kind.kind]), kind.kind, code)
+                if isinstance(code, ir.Constant) and isinstance(code.constant, bool | int | float):
+                    made.const = np.array(code.constant, DTYPES[kind.kind])
+            self.known[code, kind] = made
+        return made
+
+    def primitive(self, name: str, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
+        """A primitive on tensors and numbers."""
+        operands = tuple(self.node(v.code, v.type) for v in x)
+        if name == "zeros":
+            assert isinstance(result, TensorType)
+            return self._zeros(result)
+        if name == "first":
+            name, attributes = "reshape", {"shape": to_attribute(())}
+        elif name == "astype_scalar":
+            assert isinstance(result, TensorType)
+            name, attributes = "astype", {"dtype": to_attribute(result.dtype)}
+        kinds = [Kind(n.type, n.scalar is not None) for n in operands]
+        template = region(name, attributes, kinds, where)
+        scalar = result.kind if isinstance(result, Scalar) else None
+        made = Node(template.type, scalar, template=template, operands=operands)
+        row = self._row(name, made) if scalar is None else None
+        return made if row is None else row
+
+    def _zeros(self, kind: TensorType) -> Node:
+        if kind not in self.zeros:
+            self.zeros[kind] = self.array(np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype))))
+        return self.zeros[kind]
+
+    def _row(self, name: str, made: Node) -> Node | None:
+        """Rows of memory are where they are: x[i] is an address."""
+        if name != "item":
+            return None
+        whole, index = made.operands[0].base(), made.operands[1]
+        size, count = bytes_of(made.type), shape_of(made.operands[0].type)[0]
+        if whole.real is None or index.scalar is None or size % ALIGN or not size:
+            return None
+        b = self.builder
+        at = self.register(index)
+        length = ir.Constant(I64, count)
+        wrapped = b.select(b.icmp_signed("<", at, ir.Constant(I64, 0)), b.add(at, length), at)
+        place = b.gep(whole.real, [b.mul(wrapped, ir.Constant(I64, size))])
+        return Node(made.type, real=place)
+
+    def arithmetic(self, name: str, x: Sequence[Any]) -> Node | None:
+        """Arithmetic on floats of which a tensor gives one; None where registers are better."""
+        waiting = [n for n in x if isinstance(n, Node) and n.real is None]
+        if name not in LAZY or not waiting or max(n.depth for n in waiting) >= LAZY_DEPTH:
+            return None
+        operands = tuple(self.node(c, Scalar("float", None)) for c in x)
+        template = region(name, {}, [Kind(n.type) for n in operands], "")
+        depth = 1 + max(n.depth for n in operands)
+        return Node(template.type, "float", template=template, operands=operands, depth=depth)
+
+    # --- runs -------------------------------------------------------------------------------------
+    def register(self, code: Any) -> ir.Value:
+        """The pointer or number of a value's code."""
+        if isinstance(code, Node):
+            self.realise([code])
+            assert code.real is not None
+            return code.real
+        return code
+
+    def registers(self, codes: Sequence[Any]) -> list[ir.Value]:
+        """Pointers and numbers; those that wait are computed together."""
+        self.realise([c for c in codes if isinstance(c, Node)])
+        return [self.register(c) for c in codes]
+
+    def realise(self, nodes: Sequence[Node]) -> None:
+        """Make code for nodes that have no register yet."""
+        wanted: dict[Node, None] = {}
+        for node in nodes:
+            base = node.base()
+            if base.real is not None:
+                continue
+            if base.const is not None:
+                base.real = ir.Constant(I64, address(base.const)).inttoptr(POINTER)
+            elif base.run is not None:
+                self._hand_out(base)
+            else:
+                wanted[base] = None
+        if wanted:
+            self._run(list(wanted))
+        for node in nodes:
+            node.real = node.base().real
+
+    def _run(self, wanted: list[Node]) -> None:
+        order: list[Node] = []
+        inputs: dict[Any, Node] = {}
+        seen: set[Node] = set()
+        pending: list[tuple[Node, bool]] = [(n, False) for n in reversed(wanted)]
+        while pending:
+            node, ready = pending.pop()
+            if ready:
+                order.append(node)
+                continue
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.run is not None and node.real is None:
+                self._hand_out(node)
+            base = node.base()
+            if base is not node and base.run is not None and base.real is None:
+                self._hand_out(base)
+            if node.real is not None:
+                if node.const is None:
+                    inputs.setdefault(node, node)
+                continue
+            if node.const is None:
+                pending.append((node, True))
+                pending += [(n, False) for n in reversed(node.operands)]
+        b = self.builder
+        size = ir.Constant(I64, 0)
+        memory = self.support.allocate_aligned(b, size)
+        made = Run(None, order, list(inputs), size, memory)  # pyright: ignore[reportArgumentType]
+        for index, node in enumerate(made.inputs):
+            assert node.real is not None
+            if node.scalar is None:
+                self._store(b, made, node.real, "slot", index)
+            else:
+                value = b.zext(node.real, I8) if node.real.type == I1 else node.real
+                self._store(b, made, value, "scalar", index)
+        words = [self._patched(b, made, what, 0) for what in ("io", "weights", "arena")]
+        made.call = b.call(self.graph("fn.graph"), [*words, ir.Constant(I64, 0)])
+        self.runs.append(made)
+        for node in order:
+            node.run = made
+        for node in wanted:
+            self._hand_out(node)
+
+    def _patched(self, b: ir.IRBuilder, run: Run, what: str, index: int) -> ir.Value:
+        """An address that is known when the graphs are compiled."""
+        constant = ir.Constant(I64, 0)
+        run.patches.append((constant, what, index))
+        return b.inttoptr(constant, POINTER)
+
+    def _store(self, b: ir.IRBuilder, run: Run, value: ir.Value, what: str, index: int) -> None:
+        b.store(value, b.bitcast(self._patched(b, run, what, index), value.type.as_pointer()))
+
+    def _hand_out(self, node: Node) -> None:
+        """Make a node of a run an output of it."""
+        run, b = node.run, self.builder
+        assert run is not None
+        back = b.block
+        index = len(run.outputs)
+        run.outputs.append(node)
+        if node.scalar is None:
+            b.position_before(run.call)
+            node.real = b.gep(run.memory, [ir.Constant(I64, run.size.constant)])
+            run.size.constant += max(rounded(bytes_of(node.type)), ALIGN)
+            self._store(b, run, node.real, "out", index)
+        else:
+            b.position_after(run.call)
+            kind = SCALARS[node.scalar]
+            stored = I8 if kind == I1 else kind
+            place = b.bitcast(self._patched(b, run, "out scalar", index), stored.as_pointer())
+            found = b.load(place)
+            node.real = b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if kind == I1 else found
+        b.position_at_end(back)
+
+
+def graph_of(run: Run) -> tuple[ModuleOp, tuple[Any, ...]]:
+    """The graph that a run calls, and what distinguishes it from others."""
+    module = ModuleOp([])
+    function = FuncOp.of("main")
+    block = function.body.block
+    known: dict[Node, SSAValue] = {}
+    number: dict[Node, int] = {}
+    key: list[Any] = []
+    for index, node in enumerate(run.inputs):
+        place = PlaceholderOp.of(f"in{index}", node.type)
+        module.body.block.add_op(place)
+        got = GetOp.of(place)
+        block.add_op(got)
+        known[node], number[node] = got.result, index
+        key.append(node.type)
+    for index, node in enumerate(run.outputs):
+        module.body.block.add_op(PlaceholderOp.of(f"out{index}", node.type, "output"))
+    places = [op for op in module.body.block.ops if isinstance(op, PlaceholderOp)]
+    for node in run.nodes:
+        assert node.template is not None
+        for operand in node.operands:
+            if operand in known:
+                continue
+            assert operand.const is not None
+            constant = ConstantOp.of(f"c{len(known)}", operand.const)
+            module.body.block.add_op(constant)
+            got = GetOp.of(constant)
+            block.add_op(got)
+            known[operand], number[operand] = got.result, len(number)
+            key.append((operand.type, operand.const.tobytes()))
+        mapping = {a: known[n] for a, n in zip(node.template.block.args, node.operands, strict=True)}
+        for op in node.template.block.ops:
+            block.add_op(op.clone(mapping))
+        known[node], number[node] = mapping.get(node.template.result, node.template.result), len(number)
+        key.append((id(node.template), *[number[n] for n in node.operands]))
+    for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
+        block.add_op(SaveOp.of(known[node], place))
+    key.append(tuple(number[n] for n in run.outputs))
+    module.body.block.add_op(function)
+    return module, tuple(key)
