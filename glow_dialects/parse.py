@@ -7,7 +7,7 @@ import re
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.parser.core import ParserState
+from xdsl.parser.core import ParserState  # pyright: ignore[reportPrivateImportUsage]
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer

@@ -41,8 +41,8 @@ class Report:
 class Program(ABC):
     """Code for one function, ready to run."""
 
-    inputs: Sequence[Port]
-    outputs: Sequence[Port]
+    inputs: list[Port]
+    outputs: list[Port]
     report: Report
 
     @abstractmethod

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -42,7 +43,7 @@ def to_attribute(value: object) -> Attribute:
     if isinstance(value, str):
         return StringAttr(value)
     if isinstance(value, Sequence | np.ndarray):
-        items = list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        items: list[Any] = list(cast(Iterable[Any], value))
         if any(isinstance(v, float | np.floating) for v in items):
             return DenseArrayBase.from_list(f64, [float(v) for v in items])
         return DenseArrayBase.from_list(i64, [int(v) for v in items])
@@ -61,7 +62,7 @@ def to_python(attribute: Attribute | None) -> object:
         case StringAttr():
             return attribute.data
         case DenseArrayBase():
-            return tuple(attribute.get_values())
+            return tuple(cast(Any, attribute).get_values())
         case UnitAttr():
             return True
         case _:
@@ -157,7 +158,7 @@ def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
     plain = plain and not isinstance(kind.element_type, UniformQuantizedType)  # xDSL has no such dense
     whole = values.dtype.kind in "iub"
     exact = plain and (whole or bool(np.all(np.abs(values.astype(np.float64)) < _DECIMAL_BELOW)))
-    return DenseIntOrFPElementsAttr(kind, data) if exact else BitsAttr(kind, data)
+    return DenseIntOrFPElementsAttr(cast(Any, kind), data) if exact else BitsAttr(kind, data)
 
 
 def array_of(attribute: Attribute, kind: Tensor) -> Array | None:

@@ -240,6 +240,8 @@ def _real_properties(cls: type[_Syntax]) -> frozenset[str]:
 
 
 _G = TypeVar("_G", bound=_Syntax)
+#: The options of operators with optional or many operands.
+SEGMENTED: Any = (AttrSizedOperandSegments(as_property=True),)
 
 
 def graph_op(cls: type[_G]) -> type[_G]:
@@ -257,7 +259,7 @@ def graph_op(cls: type[_G]) -> type[_G]:
         setattr(cls, name, field)
     operands = [f for f in fields.values() if type(f).__name__ == "_OperandFieldDef"]
     if any(issubclass(f.cls, VariadicDef) for f in operands):
-        cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+        cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
     cls.predicate = opt_operand_def(BaseAttr(TensorType))  # pyright: ignore[reportAttributeAccessIssue]
     return irdl_op_definition(cls)
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, TypeVar
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     BaseAttr,
     OptionalDef,
     VariadicDef,
@@ -25,7 +24,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp, _Syntax, annotate_constants
+from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants
 from glow_dialects.core.types import Array, buffer_type, typed
 
 
@@ -251,7 +250,7 @@ def instr_op(of: type[GraphOp], inplace: tuple[str, ...] = ()) -> Callable[[type
                 # A property called as a method of ours (`group`) is read through `prop` only.
                 setattr(cls, f"{name}_" if hasattr(InstrOp, name) else name, _same_property(prop, name))
         if flexible:
-            cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+            cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
         if "name" not in vars(cls):
             cls.name = of.name.replace("glow.", "glow_instr.", 1)
         cls.ACCESS = access
@@ -278,7 +277,7 @@ def own_instr(cls: type[_I]) -> type[_I]:
     cls.predicate = opt_operand_def(BaseAttr(MemRefType))  # pyright: ignore[reportAttributeAccessIssue]
     annotate_constants(cls)
     if any(many for _, many in _declared_groups(cls)):
-        cls.irdl_options = (AttrSizedOperandSegments(as_property=True),)
+        cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
     return irdl_op_definition(cls)
 
 

@@ -164,7 +164,7 @@ def element_type(dtype: np.dtype | type | str) -> Attribute:
 def dtype_of(kind: Attribute) -> np.dtype:
     """The NumPy dtype of an element, tensor or buffer type (quantised: of the storage)."""
     if isinstance(kind, TensorType | MemRefType):
-        kind = kind.element_type
+        kind = element_of(kind)
     if isinstance(kind, UniformQuantizedType):
         kind = kind.storage
     if type(kind) in _FLOAT_DTYPES:

@@ -26,15 +26,12 @@ from glow_dialects.ops.windows import (
 )
 
 
-def window_counts(
-    spatial: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    count_include_pad: bool,
-) -> Array:
-    """How many elements each window divides by, [*outputs], float64; at least 1."""
+def window_counts(spatial: Sequence[int], window: Sequence[Sequence[int]], count_include_pad: bool) -> Array:
+    """How many elements each window divides by, [*outputs], float64; at least 1.
+
+    `window` is (kernel, strides, pads, dilations).
+    """
+    kernel, strides, pads, dilations = window
     ones = np.ones((1, 1, *spatial))
     view = windows(ones, kernel, strides, pads, dilations, int(count_include_pad))
     return np.maximum(view.sum(axis=tuple(range(-len(kernel), 0)))[0, 0], 1)
@@ -69,7 +66,7 @@ class AvgPoolInstr(InstrOp):
         x = channels_first(widen(input)) if last else widen(input)
         window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
         total = windows(x, *window).sum(axis=tuple(range(2 - x.ndim, 0)))
-        y = total / window_counts(x.shape[2:], *window, self.prop("count_include_pad"))
+        y = total / window_counts(x.shape[2:], window, self.prop("count_include_pad"))
         result[...] = channels_last(y) if last else y
 
 
@@ -101,10 +98,11 @@ class AvgPoolBackwardInstr(InstrOp):
         last = self.prop("layout") == "NHWC"
         dy = channels_first(widen(grad)) if last else widen(grad)
         spatial = result.shape[1:-1] if last else result.shape[2:]
-        kernel, *window = (self.prop(n) for n in ("kernel", "strides", "pads", "dilations"))
-        share = dy / window_counts(spatial, kernel, *window, self.prop("count_include_pad"))
+        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        kernel = window[0]
+        share = dy / window_counts(spatial, window, self.prop("count_include_pad"))
         share = share.astype(dy.dtype).reshape(*dy.shape, *(1,) * len(kernel))
-        total = scatter_windows(np.broadcast_to(share, (*dy.shape, *kernel)), spatial, *window)
+        total = scatter_windows(np.broadcast_to(share, (*dy.shape, *kernel)), spatial, *window[1:])
         result[...] = channels_last(total) if last else total
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -61,8 +61,7 @@ def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
 
 def saturated(array: Array, dtype: np.dtype) -> Array:
     """float8 with values outside its range at the largest finite value; NaN stays NaN."""
-    info: Any = ml_dtypes.finfo(dtype)
-    limit = float(info.max)
+    limit = float(cast(Any, ml_dtypes.finfo(dtype)).max)
     wide = array.astype(np.float32)
     return np.clip(wide, -limit, limit).astype(dtype)
 

@@ -60,7 +60,7 @@ class ConstantOp(IRDLOperation):
 
     def array(self) -> Array | None:
         """The values; None where the weights file was not loaded."""
-        return array_of(self.value, cast(Tensor, self.type))
+        return array_of(self.value, self.type)
 
     def set_array(self, array: Array) -> None:
         """Replace the values, and the type where shape or dtype differ."""

@@ -59,7 +59,7 @@ class QuantizedAvgPoolInstr(InstrOp):
         kernel, strides, pads, dilations = (self.prop(n) for n in ("kernel", "strides", "pads", "dilations"))
         total = windows(x, kernel, strides, pads, dilations).sum(axis=tuple(range(2 - x.ndim, 0)))
         counted = self.prop("count_include_pad")
-        counts = window_counts(x.shape[2:], kernel, strides, pads, dilations, counted)
+        counts = window_counts(x.shape[2:], (kernel, strides, pads, dilations), counted)
         factor = (scale_of(source) / scale_of(to) / counts).astype(np.float32)
         y = finish(total.astype(np.float32) * factor, to, self.prop("low"), self.prop("high"))
         result[...] = channels_last(y) if last else y

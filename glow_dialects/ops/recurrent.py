@@ -130,7 +130,8 @@ class ArrayMath:
 
     def longer(self, lengths: Any, step: int) -> Any:
         """[N, 1]: which samples have a step `step`."""
-        return lengths.reshape(-1, 1) > step
+        later: Any = lengths.reshape(-1, 1) > step
+        return later
 
     def where(self, mask: Any, x: Any, y: Any) -> Any:
         """mask ? x : y."""

@@ -259,6 +259,26 @@ def test_run_wrong_inputs(net: Path, tmp_path: Path) -> None:
     refused(run(run_command.main, net, "--input", f"x={double}"), "float64", "float32")
 
 
+def test_run_open_rank(tmp_path: Path) -> None:
+    """An input of any rank needs a shape and then runs; one that is no tensor is refused."""
+    made = {
+        "x": (helper.make_node("Relu", ["x"], ["y"]), helper.make_tensor_value_info("x", 1, None)),
+        "s": (
+            helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0),
+            helper.make_tensor_sequence_value_info("s", 1, None),
+        ),
+    }
+    for name, (node, given) in made.items():
+        graph = helper.make_graph([node], name, [given], [helper.make_tensor_value_info("y", 1, None)])
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / f"{name}.onnx"
+        )
+    one = tmp_path / "x.onnx"
+    refused(run(run_command.main, one, "--random", "0"), "input 'x' may have any rank", "--shape x=")
+    assert run(run_command.main, one, "--random", "0", "--shape", "x=2x3").status == 0
+    refused(run(run_command.main, tmp_path / "s.onnx", "--random", "0"), "input 's' is not a tensor")
+
+
 def test_run_no_array(net: Path, tmp_path: Path) -> None:
     """A file that holds no array, or objects."""
     path = tmp_path / "value.npy"

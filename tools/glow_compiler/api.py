@@ -113,18 +113,21 @@ def _compile_onnx(
 
     path = Path(model) if isinstance(model, str | Path) else None
     folder = None if path is None else path.parent
-    proto = model if path is None else read(path)
+    proto: Any = model if path is None else read(path)
     content = content_digest(proto, path)
     declared = {a.name: a for a in signature.inputs_of(proto)}
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
     for name, shape in fixed.items():
         if name not in declared:
             raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
-        if len(shape) != len(declared[name].shape):
+        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
             rank = len(declared[name].shape)
             raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
     inputs = [
-        Signature(a.name, tuple(fixed.get(a.name, a.shape)), a.dtype, a.kind) for a in declared.values()
+        Signature(a.name, tuple(fixed[a.name]), a.dtype)
+        if a.name in fixed
+        else Signature(a.name, a.shape, a.dtype, a.kind)
+        for a in declared.values()
     ]
     outputs = [Signature(a.name, a.shape, a.dtype, a.kind) for a in signature.outputs_of(proto)]
     hosted: list[HostedModel] = []

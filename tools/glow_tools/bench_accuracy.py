@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -110,7 +111,7 @@ def reference(op: ConvOp, x: Array, weights: Array) -> Array:
     return twin.evaluate([x.astype(np.float64), weights.astype(np.float64)])[0]
 
 
-def _properties(op: ConvOp) -> dict[str, object]:
+def _properties(op: ConvOp) -> dict[str, Any]:
     return {n: a for n, a in op.properties.items() if n != "operandSegmentSizes"}
 
 

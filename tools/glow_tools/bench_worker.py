@@ -40,7 +40,8 @@ class Worker:
         self.run, outputs = self.engine.bind(arrays)
         self.run()
         results = {n: np.array(a) for n, a in outputs().items()}
-        np.savez(Path(output), **{f"out:{n}": a for n, a in results.items()})
+        named: dict[str, Any] = {f"out:{n}": a for n, a in results.items()}
+        np.savez(Path(output), **named)
         return {"load_s": seconds, "base_bytes": before, **self.engine.facts()}
 
     def time(self, seconds: float, least: int) -> dict[str, Any]:

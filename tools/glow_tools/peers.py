@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -80,13 +80,13 @@ class OnnxRuntime(Engine):
     package = "onnxruntime"
 
     def load(self) -> None:
-        import onnxruntime
+        from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
 
-        options = onnxruntime.SessionOptions()
+        options: Any = SessionOptions()
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        self.session: Any = InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
 
     def bind(self, feed: Feed) -> Runs:
         names = [o.name for o in self.session.get_outputs()]
@@ -145,15 +145,15 @@ class Torch(Engine):
 
     def load(self) -> None:
         import torch
-        from onnx2torch import convert
+        from onnx2torch import convert  # pyright: ignore
 
         torch.set_num_threads(self.threads)
-        self.model = convert(self.path).eval()
+        self.model: Any = cast(Any, convert)(self.path).eval()
 
     def bind(self, feed: Feed) -> Runs:
         import torch
 
-        given = [torch.from_numpy(a) for a in feed.values()]
+        given: list[Any] = [cast(Any, torch).from_numpy(a) for a in feed.values()]
         results: list[Any] = []
 
         def run() -> None:
@@ -161,7 +161,7 @@ class Torch(Engine):
                 results[:] = [self.model(*given)]
 
         def outputs() -> Outputs:
-            values = results[0] if isinstance(results[0], tuple | list) else results
+            values: Any = results[0] if isinstance(results[0], tuple | list) else results
             return {f"{i}": v.numpy() for i, v in enumerate(values)}
 
         return run, outputs

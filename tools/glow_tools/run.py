@@ -107,7 +107,12 @@ def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -
         if a.random is None:
             ways = f"give --input {port.name}=FILE.npy or --random SEED"
             fail(f"input '{port.name}' has no value; {ways}")
-        shape = shapes.get(port.name, port.shape)
+        if port.kind == "other":
+            fail(f"input '{port.name}' is not a tensor; run it from Python, with glow.compile")
+        if port.kind == "unranked" and port.name not in shapes:
+            fail(f"input '{port.name}' may have any rank; bind it with --shape {port.name}=1x...")
+        shape: tuple[int | None, ...] = port.shape
+        shape = shapes.get(port.name, shape)
         if None in shape:
             dims = "x".join("?" if d is None else str(d) for d in shape)
             binding = f"--shape {port.name}={dims.replace('?', '1')}"
@@ -172,13 +177,13 @@ def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -
 
 def _onnxruntime(model: str, feed: dict[str, Any]) -> dict[str, Any]:
     try:
-        import onnxruntime
+        from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError:
         fail("onnxruntime is not installed; pip install onnxruntime")
-    options = onnxruntime.SessionOptions()
+    options: Any = SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session: Any = InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, feed), strict=True))
 

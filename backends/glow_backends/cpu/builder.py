@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
@@ -164,7 +164,7 @@ class KernelBuilder:
 
     # Control flow.
     @contextmanager
-    def loop(self, start: int | ir.Value, stop: int | ir.Value, step: int = 1) -> Iterator[ir.Value]:
+    def loop(self, start: int | ir.Value, stop: int | ir.Value, step: int = 1) -> Generator[ir.Value]:
         """for index in range(start, stop, step); the body must not be assumed to run."""
         head = self.b.block
         check = self.function.append_basic_block("loop")

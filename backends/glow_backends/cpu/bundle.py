@@ -186,7 +186,7 @@ def read(folder: Path) -> Bundle | None:
         text = json.loads((folder / "program.json").read_text())
         if text["format"] != FORMAT:
             return None
-        slots = [Slot(**{**s, "shape": tuple(s["shape"])}) for s in text["slots"]]
+        slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
         weights = _mapped(folder / "weights.bin", text["weight_bytes"])
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}

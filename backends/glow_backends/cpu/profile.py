@@ -135,7 +135,7 @@ def profile(
     given = check_inputs(program.inputs, inputs)
     program.run(given)
     taken = np.empty((runs, count), np.int64)
-    begin_clock, begin = None, 0.0
+    begin_clock, begin, start = None, 0.0, 0.0
     for row in taken:
         start = time.perf_counter()
         program.run(given)

@@ -13,6 +13,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
+from glow_dialects.ops.unary_math import NegOp
 
 
 class Value:
@@ -82,7 +83,7 @@ class Value:
         return self._with("batch_matmul", other)
 
     def __neg__(self) -> Value:
-        return self.graph.neg(self)
+        return self.graph.insert(NegOp, self)[0]
 
     def __lt__(self, other: Like) -> Value:
         return self._with("cmp_lt", other)
@@ -129,7 +130,7 @@ class Operators:
         kind: type[GraphOp],
         *operands: Like | Sequence[Like] | None,
         results: Attribute | None = None,
-        **properties: object,
+        **properties: Any,
     ) -> list[Value]:
         """Insert one operator and return its results; ShapeError where its operands do not fit."""
         first = next((o for o in operands if isinstance(o, Value)), None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import INLINE_BYTES
@@ -42,7 +43,7 @@ class GraphBuilder(Math, Shapes, Networks):
         super().__init__(Builder.at_end(self.function.body.block))
 
     def placeholder(
-        self, name: str, shape: Sequence[int], dtype: object = np.float32, kind: str = "input"
+        self, name: str, shape: Sequence[int], dtype: DTypeLike = np.float32, kind: str = "input"
     ) -> Value:
         """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values."""
         if kind not in KINDS or kind == "output":

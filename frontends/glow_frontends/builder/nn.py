@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormOp
@@ -97,7 +98,7 @@ class Networks(Operators):
 
     def _window(
         self, x: Like, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints
-    ) -> tuple[Value, dict[str, object]]:
+    ) -> tuple[Value, dict[str, Any]]:
         value = self.value(x)
         count = len(value.shape) - 2
         return value, {
@@ -228,19 +229,19 @@ class Networks(Operators):
         return self.one(DropoutOp, x, ratio=float(ratio), seed=seed)
 
     def lstm(
-        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: object
+        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: Any
     ) -> list[Value]:
         """ONNX LSTM: (all hidden states, last hidden state, last cell); `states` from the bias on."""
         return self.insert(LstmOp, x, weights, recurrence, *states, **options)
 
     def gru(
-        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: object
+        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: Any
     ) -> list[Value]:
         """ONNX GRU: (all hidden states, last hidden state)."""
         return self.insert(GruOp, x, weights, recurrence, *states, **options)
 
     def rnn(
-        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: object
+        self, x: Like, weights: Like, recurrence: Like, *states: Like | None, **options: Any
     ) -> list[Value]:
         """ONNX RNN: (all hidden states, last hidden state)."""
         return self.insert(RnnOp, x, weights, recurrence, *states, **options)

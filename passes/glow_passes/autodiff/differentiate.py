@@ -112,8 +112,7 @@ def differentiate(
     loss_value = loss_of(made, loss)
     b = Builder.at_end(block)
     ops = list(block.ops)
-    seed = b.splat(1, loss_value)
-    found = cotangents(ops, {loss_value: seed}, wanted, b)
+    found = cotangents(ops, {loss_value: b.splat(1, loss_value)}, wanted, b)
     training = Training(made, b, parameters)
     for name, value in parameters.items():
         gradient = found[value]

@@ -184,8 +184,9 @@ def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _source(value: SSAValue) -> SSAValue:
     inner: Any = producer(value, RescaleOp)
-    wide = inner is not None and quantized_type(inner.input).axis.data < 0
-    return inner.input if wide else value
+    if inner is None or quantized_type(inner.input).axis.data >= 0:
+        return value
+    return inner.input
 
 
 def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:

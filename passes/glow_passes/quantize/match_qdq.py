@@ -50,7 +50,9 @@ def bit_cast_of_bit_cast(op: Any, r: Rewriter) -> SSAValue | None:
 def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
     """transpose(dequantize(constant)) -> dequantize(transposed constant)."""
     inner: Any = producer(op.input, DequantizeOp)
-    array = None if inner is None or op.group("predicate") else r.array(inner.input)
+    if inner is None or op.group("predicate"):
+        return None
+    array = r.array(inner.input)
     if array is None:
         return None
     kind, order = quantized_type(inner.input), op.prop("permutation")
@@ -160,11 +162,12 @@ def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
     kind = quantized_type(op.result)
     if kind.axis.data >= 0 or kind.storage.width.data > 16:
         return None
-    value, limits = op.input, (-np.inf, np.inf)
+    value: SSAValue = op.input
+    limits = (-np.inf, np.inf)
     limiter: Any = producer(value, ReluOp, single=True) or producer(value, ClipOp, single=True)
     if limiter is not None and not limiter.group("predicate"):
         limits = (0.0, np.inf) if isinstance(limiter, ReluOp) else (limiter.prop("min"), limiter.prop("max"))
-        value = limiter.input
+        value = limiter.operands[0]
     shaped: Any = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
     made: Any = producer(value, QuantizedConvOp, single=True) or producer(

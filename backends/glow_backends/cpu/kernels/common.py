@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -76,7 +76,7 @@ def share(k: KernelBuilder, count: int, bytes_touched: int) -> tuple[Index, Inde
 
 
 @contextmanager
-def last_worker(k: KernelBuilder) -> Iterator[None]:
+def last_worker(k: KernelBuilder) -> Generator[None]:
     """Code that only the last worker runs (all of it when there is one)."""
     if k.target.threads == 1:
         yield
@@ -87,7 +87,7 @@ def last_worker(k: KernelBuilder) -> Iterator[None]:
 
 
 @contextmanager
-def first_worker(k: KernelBuilder) -> Iterator[None]:
+def first_worker(k: KernelBuilder) -> Generator[None]:
     """Code that only worker 0 runs."""
     if k.target.threads == 1:
         yield
@@ -107,7 +107,7 @@ def best_axis(extents: Sequence[int], threads: int) -> int:
 @contextmanager
 def nest(
     k: KernelBuilder, extents: Sequence[int], bytes_touched: int, shared: bool = True
-) -> Iterator[list[Index]]:
+) -> Generator[list[Index]]:
     """Nested loops over the extents, divided among the workers; yields the indices.
 
     Loops of one iteration are not emitted. `shared` false: the caller divides something else.
@@ -124,7 +124,7 @@ def nest(
 @contextmanager
 def _nest(
     k: KernelBuilder, extents: list[int], axis: int, bytes_touched: int, done: list[Index]
-) -> Iterator[list[Index]]:
+) -> Generator[list[Index]]:
     level = len(done)
     if level == len(extents):
         yield done

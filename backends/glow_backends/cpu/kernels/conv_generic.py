@@ -216,7 +216,7 @@ class _Emission:
             y_at = k.add(y, k.mul(position, self.y_steps[2][d]))
             taps = [*rows, (count, *self._tap_steps(d))]
 
-            def block(begin: Index, lanes: int, x_at=x_at, w_at=w_at, y_at=y_at, taps=taps) -> None:
+            def block(begin: Index, lanes: int) -> None:
                 w_lane = k.add(w_at, k.mul(begin, self.w_out))
                 steps = (0, self.w_out, self.y_steps[1])
                 y_lane = k.add(y_at, k.mul(begin, self.y_steps[1]))

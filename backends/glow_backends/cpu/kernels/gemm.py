@@ -354,6 +354,7 @@ class _Emission:
                     else k.splat(0.0, lanes)
                     for r in range(lanes)
                 ]
+                assert self.scratch is not None
                 for i, value in enumerate(transpose(k, read)[:live_k]):
                     at = k.add(k.mul(k.add(start, i), self.width), v * lanes)
                     k.store(value, self.scratch, at)

@@ -94,11 +94,11 @@ def _halved(k: KernelBuilder, spec: PoolBackwardSpec, dx: ir.Value, x: ir.Value,
         lines = [k.gep(x, k.add(k.mul(k.add(k.mul(row, 2), i), spec.size[1]), k.mul(at, 2))) for i in (0, 1)]
         values: list[ir.Value] = []
         for line in lines:
-            halves = [
+            low, high = (
                 load_first(k, line, i * lanes, lanes, n) if n else k.splat(0.0, lanes)
                 for i, n in enumerate(counts)
-            ]
-            values += [shuffled(*halves, [2 * i + odd for i in range(lanes)]) for odd in (0, 1)]
+            )
+            values += [shuffled(low, high, [2 * i + odd for i in range(lanes)]) for odd in (0, 1)]
         best = values[0]
         wins: list[ir.Value] = []
         for value in values[1:]:

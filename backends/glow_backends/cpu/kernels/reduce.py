@@ -109,7 +109,7 @@ def row_reduce(
     """
     unroll = max(1, min(unroll, count // lanes))
     vector = ir.VectorType(kind, lanes) if lanes > 1 else kind
-    start = [values.constant(vector, neutral)] * unroll
+    start: list[ir.Value] = [values.constant(vector, neutral)] * unroll
     totals = _accumulate_row(k, count, lanes, load, combine, neutral, start)
     return horizontal(k, _tree(k, totals, combine), combine)
 

@@ -34,7 +34,7 @@ def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
     """The same convolution or product with other operand groups or properties."""
     names = [n for n, _ in op.groups()]
     operands = [changes.pop(n, op.group(n)) for n in names]
-    known = {n: a for n, a in op.properties.items() if n != SEGMENTS}
+    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     return type(op)(*operands, **{**known, **changes})
 
 
@@ -115,7 +115,7 @@ def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def scaled(op: MulOp | DivOp, r: Rewriter) -> SSAValue | None:
+def scaled(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """mul(gemm(a, b), 0.5) -> gemm(a, b) {scale = 0.5}, before bias and steps."""
     pairs = [(op.operands[0], op.operands[1])]
     if isinstance(op, MulOp):
@@ -132,7 +132,7 @@ def scaled(op: MulOp | DivOp, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def biased(op: AddOp, r: Rewriter) -> SSAValue | None:
+def biased(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """add(gemm(a, b), v) -> gemm(a, b, v) for a vector of one value a column."""
     for value, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
         kernel = producer(value, GemmOp, single=True)
@@ -163,7 +163,7 @@ def _vector(value: SSAValue, columns: int, r: Rewriter) -> SSAValue | None:
     return r(ReshapeOp.to(value, (columns,)))
 
 
-def folded(op: AddOp | SubOp | MulOp | DivOp, r: Rewriter) -> SSAValue | None:
+def folded(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """mul(conv(x, w, b), v) -> conv(x, w v, b v); add(conv(x, w, b), v) -> conv(x, w, b + v).
 
     For a constant `v` of one number, or of one a channel, and a convolution without steps.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -91,7 +93,7 @@ def plane_conv(op: ConvOp, region: Region, spec: DirectConvSpec, filters: SSAVal
         moved = region.add(TransposeOp(split, permutation=(0, 1, 4, 2, 3)))
         source = region.add(ReshapeOp.to(moved, (batch, channels * stride, height, width // stride)))
     bias = [region.constant(v) for v in op.group("bias")]
-    window = {"row_stride": plane.row_stride, "dilations": plane.dilations, "phases": stride}
+    window: dict[str, Any] = {"row_stride": plane.row_stride, "dilations": plane.dilations, "phases": stride}
     made = PlaneConvOp(source, filters, bias, [], **window)
     value = region.add(made)
     if last:
@@ -154,7 +156,7 @@ def _blocked_windows(op: ConvTransposeOp, region: Region, array: Array, row: Arr
     filled = np.zeros(blocks * lanes, np.float32)
     filled[:out] = row
     bias = region.weight(np.tile(filled, kernel[0] * kernel[1]), "bias")
-    window = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+    window: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
     y = region.add(BlockedConvOp(form.value, filters, bias, [], lanes=lanes, **window))
     split = region.add(ReshapeOp.to(y, (batch, *kernel, blocks, height, width, lanes)))
     moved = region.add(TransposeOp(split, permutation=(0, 3, 4, 1, 5, 2, 6)))

@@ -57,9 +57,9 @@ def _byte_kind(value: SSAValue) -> UniformQuantizedType:
     return kind
 
 
-def shifted(op: Any) -> dict[str, int]:
+def shifted(op: Any) -> dict[str, Any]:
     """The limits of a result that becomes unsigned."""
-    limits: dict[str, int] = {"low": op.prop("low"), "high": op.prop("high")}
+    limits: dict[str, Any] = {"low": op.prop("low"), "high": op.prop("high")}
     if not _byte_kind(op.results[0]).signed:
         return limits
     return {n: v if v in (NO_LOW, NO_HIGH) else v + 128 for n, v in limits.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -51,7 +53,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         start = tap * dilations[0]
         end = start + (outputs[0] - 1) * strides[0] + 1
         whole = shape_of(blocks)[2:]
-        window = {
+        window: dict[str, Any] = {
             "starts": (0, start, *(0,) * len(whole)),
             "ends": (batch, end, *whole),
             "steps": (1, strides[0], *(1,) * len(whole)),
