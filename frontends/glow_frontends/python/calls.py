@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import Attribute
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.dialect import GradOp, ValueAndGradOp, argnums
@@ -47,7 +46,7 @@ def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Ke
         if isinstance(argument, ast.Starred):
             items = c.items(c.expression(argument.value, env), argument)
             if items is None:
-                c.fail(argument, "* needs a tuple of known length", "pass the items one by one")
+                c.unknown_length(argument, "*", "pass the items one by one")
             values += items
         else:
             values.append(c.expression(argument, env))

@@ -14,3 +14,10 @@ class FunctionError(UnsupportedError):
         if instead:
             text += f"; {instead}"
         super().__init__(f"{text}\n{excerpt}" if excerpt else text)
+
+
+class LengthUnknown(FunctionError):
+    """A tuple whose length only its type will give, where the length is needed now.
+
+    A loop around it that turns a known number of times is written out instead.
+    """

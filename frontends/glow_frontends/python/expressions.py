@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
-from glow_dialects.fn.dialect import TupleOp
+from glow_dialects.core.attributes import to_python
+from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_frontends.python.emit import Emitter, Known, Static, Value
-from glow_frontends.python.errors import FunctionError
+from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.source import Source
 
 if TYPE_CHECKING:
@@ -41,6 +43,15 @@ class Expressions(Emitter):
         self.importer = importer
         self.name = name
 
+    def unknown_length(self, node: ast.AST, what: str, instead: str = "write a for loop") -> NoReturn:
+        """Raise where the length of a tuple is needed that only its type will give."""
+        raise LengthUnknown(
+            f"{what} needs a length that is known when compiling",
+            instead,
+            self.source.where(node),
+            self.source.excerpt(node),
+        )
+
     def fail(self, node: ast.AST, what: str, instead: str = "") -> NoReturn:
         """Raise the error of a construct that cannot be compiled."""
         raise FunctionError(what, instead, self.source.where(node), self.source.excerpt(node))
@@ -60,6 +71,8 @@ class Expressions(Emitter):
             if isinstance(thing, np.ndarray) and thing.dtype == object:
                 self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
             return self.constant(thing)
+        if isinstance(thing, range) and len(thing) <= 1024:
+            thing = tuple(thing)
         if isinstance(thing, tuple | list):
             return self.tuple(*[self.ssa(Static(v), node) for v in thing])
         if callable(thing) or hasattr(thing, "func"):
@@ -120,6 +133,13 @@ class Expressions(Emitter):
             items = self.items(left, node)
             if items is not None and isinstance(right.value, int):
                 return self.tuple(*[self.ssa(v, node) for v in items * right.value])
+        if isinstance(left, Static) and isinstance(right, Static):
+            made = folded(name, left.value, right.value)
+            if made is not None:
+                return made
+        if name == "add" and _is_text_or_tuple(left) and _is_text_or_tuple(right):
+            both = [*(self.items(left, node) or ()), *(self.items(right, node) or ())]
+            return self.tuple(*[self.ssa(v, node) for v in both])
         return self.prim(name, self.ssa(left, node), self.ssa(right, node))
 
     def _unaryop(self, node: ast.UnaryOp, env: Env) -> Value:
@@ -144,30 +164,37 @@ class Expressions(Emitter):
     def _chain(
         self, left: Value, rest: list[tuple[ast.cmpop, ast.expr]], node: ast.Compare, env: Env
     ) -> Value:
-        operator, expression = rest[0]
+        operation, expression = rest[0]
         right = self.expression(expression, env)
-        if isinstance(operator, ast.Is | ast.IsNot):
+        if isinstance(operation, ast.Is | ast.IsNot):
             if isinstance(left, Static) and isinstance(right, Static):
-                return Static((left.value is right.value) == isinstance(operator, ast.Is))
+                return Static((left.value is right.value) == isinstance(operation, ast.Is))
             if isinstance(right, Static) and right.value is None:
-                return Static(isinstance(operator, ast.IsNot))
+                return Static(isinstance(operation, ast.IsNot))
             self.fail(node, "'is' compares identities of Python objects", "use ==")
-        if isinstance(operator, ast.In | ast.NotIn):
+        if isinstance(operation, ast.In | ast.NotIn):
             items = self.items(right, node)
             if items is None:
-                self.fail(node, "'in' needs a tuple of known length", "compare the items one by one")
+                self.unknown_length(node, "'in'", "compare the items one by one")
             found: SSAValue | None = None
             for item in items:
                 same = self.prim("eq", self.ssa(left, node), self.ssa(item, node))
                 found = same if found is None else self.switch(found, found, same)
             made = self.constant(False) if found is None else found
-            return self.prim("not", made) if isinstance(operator, ast.NotIn) else made
-        first = self.prim(COMPARE[type(operator)], self.ssa(left, node), self.ssa(right, node))
+            return self.prim("not", made) if isinstance(operation, ast.NotIn) else made
+        name = COMPARE[type(operation)]
+        known = None
+        if isinstance(left, Static) and isinstance(right, Static):
+            known = folded(name, left.value, right.value)
+        if known is not None:
+            return known if len(rest) == 1 or not known.value else self._chain(right, rest[1:], node, env)
+        first = self.prim(name, self.ssa(left, node), self.ssa(right, node))
         if len(rest) == 1:
             return first
+        self.unconditional(rest[1][1])
 
         def more(_: list[SSAValue]) -> SSAValue:
-            return self.ssa(self._chain(right, rest[1:], node, env), node)
+            return self.ssa(self._chain(right, rest[1:], node, dict(env)), node)
 
         return self.choose(first, more, lambda _: self.constant(False))
 
@@ -198,6 +225,9 @@ class Expressions(Emitter):
         if isinstance(test, Static):
             return self._junction(node, values[1:], env) if test.value == conjunction else first
 
+        for value in values[1:]:
+            self.unconditional(value)
+
         def rest(_: list[SSAValue]) -> SSAValue:
             return self.ssa(self._junction(node, values[1:], env), node)
 
@@ -210,7 +240,21 @@ class Expressions(Emitter):
         test = self.truth(self.expression(node.test, env), node.test)
         if isinstance(test, Static):
             return self.expression(node.body if test.value else node.orelse, env)
+        self.unconditional(node.body)
+        self.unconditional(node.orelse)
         return self.choose(test, lambda _: self.value(node.body, env), lambda _: self.value(node.orelse, env))
+
+    def _namedexpr(self, node: ast.NamedExpr, env: Env) -> Value:
+        made = self.expression(node.value, env)
+        self.bind(node.target, made, env)
+        return made
+
+    def unconditional(self, node: ast.expr) -> None:
+        """Raise where an expression that may be skipped assigns a name."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                what = f"'{inner.target.id} := ...' in a part of an expression that may be skipped"
+                self.fail(inner, f"{what} cannot be compiled", "assign in a statement before")
 
     def _lambda(self, node: ast.Lambda, env: Env) -> Value:
         from glow_frontends.python.functions import closure
@@ -224,7 +268,15 @@ class Expressions(Emitter):
             if isinstance(value.value, range):
                 return [Static(i) for i in value.value]
             return [Static(v) for v in value.value] if isinstance(value.value, tuple | list) else None
-        return list(value.owner.values) if isinstance(value.owner, TupleOp) else None
+        return [self.known_now(v) for v in value.owner.values] if isinstance(value.owner, TupleOp) else None
+
+    def known_now(self, value: SSAValue) -> Value:
+        """A constant number as a Python number."""
+        owner = value.owner
+        if isinstance(owner, ConstantOp) and isinstance(owner.value, IntegerAttr | FloatAttr):
+            made = to_python(owner.value)
+            return Static(made) if isinstance(made, bool | int | float) else value
+        return value
 
     def _tuple(self, node: ast.Tuple | ast.List, env: Env) -> Value:
         values: list[Value] = []
@@ -233,7 +285,7 @@ class Expressions(Emitter):
                 inner = self.expression(item.value, env)
                 found = self.items(inner, item)
                 if found is None:
-                    self.fail(item, "* needs a tuple of known length", "write the items out")
+                    self.unknown_length(item, "*", "write the items out")
                 values += found
             else:
                 values.append(self.expression(item, env))
@@ -244,12 +296,17 @@ class Expressions(Emitter):
     _list = _tuple
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
-        generator = node.generators[0]
-        if len(node.generators) > 1:
-            self.fail(node, "a comprehension has one for", "nest functions or write loops")
+        return self.tuple(*self._comprehended(node, node.generators, env))
+
+    def _comprehended(
+        self, node: ast.ListComp | ast.GeneratorExp, generators: Sequence[ast.comprehension], env: Env
+    ) -> list[SSAValue]:
+        if not generators:
+            return [self.value(node.elt, env)]
+        generator = generators[0]
         items = self.items(self.expression(generator.iter, env), node)
         if items is None:
-            self.fail(node, "a comprehension needs a length that is known when compiling", "write a for loop")
+            self.unknown_length(node, "a comprehension")
         made: list[SSAValue] = []
         for item in items:
             inner = dict(env)
@@ -258,8 +315,8 @@ class Expressions(Emitter):
             if not all(isinstance(t, Static) for t in tests):
                 self.fail(node, "a condition in a comprehension must be known when compiling", "write a loop")
             if all(isinstance(t, Static) and t.value for t in tests):
-                made.append(self.value(node.elt, inner))
-        return self.tuple(*made)
+                made += self._comprehended(node, generators[1:], inner)
+        return made
 
     _generatorexp = _listcomp
 
@@ -283,7 +340,7 @@ class Expressions(Emitter):
         starred = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
         if items is None:
             if starred:
-                self.fail(target, "* needs a tuple of known length", "index the tuple")
+                self.unknown_length(target, "*", "index the tuple")
             whole = self.prim("to_tuple", self.ssa(value, target), count=_number(count))
             items = [self.get(whole, i) for i in range(count)]
         if starred:
@@ -327,6 +384,26 @@ class Expressions(Emitter):
     def signature(self, value: Value) -> Known | None:
         """What is known of a function value's parameters."""
         return self.known.get(value) if isinstance(value, SSAValue) else None
+
+
+def folded(name: str, left: Any, right: Any) -> Static | None:
+    """The value of an operator on Python numbers or texts, None where it is left to the program."""
+    plain = bool | int | float
+    texts = name in ("eq", "ne") and isinstance(left, str) and isinstance(right, str)
+    if not texts and not (isinstance(left, plain) and isinstance(right, plain)):
+        return None
+    function = getattr(operator, _PYTHON.get(name, name), None)
+    if function is None or name == "pow" and abs(right) > 64 or name == "shl" and right > 64:
+        return None
+    try:
+        made = function(left, right)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return Static(made) if isinstance(made, plain) else None
+
+
+_PYTHON = {"div": "truediv", "floor_div": "floordiv", "bitand": "and_", "bitor": "or_", "bitxor": "xor",
+           "shl": "lshift", "shr": "rshift"}  # fmt: skip
 
 
 def _number(value: int) -> Any:

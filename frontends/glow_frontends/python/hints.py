@@ -26,7 +26,6 @@ INSTEAD: dict[type[ast.AST], str] = {
     ast.DictComp: "use a tuple",
     ast.SetComp: "use a tuple",
     ast.JoinedStr: "build texts outside",
-    ast.NamedExpr: "assign in a statement of its own",
     ast.Match: "write if and elif",
     ast.Subscript: "build a new tuple or array: values do not change",
     ast.Attribute: "return the new value: objects do not change",

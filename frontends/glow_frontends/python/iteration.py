@@ -1,4 +1,4 @@
-"""What a `for` runs over: counters for ranges, positions of tuples and arrays."""
+"""What a `for` runs over: counters for ranges, positions of tuples and arrays, items known one by one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.expressions import Env
 
 if TYPE_CHECKING:
@@ -26,27 +27,72 @@ class Counted:
     enter: Callable[[Env], None]
 
 
+@dataclass
+class Items:
+    """What is known of the items of a `for` now: their values, and whether each gets its own body."""
+
+    whole: Value | None = None
+    items: list[Value] | None = None
+    apart: bool = False
+    asked: bool = False
+
+
+#: A number of items and what gives the item at a position.
+Picker = tuple[SSAValue, Callable[[SSAValue], Value]]
+
+
+def _callee(c: Statements, node: ast.expr, env: Env) -> object:
+    if not isinstance(node, ast.Call):
+        return None
+    function = c.expression(node.func, env) if isinstance(node.func, ast.Name | ast.Attribute) else None
+    return function.value if isinstance(function, Static) else None
+
+
+def known_items(c: Statements, node: ast.For, env: Env) -> Items:
+    """The items of a `for` as far as they are known when compiling."""
+    source = node.iter
+    kind = _callee(c, source, env)
+    if getattr(kind, "glow_transform", None) == "unroll":
+        assert isinstance(source, ast.Call)
+        found = c.items(c.expression(source.args[0], env), source)
+        if found is None:
+            c.fail(source, "glow.unroll needs items that are known when compiling", "leave it out")
+        return Items(None, found, True, True)
+    if kind in (range, enumerate, zip, reversed):
+        try:
+            whole = c.expression(source, env)
+        except FunctionError:
+            return Items()  # of unknown length: the positions are counted
+        numbers = isinstance(whole, Static) and isinstance(whole.value, range)
+        return Items(None if kind is range else whole, c.items(whole, source), not numbers or _appends(node))
+    whole = c.expression(source, env)
+    numbers = isinstance(whole, Static) and isinstance(whole.value, range)
+    return Items(whole, c.items(whole, source), not numbers or _appends(node))
+
+
+def _appends(node: ast.For) -> bool:
+    """Whether a tuple grows in the body, so that each turn has its own types."""
+    nodes = (n for s in node.body for n in ast.walk(s))
+    return any(isinstance(n, ast.Attribute) and n.attr == "append" for n in nodes)
+
+
 def counted(c: Statements, node: ast.For, whole: Value | None, env: Env) -> Counted:
     """The counter of a `for` statement."""
     counter = f"%{node.lineno}.{node.col_offset}"
     call = node.iter
-    if isinstance(call, ast.Call):
-        function = c.expression(call.func, env)
-        kind = function.value if isinstance(function, Static) else None
-        if kind is range:
-            return _range(c, node, call, counter, env)
-        if kind in (enumerate, zip, reversed):
-            return _positions(c, node, counter, _picker(c, node, call, kind, env))
-        whole = c.expression(call, env)
-    assert whole is not None
+    if isinstance(call, ast.Call) and _callee(c, call, env) is range:
+        first, last, step, known = _bounds(c, call, env)
+        return _steps(c, node, counter, [first, last, step], known)
     if isinstance(whole, Static) and isinstance(whole.value, range):
         numbers = [c.constant(v) for v in (whole.value.start, whole.value.stop, whole.value.step)]
         return _steps(c, node, counter, numbers, whole.value.step)
-    value = c.ssa(whole, node.iter)
-    return _positions(c, node, counter, (c.prim("len", value), lambda i: c.prim("item", value, i)))
+    if whole is not None:
+        return _positions(c, node, counter, _items(c, whole, node.iter))
+    return _positions(c, node, counter, _picker(c, node.iter, env))
 
 
-def _range(c: Statements, node: ast.For, call: ast.Call, counter: str, env: Env) -> Counted:
+def _bounds(c: Statements, call: ast.Call, env: Env) -> tuple[SSAValue, SSAValue, SSAValue, int | None]:
+    """First, last and step of a range, and the step where it is known."""
     values = [c.expression(a, env) for a in call.args]
     if not 1 <= len(values) <= 3 or call.keywords:
         c.fail(call, "range takes one to three numbers")
@@ -55,7 +101,7 @@ def _range(c: Statements, node: ast.For, call: ast.Call, counter: str, env: Env)
     known = step.value if isinstance(step, Static) and isinstance(step.value, int) else None
     if known == 0:
         c.fail(call, "range by steps of 0 never ends")
-    return _steps(c, node, counter, [c.ssa(v, call) for v in (first, last, step)], known)
+    return c.ssa(first, call), c.ssa(last, call), c.ssa(step, call), known
 
 
 def _steps(c: Statements, node: ast.For, counter: str, numbers: list[SSAValue], known: int | None) -> Counted:
@@ -73,9 +119,6 @@ def _steps(c: Statements, node: ast.For, counter: str, numbers: list[SSAValue], 
     return Counted({counter: first}, test, advance, lambda e: c.bind(node.target, e[counter], e))
 
 
-Picker = tuple[SSAValue, Callable[[SSAValue], Value]]
-
-
 def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Counted:
     count, pick = picker
 
@@ -90,17 +133,34 @@ def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Co
     )
 
 
-def _picker(c: Statements, node: ast.For, call: ast.Call, kind: object, env: Env) -> Picker:
-    values = [c.value(a, env) for a in call.args]
-    if not values:
-        c.fail(call, f"{getattr(kind, '__name__', kind)} needs something to run over")
-    count = c.prim("len", values[0])
+def _items(c: Statements, whole: Value, node: ast.AST) -> Picker:
+    value = c.ssa(whole, node)
+    return c.prim("len", value), lambda i: c.prim("item", value, i)
+
+
+def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
+    """The positions of a range, enumerate, zip or reversed, of each other too, or of a value."""
+    kind = _callee(c, node, env)
+    if not isinstance(node, ast.Call) or kind not in (range, enumerate, zip, reversed):
+        return _items(c, c.expression(node, env), node)
+    if kind is range:
+        first, last, step, _ = _bounds(c, node, env)
+        over = c.prim("sub", c.prim("add", c.prim("sub", last, first), step), c.prim("sign", step))
+        count = c.prim("max", c.prim("floor_div", over, step), c.constant(0))
+        return count, lambda i: c.prim("add", first, c.prim("mul", i, step))
+    if not node.args:
+        c.fail(node, f"{getattr(kind, '__name__', kind)} needs something to run over")
     if kind is zip:
-        for value in values[1:]:
-            count = c.prim("min", count, c.prim("len", value))
-        return count, lambda i: c.tuple(*[c.prim("item", v, i) for v in values])
+        pickers = [_picker(c, a, env) for a in node.args]
+        count = pickers[0][0]
+        for other, _ in pickers[1:]:
+            count = c.prim("min", count, other)
+        return count, lambda i: c.tuple(*[c.ssa(pick(i), node) for _, pick in pickers])
+    count, pick = _picker(c, node.args[0], env)
     if kind is reversed:
         last = c.prim("sub", count, c.constant(1))
-        return count, lambda i: c.prim("item", values[0], c.prim("sub", last, i))
-    start = values[1] if len(values) > 1 else c.constant(0)
-    return count, lambda i: c.tuple(c.prim("add", i, start), c.prim("item", values[0], i))
+        return count, lambda i: pick(c.prim("sub", last, i))
+    named = [k.value for k in node.keywords if k.arg == "start"]
+    given = [*node.args[1:], *named]
+    start = c.value(given[0], env) if given else c.constant(0)
+    return count, lambda i: c.tuple(c.prim("add", i, start), c.ssa(pick(i), node))

@@ -65,7 +65,7 @@ def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     function, *sources = values
     items = [c.items(s, node) for s in sources]
     if any(i is None for i in items):
-        c.fail(node, "map needs tuples whose lengths are known when compiling", "write a for loop")
+        c.unknown_length(node, "map")
     lists = [i for i in items if i is not None]
     if len({len(i) for i in lists}) > 1:
         c.fail(
@@ -79,14 +79,14 @@ def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
     function, source, *start = values
     items = c.items(source, node)
     if items is None:
-        c.fail(node, "reduce needs a tuple whose length is known when compiling", "write a for loop")
+        c.unknown_length(node, "reduce")
     return functools.reduce(lambda a, b: apply_value(c, node, function, [a, b], {}), [*start, *items])
 
 
 def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     lists = [c.items(v, node) for v in values]
     if any(i is None for i in lists):
-        c.fail(node, "zip as a value needs tuples of known length", "use it in a for")
+        c.unknown_length(node, "zip as a value", "use it in a for")
     rows = zip(*[i for i in lists if i is not None], strict=False)
     return c.tuple(*[c.tuple(*_ssa(c, node, list(row))) for row in rows])
 
@@ -94,14 +94,18 @@ def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 def _enumerate(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     if items is None:
-        c.fail(node, "enumerate as a value needs a tuple of known length", "use it in a for")
-    return c.tuple(*[c.tuple(c.constant(i), c.ssa(v, node)) for i, v in enumerate(items)])
+        c.unknown_length(node, "enumerate as a value", "use it in a for")
+    start = keywords.get("start", values[1] if len(values) > 1 else Static(0))
+    numbers = [c.ssa(c.binary("add", Static(i), start, node), node) for i in range(len(items))]
+    return c.tuple(*[c.tuple(n, c.ssa(v, node)) for n, v in zip(numbers, items, strict=True)])
 
 
 def _reversed(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     if items is None:
-        c.fail(node, "reversed as a value needs a tuple of known length", "use it in a for")
+        c.unknown_length(node, "reversed as a value", "use it in a for")
+    if isinstance(values[0], Static):
+        return Static(values[0].value[::-1])
     return c.tuple(*_ssa(c, node, items[::-1]))
 
 
@@ -146,7 +150,7 @@ def _any_all(conjunction: bool) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         items = c.items(values[0], node)
         if items is None:
-            c.fail(node, "any and all need tuples of known length", "write a for loop")
+            c.unknown_length(node, "any or all")
         made = c.constant(conjunction)
         for item in items:
             test = c.ssa(c.truth(item, node), node)
@@ -224,7 +228,7 @@ def _joined(name: str) -> Handler:
         options = {"axis": static_attribute(c, node, "axis", axis)}
         items = c.items(values[0], node)
         if items is None:
-            c.fail(node, f"{name} needs a tuple whose length is known when compiling", "write the arrays out")
+            c.unknown_length(node, name, "write the arrays out")
         prim = "op:concat" if name == "concatenate" else "stack_values"
         return c.prim(prim, *_ssa(c, node, items), **options)
 

@@ -19,6 +19,7 @@ def assigned(statements: Statements) -> list[str]:
     """Names that the statements may bind, in order of first binding, nested functions excluded."""
     found: dict[str, None] = {}
     for s in statements:
+        found.update(dict.fromkeys(_named(s)))
         match s:
             case ast.Assign():
                 for target in s.targets:
@@ -30,12 +31,23 @@ def assigned(statements: Statements) -> list[str]:
             case ast.If() | ast.While():
                 found.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
             case ast.For():
-                found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body)]))
+                found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body), *assigned(s.orelse)]))
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
                 found[name] = None
             case _:
                 pass
     return list(found)
+
+
+def _named(statement: ast.stmt) -> Iterable[str]:
+    """Names that `:=` binds in the expressions of a statement, those of statements inside it excluded."""
+    pending = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id
+        if not isinstance(node, ast.Lambda):
+            pending += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
 
 
 def _bound(target: ast.AST) -> list[str]:
@@ -57,11 +69,13 @@ def definite(statements: Statements) -> set[str] | None:
         if isinstance(s, ast.Return | ast.Break | ast.Continue | ast.Raise):
             return None
         if isinstance(s, ast.If):
+            found |= set(_named(s))
             left, right = definite(s.body), definite(s.orelse)
             if left is None and right is None:
                 return None
             found |= (left if right is None else right if left is None else left & right) or set()
         elif isinstance(s, ast.While):
+            found |= set(_named(s))
             if always(s.test) and not leaves(s.body, ast.Break):
                 return None
         elif not isinstance(s, ast.For):
@@ -82,9 +96,13 @@ def leaves(statements: Statements, *kinds: type[ast.stmt], inside: bool = False)
     for s in statements:
         if isinstance(s, kinds) and not (inside and isinstance(s, ast.Break | ast.Continue)):
             return True
-        if isinstance(s, ast.If) and leaves([*s.body, *s.orelse], *kinds, inside=inside):
-            return True
-        if isinstance(s, ast.While | ast.For) and leaves(s.body, *kinds, inside=True):
+        if isinstance(s, ast.If):
+            inner = leaves([*s.body, *s.orelse], *kinds, inside=inside)
+        elif isinstance(s, ast.While | ast.For):
+            inner = leaves(s.body, *kinds, inside=True) or leaves(s.orelse, *kinds, inside=inside)
+        else:
+            inner = False
+        if inner:
             return True
     return False
 

@@ -11,12 +11,9 @@ from xdsl.ir import SSAValue
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
-from glow_frontends.python.names import always, assigned, definite, leaves, read_names
+from glow_frontends.python.names import assigned, definite, leaves, read_names
 
 Exit = Callable[[Env], SSAValue]
-
-#: A `for` over so many items of a tuple display becomes as many copies of its body.
-UNROLL = 32
 
 
 @dataclass(frozen=True)
@@ -51,10 +48,10 @@ class Statements(Expressions):
                     return flow.again(env)
                 case ast.If():
                     done = self._if(node, rest, env, flow)
-                case ast.While():
-                    done = self._while(node, rest, env, flow)
-                case ast.For():
-                    done = self._for(node, rest, env, flow)
+                case ast.While() | ast.For():
+                    from glow_frontends.python.loops import Loops
+
+                    done = Loops(self, rest, env, flow).compile(node)
                 case ast.FunctionDef():
                     later = self._postponed(node, rest, env)
                     if later:
@@ -138,12 +135,12 @@ class Statements(Expressions):
 
         def after(values: list[SSAValue]) -> SSAValue:
             inner = {**env, **dict(zip(names, values, strict=True))}
-            return self.run(rest, self._without(inner, [*body, *other], names), flow)
+            return self.run(rest, self.without(inner, [*body, *other], names), flow)
 
         kept = self.maybe
         target = self.function(f"{self.name}.after", names, after)
         self.maybe = kept
-        past = replace(flow, past=lambda e: self.call(target, *self._values(names, e, node)))
+        past = replace(flow, past=lambda e: self.call(target, *self.values_of(names, e, node)))
         return self._branch(test, body, other, env, past)
 
     def _branch(
@@ -165,148 +162,31 @@ class Statements(Expressions):
     def _plain_if(self, node: ast.If, test: SSAValue, env: Env) -> None:
         """`if` whose branches fall through: the names they assign are the value of the chosen one."""
         names = self._joined(env, node.body, node.orelse)
-        flow = Flow(past=lambda e: self._packed(names, e, node))
+        flow = Flow(past=lambda e: self.packed(names, e, node))
         value = self._branch(test, node.body, node.orelse, env, flow)
-        self._spread(names, value, env)
-        self._without(env, [*node.body, *node.orelse], names)
+        self.spread(names, value, env)
+        self.without(env, [*node.body, *node.orelse], names)
 
     def _joined(self, env: Env, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> list[str]:
         left, right = definite(body) or set(), definite(other) or set()
         both = dict.fromkeys([*assigned(body), *assigned(other)])
         return [n for n in both if n in env or (n in left and n in right)]
 
-    def _without(self, env: Env, statements: Sequence[ast.stmt], names: Sequence[str]) -> Env:
+    def without(self, env: Env, statements: Sequence[ast.stmt], names: Sequence[str]) -> Env:
         lost = set(assigned(statements)) - set(names)
         self.maybe = self.maybe | lost
         return env
 
-    def _values(self, names: Sequence[str], env: Env, node: ast.AST) -> list[SSAValue]:
+    def values_of(self, names: Sequence[str], env: Env, node: ast.AST) -> list[SSAValue]:
         return [self.ssa(env[n], node) for n in names]
 
-    def _packed(self, names: Sequence[str], env: Env, node: ast.AST) -> SSAValue:
-        values = self._values(names, env, node)
+    def packed(self, names: Sequence[str], env: Env, node: ast.AST) -> SSAValue:
+        values = self.values_of(names, env, node)
         return values[0] if len(values) == 1 else self.tuple(*values)
 
-    def _spread(self, names: Sequence[str], value: SSAValue, env: Env) -> None:
+    def spread(self, names: Sequence[str], value: SSAValue, env: Env) -> None:
         for index, name in enumerate(names):
             env[name] = value if len(names) == 1 else self.get(value, index)
-
-    # --- loops ------------------------------------------------------------------------------------
-    def _while(self, node: ast.While, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
-        if node.orelse:
-            self.fail(node.orelse[0], "else of a loop cannot be compiled", "set a flag before break")
-        if isinstance(node.test, ast.Constant) and not node.test.value:
-            return None
-        test = None if always(node.test) else node.test
-        return self._loop(node, test, lambda e: None, (), rest, env, flow)
-
-    def _loop(
-        self,
-        node: ast.While | ast.For,
-        test: ast.expr | Callable[[Env], SSAValue] | None,
-        step: Callable[[Env], None],
-        hidden: Sequence[str],
-        rest: Sequence[ast.stmt],
-        env: Env,
-        flow: Flow,
-        enter: Callable[[Env], None] = lambda e: None,
-    ) -> SSAValue | None:
-        """A header that calls itself; `hidden` names are the counters of `for`, `step` advances them."""
-        bound = assigned(node.body)
-        if isinstance(node, ast.For):
-            bound = [*bound, *(n for n in assigned([node]) if n not in bound)]
-        names = [*hidden, *(n for n in bound if n in env)]
-        visible = [n for n in names if n not in hidden]
-        returns = leaves(node.body, ast.Return)
-        kept = self.maybe
-        if returns or (test is None and not leaves(node.body, ast.Break)):
-            if definite([node]) is None and not leaves(node.body, ast.Break):
-                past: Exit = lambda e: self.constant(None)  # noqa: E731  never reached
-            else:
-
-                def after(values: list[SSAValue]) -> SSAValue:
-                    inner = {**env, **dict(zip(visible, values, strict=True))}
-                    return self.run(rest, self._without(inner, [node], visible), flow)
-
-                target = self.function(f"{self.name}.after", visible, after)
-                past = lambda e: self.call(target, *self._values(visible, e, node))  # noqa: E731
-        else:
-            past = lambda e: self._packed(visible, e, node)  # noqa: E731
-        self.maybe = kept
-        name = self.name
-
-        def header(values: list[SSAValue]) -> SSAValue:
-            own, *variables = values
-            inner = {**env, **dict(zip(names, variables, strict=True))}
-
-            def again(e: Env) -> SSAValue:
-                step(e)
-                return self.call(own, *self._values(names, e, node))
-
-            def body(e: Env) -> SSAValue:
-                enter(e)
-                return self.run(node.body, e, Flow(again, past, again))
-
-            if test is None:
-                return body(inner)
-            if isinstance(test, ast.expr):
-                truth = self.truth(self.expression(test, inner), test)
-                condition = self.ssa(truth, test)
-            else:
-                condition = test(inner)
-            mark = self.name
-            self.name = f"{name}.body"
-            yes = self.function(self.name, (), lambda _: body(dict(inner)))
-            self.name = mark
-            self.maybe = kept
-            no = self.function(f"{name}.exit", (), lambda _: past(inner))
-            return self.call(self.switch(condition, yes, no))
-
-        self.name = f"{name}.loop"
-        loop = self.function(self.name, ("self", *names), header, recursive=True)
-        self.name, self.maybe = name, kept
-        value = self.call(loop, *self._values(names, env, node))
-        if returns or (test is None and not leaves(node.body, ast.Break)):
-            return value
-        self._spread(visible, value, env)
-        self._without(env, [node], visible)
-        return None
-
-    def _for(self, node: ast.For, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
-        if node.orelse:
-            self.fail(node.orelse[0], "else of a loop cannot be compiled", "set a flag before break")
-        from glow_frontends.python.iteration import counted
-
-        whole = self.expression(node.iter, env) if not isinstance(node.iter, ast.Call) else None
-        if whole is None and _appends(node.body) and _counts(node.iter):
-            made = self.expression(node.iter, env)  # a tuple that grows: as many copies as turns
-            whole = made if isinstance(made, Static) and isinstance(made.value, range) else None
-        items = self.items(whole, node) if whole is not None else None
-        if items is not None and len(items) <= UNROLL and not leaves(node.body, ast.Break, ast.Continue):
-            return self._unrolled(node, items, rest, env, flow)
-        loop = counted(self, node, whole, env)
-        env.update(loop.start)
-        return self._loop(node, loop.test, loop.step, list(loop.start), rest, env, flow, loop.enter)
-
-    def _unrolled(
-        self, node: ast.For, items: Sequence[Value], rest: Sequence[ast.stmt], env: Env, flow: Flow
-    ) -> SSAValue | None:
-        if not items:
-            return None
-
-        def one(index: int, e: Env) -> SSAValue:
-            if index == len(items):
-                return self.run(rest, e, flow)
-            self.bind(node.target, items[index], e)
-            return self.run(node.body, e, replace(flow, past=lambda inner: one(index + 1, inner)))
-
-        if leaves(node.body, ast.Return):
-            return one(0, env)
-        for item in items:
-            self.bind(node.target, item, env)
-            stop = _Stop()
-            self.run(node.body, env, Flow(past=stop))
-        return None
 
     # --- nested functions -------------------------------------------------------------------------
     def _postponed(self, node: ast.FunctionDef, rest: Sequence[ast.stmt], env: Env) -> int:
@@ -348,23 +228,6 @@ class Statements(Expressions):
         from glow_frontends.python.functions import define
 
         define(self, group, env)
-
-
-def _appends(statements: Sequence[ast.stmt]) -> bool:
-    nodes = (n for s in statements for n in ast.walk(s))
-    return any(isinstance(n, ast.Attribute) and n.attr == "append" for n in nodes)
-
-
-def _counts(call: ast.expr) -> bool:
-    """Whether a call has only numbers as arguments, such as range(3)."""
-    return isinstance(call, ast.Call) and all(isinstance(a, ast.Constant) for a in call.args)
-
-
-class _Stop:
-    """The end of a copy of an unrolled body: what follows is emitted by the caller."""
-
-    def __call__(self, env: Env) -> SSAValue:
-        return None  # pyright: ignore[reportReturnType]
 
 
 def _loaded(target: ast.expr) -> ast.expr:

@@ -1,0 +1,189 @@
+"""Loops as functions that call themselves, or as copies of their bodies where items are known."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from glow_frontends.python.emit import Value
+from glow_frontends.python.errors import LengthUnknown
+from glow_frontends.python.names import always, assigned, definite, leaves
+from glow_frontends.python.statements import Exit, Flow
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Env
+    from glow_frontends.python.statements import Statements
+
+#: A `for` over so many items that are known one by one becomes as many copies of its body.
+UNROLL = 32
+#: So many copies are made where there is no other way, or where `glow.unroll` asks for them.
+MOST = 1024
+
+
+class Loops:
+    """Compiles one loop and what follows it (`rest`) in the surroundings of `env` and `flow`."""
+
+    def __init__(self, c: Statements, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> None:
+        self.c, self.rest, self.env, self.flow = c, rest, env, flow
+
+    def compile(self, node: ast.While | ast.For) -> SSAValue | None:
+        """The value of the function where the loop or what follows gives it, None to go on after it."""
+        if node.orelse and not leaves(node.body, ast.Break):
+            after = [*node.orelse, *self.rest]
+            node = copy.copy(node)
+            node.orelse = []
+            return self.c.run([node, *after], self.env, self.flow)
+        return self._while(node) if isinstance(node, ast.While) else self._for(node)
+
+    def _while(self, node: ast.While) -> SSAValue | None:
+        if isinstance(node.test, ast.Constant) and not node.test.value:
+            return None
+        return self._loop(node, None if always(node.test) else node.test, lambda e: None, ())
+
+    def _for(self, node: ast.For) -> SSAValue | None:
+        from glow_frontends.python.iteration import counted, known_items
+
+        c, env = self.c, self.env
+        kept = c.block, c.name, c.maybe, c.line, dict(env)
+        found = known_items(c, node, env)
+        most = MOST if found.asked else UNROLL
+        if found.items is not None and found.apart and len(found.items) <= most:
+            return self._unrolled(node, found.items)
+        try:
+            loop = counted(c, node, found.whole, env)
+            env.update(loop.start)
+            return self._loop(node, loop.test, loop.step, list(loop.start), loop.enter)
+        except LengthUnknown:
+            if found.items is None or len(found.items) > MOST:
+                raise
+        c.block, c.name, c.maybe, c.line = kept[:4]
+        env.clear()
+        env.update(kept[4])
+        return self._unrolled(node, found.items)
+
+    # --- functions that call themselves -------------------------------------------------------------
+    def _past(self, node: ast.While | ast.For, visible: Sequence[str], test: object) -> tuple[Exit, bool]:
+        """Where the loop leaves to, and whether that gives the value of the function."""
+        c = self.c
+        endless = test is None and not leaves(node.body, ast.Break)
+        jumps = leaves(node.orelse, ast.Return, ast.Break, ast.Continue)
+        if not (endless or jumps or leaves(node.body, ast.Return)):
+            return lambda e: c.packed(visible, e, node), False
+        if endless and definite([node]) is None:
+            return lambda e: c.constant(None), True  # never reached
+        return self._after(node, visible), True
+
+    def _after(self, node: ast.stmt, visible: Sequence[str]) -> Exit:
+        c = self.c
+        kept = c.maybe
+
+        def after(values: list[SSAValue]) -> SSAValue:
+            inner = {**self.env, **dict(zip(visible, values, strict=True))}
+            return c.run(self.rest, c.without(inner, [node], visible), self.flow)
+
+        target = c.function(f"{c.name}.after", visible, after)
+        c.maybe = kept
+        return lambda e: c.call(target, *c.values_of(visible, e, node))
+
+    def _loop(
+        self,
+        node: ast.While | ast.For,
+        test: ast.expr | Callable[[Env], SSAValue] | None,
+        step: Callable[[Env], None],
+        hidden: Sequence[str],
+        enter: Callable[[Env], None] = lambda e: None,
+    ) -> SSAValue | None:
+        """A header that calls itself; `hidden` names are the counters of `for`, `step` advances them."""
+        c, env = self.c, self.env
+        bound = dict.fromkeys([*assigned(node.body), *assigned([node])])
+        names = [*hidden, *(n for n in bound if n in env)]
+        visible = [n for n in names if n not in hidden]
+        kept, name = c.maybe, c.name
+        past, final = self._past(node, visible, test)
+
+        def ended(e: Env) -> SSAValue:
+            return c.run(node.orelse, e, replace(self.flow, past=past)) if node.orelse else past(e)
+
+        def header(values: list[SSAValue]) -> SSAValue:
+            own, *variables = values
+            inner = {**env, **dict(zip(names, variables, strict=True))}
+
+            def again(e: Env) -> SSAValue:
+                step(e)
+                return c.call(own, *c.values_of(names, e, node))
+
+            def body(e: Env) -> SSAValue:
+                enter(e)
+                return c.run(node.body, e, Flow(again, past, again))
+
+            if test is None:
+                return body(inner)
+            if isinstance(test, ast.expr):
+                condition = c.ssa(c.truth(c.expression(test, inner), test), test)
+            else:
+                condition = test(inner)
+            mark = c.name
+            c.name = f"{name}.body"
+            yes = c.function(c.name, (), lambda _: body(dict(inner)))
+            c.name, c.maybe = mark, kept
+            no = c.function(f"{name}.exit", (), lambda _: ended(dict(inner)))
+            return c.call(c.switch(condition, yes, no))
+
+        c.name = f"{name}.loop"
+        loop = c.function(c.name, ("self", *names), header, recursive=True)
+        c.name, c.maybe = name, kept
+        value = c.call(loop, *c.values_of(names, env, node))
+        if final:
+            return value
+        c.spread(visible, value, env)
+        c.without(env, [node], visible)
+        return None
+
+    # --- copies -------------------------------------------------------------------------------------
+    def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:
+        c, env = self.c, self.env
+        if not leaves([node], ast.Return) and not leaves(node.body, ast.Break, ast.Continue):
+            for item in items:
+                c.bind(node.target, item, env)
+                c.run(node.body, env, Flow(past=_nothing))
+            return None
+        visible = [n for n in assigned([node]) if n in env]
+        leave = self._after(node, visible) if leaves(node.body, ast.Break) else None
+
+        def ended(e: Env) -> SSAValue:
+            return c.run([*node.orelse, *self.rest], e, self.flow)
+
+        def one(index: int, e: Env) -> SSAValue:
+            if index == len(items):
+                return ended(e)
+
+            def again(inner: Env) -> SSAValue:
+                return one(index + 1, inner)
+
+            if leaves(node.body, ast.Continue):
+                again = self._turn(node, visible, lambda inner: one(index + 1, inner), e)
+            c.bind(node.target, items[index], e)
+            return c.run(node.body, e, Flow(again, leave, again))
+
+        return one(0, env)
+
+    def _turn(self, node: ast.For, visible: Sequence[str], body: Exit, env: Env) -> Exit:
+        """The next copy as a function, for bodies that reach it in several ways."""
+        c, kept = self.c, self.c.maybe
+        target = c.function(
+            f"{c.name}.turn",
+            visible,
+            lambda values: body({**env, **dict(zip(visible, values, strict=True))}),
+        )
+        c.maybe = kept
+        return lambda e: c.call(target, *c.values_of(visible, e, node))
+
+
+def _nothing(env: Env) -> SSAValue:
+    """The end of a copy of a body: what follows is emitted by the caller."""
+    return None  # pyright: ignore[reportReturnType]
