@@ -19,7 +19,7 @@ from glow_dialects.core.types import (
     tensor,
 )
 from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.elementwise import BinaryOp, binary
 from glow_dialects.ops.select import SelectOp
 
@@ -68,23 +68,24 @@ DivOp, DivInstr = binary(
 )
 
 
-def _chosen(mask: SSAValue, dy: SSAValue, b: Builder) -> Pair:
-    """dy for the operand that won, 0 for the other."""
-    zero = b.scalar(0, dy)
-    return b(SelectOp(mask, dy, zero)), b(SelectOp(mask, zero, dy))
+def _chosen(wins: SSAValue, ties: SSAValue, dy: SSAValue, b: Builder) -> Pair:
+    """dy for the operand that won, half of it for each of two equal ones; `ties`: wins or equal."""
+    half, zero = b(MulOp(dy, b.scalar(0.5, dy))), b.scalar(0, dy)
+    left = b(AddOp(b(SelectOp(wins, half, zero)), b(SelectOp(ties, half, zero))))
+    return left, b(SubOp(dy, left))
 
 
 MaxOp, MaxInstr = binary(
     "max",
     "The larger of lhs and rhs; NaN if either is",
     np.maximum,
-    lambda op, dy, b: _chosen(b(CmpGeOp(op.lhs, op.rhs)), dy, b),
+    lambda op, dy, b: _chosen(b(CmpGtOp(op.lhs, op.rhs)), b(CmpGeOp(op.lhs, op.rhs)), dy, b),
 )
 MinOp, MinInstr = binary(
     "min",
     "The smaller of lhs and rhs; NaN if either is",
     np.minimum,
-    lambda op, dy, b: _chosen(b(CmpLeOp(op.lhs, op.rhs)), dy, b),
+    lambda op, dy, b: _chosen(b(CmpLtOp(op.lhs, op.rhs)), b(CmpLeOp(op.lhs, op.rhs)), dy, b),
 )
 
 
@@ -110,14 +111,15 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _power_gradient(op: Any, dy: SSAValue, b: Builder) -> Pair:
-    # lhsG = outG * rhs * lhs^(rhs - 1), rhsG = lhs > 0 ? outG * out * log(lhs) : 0
+    # lhsG = rhs == 0 ? 0 : outG * rhs * lhs^(rhs - 1), rhsG = lhs > 0 ? outG * out * log(lhs) : 0
     from glow_dialects.ops.unary_math import LogOp
 
     exponent = op.rhs
     if element_of(exponent) != element_of(dy):
         exponent = b(CastOp(exponent, results=tensor(shape_of(exponent), element_of(dy))))
     lower = b(PowOp(op.lhs, b(SubOp(exponent, b.scalar(1, exponent)))))
-    left = b(MulOp(dy, b(MulOp(exponent, lower))))
+    none, zero = b(CmpEqOp(exponent, b.scalar(0, exponent))), b.scalar(0, dy)
+    left = b(SelectOp(none, zero, b(MulOp(dy, b(MulOp(exponent, lower))))))
     if not is_float(element_of(op.rhs)):
         return left, None
     positive = b(CmpGtOp(op.lhs, b.scalar(0, op.lhs)))

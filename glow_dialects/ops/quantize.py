@@ -22,7 +22,10 @@ from glow_dialects.core.types import (
     shape_of,
     tensor,
 )
+from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.logic import AndOp
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.windows import check_float
 
 
@@ -95,8 +98,20 @@ class QuantizeOp(PureOp):
         return [quantize_array(widen(x), kind).astype(dtype_of(kind))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        # Straight through: rounding counts as the identity.
-        return [grads[0]]
+        # Straight through: rounding counts as the identity, and what is clipped is constant.
+        dy = grads[0]
+        assert dy is not None
+        kind, rank = quantized_type(self.result), len(shape_of(self.input))
+        scale, zero = _parameters(kind, rank)
+        low, high = ((limit - zero) * scale for limit in limits_of(kind))
+        dtype = dtype_of(self.input.type)
+        inside = b(
+            AndOp(
+                b(CmpGeOp(self.input, b.constant(low.astype(dtype)))),
+                b(CmpLeOp(self.input, b.constant(high.astype(dtype)))),
+            )
+        )
+        return [b(SelectOp(inside, dy, b.scalar(0, dy)))]
 
 
 @instr_op(of=QuantizeOp)

@@ -20,7 +20,14 @@ from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
-from glow_passes.autodiff.reverse import cotangents, expand, on_path
+from glow_passes.autodiff.reverse import (
+    NotDifferentiableError,
+    blockers,
+    cotangents,
+    described,
+    expand,
+    on_path,
+)
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
 
 
@@ -90,8 +97,9 @@ def differentiate(
 
     `loss` names the output to differentiate (the last by default), `wrt` the placeholders (all
     trainable ones by default); `momentum` is that of running averages (None: each batch_norm's
-    own), `seed` that of dropouts. Raises NotDifferentiableError with every operator that is in the
-    way.
+    own), `seed` that of dropouts. Parameters that the loss does not depend on have no gradient.
+    Raises NotDifferentiableError with every operator that is in the way, GlowError where the loss
+    depends on no parameter.
     """
     made = FuncOp.of(f"{function.sym_name.data}_training", training=True)
     block, mapping = made.body.block, dict[SSAValue, SSAValue]()
@@ -114,9 +122,12 @@ def differentiate(
     ops = list(block.ops)
     found = cotangents(ops, {loss_value: b.splat(1, loss_value)}, wanted, b)
     training = Training(made, b, parameters)
-    for name, value in parameters.items():
-        gradient = found[value]
-        training.gradients[name] = b.splat(0, value) if gradient is None else gradient
+    training.gradients = {n: g for n, v in parameters.items() if (g := found[v]) is not None}
+    if not training.gradients:
+        stops = blockers(ops, [loss_value], wanted)
+        if stops:
+            raise NotDifferentiableError(list(dict.fromkeys(described(op) for op in stops)))
+        raise GlowError(f"no gradient reaches any of {', '.join(f'@{n}' for n in names)}")
     return training
 
 
@@ -134,10 +145,12 @@ def _parameters(ops: Sequence[Operation], names: Sequence[str]) -> dict[str, SSA
 
 
 def save_gradients(module: ModuleOp, training: Training) -> None:
-    """Write each gradient to an output placeholder `<parameter>.grad`."""
-    for name, value in training.gradients.items():
+    """Write each gradient to an output placeholder `<parameter>.grad`, zeros where there is none."""
+    b = training.builder
+    for name, parameter in training.parameters.items():
+        value = training.gradients.get(name) or b.splat(0, parameter)
         target = add_placeholder(module, f"{name}.grad", typed(value), "output")
-        training.builder.insert(SaveOp.of(value, target))
+        b.insert(SaveOp.of(value, target))
 
 
 def count_step(module: ModuleOp, training: Training) -> None:

@@ -9,8 +9,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, is_float
+from glow_dialects.core.types import UniformQuantizedType, element_of, is_float
 from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 
 
 class NotDifferentiableError(UnsupportedError):
@@ -27,6 +28,19 @@ def differentiable(kind: Attribute) -> bool:
     return is_float(element_of(kind))
 
 
+def _carries(kind: Attribute) -> bool:
+    """Whether gradients pass values of this type: quantised ones stand for real numbers."""
+    return differentiable(kind) or isinstance(element_of(kind), UniformQuantizedType)
+
+
+def _known(op: Operation) -> bool:
+    """Whether an operator has a gradient; of those on stored integers only conversions and views."""
+    if not isinstance(op, GraphOp) or not op.has_gradient():
+        return False
+    plain = all(differentiable(v.type) or not _carries(v.type) for v in (*op.operands, *op.results))
+    return plain or op.VIEW or isinstance(op, QuantizeOp | DequantizeOp)
+
+
 def on_path(
     ops: Sequence[Operation], seeds: Collection[SSAValue], wanted: Collection[SSAValue]
 ) -> set[Operation]:
@@ -34,7 +48,7 @@ def on_path(
     varied: set[SSAValue] = set(wanted)
     for op in ops:
         if any(v in varied for v in op.operands):
-            varied.update(r for r in op.results if differentiable(r.type))
+            varied.update(r for r in op.results if _carries(r.type))
     useful: set[SSAValue] = set(seeds)
     found: set[Operation] = set()
     for op in reversed(ops):
@@ -70,13 +84,36 @@ def check(path: Collection[Operation], ops: Sequence[Operation]) -> None:
     """Raise NotDifferentiableError that lists every operator on the path without a gradient."""
     missing: list[str] = []
     for op in ops:
-        if op in path and not (isinstance(op, GraphOp) and op.has_gradient()):
-            hint = next((f" (%{r.name_hint})" for r in op.results if r.name_hint), "")
-            text = f"{op.name}{hint}"
-            if text not in missing:
-                missing.append(text)
+        if op in path and not _known(op) and described(op) not in missing:
+            missing.append(described(op))
     if missing:
         raise NotDifferentiableError(missing)
+
+
+def described(op: Operation) -> str:
+    """An operator for a message: its name, and that of a result."""
+    return op.name + next((f" (%{r.name_hint})" for r in op.results if r.name_hint), "")
+
+
+def blockers(
+    ops: Sequence[Operation], seeds: Collection[SSAValue], wanted: Collection[SSAValue]
+) -> list[Operation]:
+    """The operators between `wanted` and `seeds` whose results have no gradient: roundings, comparisons."""
+    reached, varied = set(wanted), set(wanted)
+    for op in ops:
+        if any(v in reached for v in op.operands):
+            reached.update(op.results)
+        if any(v in varied for v in op.operands):
+            varied.update(r for r in op.results if _carries(r.type))
+    useful: set[SSAValue] = set(seeds)
+    found: list[Operation] = []
+    for op in reversed(ops):
+        if not any(r in useful for r in op.results):
+            continue
+        useful.update(v for v in op.operands if v in reached)
+        if any(v in varied for v in op.operands) and not any(r in varied for r in op.results):
+            found.append(op)
+    return found[::-1]
 
 
 def cotangents(
@@ -104,9 +141,10 @@ def cotangents(
         operands = [v for name, _ in op.groups() for v in op.group(name)]
         assert len(found) == len(operands), f"{op.name}: {len(found)} gradients, {len(operands)} operands"
         for value, grad in zip(operands, found, strict=True):
-            if grad is None or not differentiable(value.type):
+            if grad is None or not _carries(value.type):
                 continue
-            assert grad.type == value.type, f"{op.name}: gradient {grad.type} of a {value.type}"
+            same = grad.type == value.type or not differentiable(value.type)
+            assert same, f"{op.name}: gradient {grad.type} of a {value.type}"
             old = known.get(value)
             known[value] = grad if old is None else b(AddOp(old, grad))
     return {v: known.get(v) for v in wanted}

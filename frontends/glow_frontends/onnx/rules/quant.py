@@ -92,7 +92,12 @@ def kind_of(
 def as_real(g: Emitter, x: Value, kind: UniformQuantizedType) -> Value:
     """The real numbers that stored integers stand for."""
     held = tensor(shape(x), kind)
-    q = g(BitCastOp, x, results=held) if isinstance(x, SSAValue) else g.stored(x, held)
+    if isinstance(x, np.ndarray):
+        q = g.stored(x, held)
+    elif isinstance(x.owner, BitCastOp) and x.owner.input.type == held:
+        q = x.owner.input
+    else:
+        q = g(BitCastOp, x, results=held)
     return g(DequantizeOp, q, results=tensor(shape(x), FLOAT))
 
 
