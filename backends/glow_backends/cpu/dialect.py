@@ -16,12 +16,15 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
+from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
 from glow_backends.cpu.lrn import BlockedLrnInstr, BlockedLrnOp
 from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
 from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.stack import StackInstr, StackOp
 from glow_backends.cpu.steps import run_steps, steps_of
+from glow_backends.cpu.training_dialect import GRAPH as TRAINING
+from glow_backends.cpu.training_dialect import INSTRUCTIONS as TRAINING_INSTRUCTIONS
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_choice, int_prop, ints_prop, str_prop
@@ -107,8 +110,10 @@ def blocked(op: PureOp, value: Any) -> tuple[int, int, int, int, int]:
 class ConvOp(PureOp):
     """steps(conv(input, filter) + bias) on blocked activations.
 
-    `input` is blocked, or NCHW (few channels, algorithm direct). `filter` is OIHW, `bias` has one
-    value an output channel. Each binary step takes the next of `extras`, of the result's type.
+    `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
+    `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel.
+    Each binary step takes the next of `extras`, of the result's type. `packed` is the filter in the
+    algorithm's own order, where it is not a constant.
     """
 
     name = "glow_cpu.conv"
@@ -119,10 +124,12 @@ class ConvOp(PureOp):
     dilations = ints_prop()
     group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
+    form = str_prop("OIHW")
     input = operand_def(Tensor)
     filter = operand_def(Tensor)
     bias = opt_operand_def(Tensor)
     extras = var_operand_def(Tensor)
+    packed = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
     @property
@@ -132,8 +139,9 @@ class ConvOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_choice(self.name, "algorithm", self.prop("algorithm"), ALGORITHMS)
+        check_choice(self.name, "form", self.prop("form"), FORMS)
         shape = shape_of(self.input) if self.plain_input else blocked(self, self.input)
-        out, inner, *kernel = shape_of(self.filter)
+        out, inner, kernel = sizes_of(shape_of(self.filter), self.prop("form"))
         channels, lanes = inner * self.prop("group"), self.prop("lanes")
         if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
             raise VerifyException(f"{self.name}: {self.input.type} does not hold {channels} channels")
@@ -162,8 +170,15 @@ class ConvInstr(InstrOp):
     name = "glow_cpu_instr.conv"
 
     def reference(
-        self, result: Array, input: Array, filter: Array, bias: Array | None, extras: Sequence[Array]
+        self,
+        result: Array,
+        input: Array,
+        filter: Array,
+        bias: Array | None,
+        extras: Sequence[Array],
+        packed: Array | None,
     ) -> None:
+        filter = plain_filter(filter, self.prop("form"))
         out, group = filter.shape[0], self.prop("group")
         if input.ndim == 5:
             input = unblock_channels(input, filter.shape[1] * group)
@@ -331,11 +346,11 @@ def get_glow_cpu() -> Dialect:
         CpuRecurrentOp,
         PermuteChannelsOp,
     ]
-    return Dialect("glow_cpu", [*own, BlockedLrnOp, QuantizedConvOp])
+    return Dialect("glow_cpu", [*own, BlockedLrnOp, QuantizedConvOp, *TRAINING])
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
     own += [CpuRecurrentInstr, PermuteChannelsInstr, BlockedLrnInstr, QuantizedConvInstr]
-    return Dialect("glow_cpu_instr", own)
+    return Dialect("glow_cpu_instr", [*own, *TRAINING_INSTRUCTIONS])

@@ -12,8 +12,8 @@ glow.placeholder @z output : tensor<1x4x28x28x16xf32>
 glow.func @main {
   %x = glow.get @x : tensor<1x4x56x56x16xf32>
   %w = glow.get @w : tensor<64x64x3x3xf32>
-  %c = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x56x56x16xf32>
-  %s = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x28x28x16xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x56x56x16xf32>
+  %s = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x28x28x16xf32>
   glow.save %c to @y : tensor<1x4x56x56x16xf32>
   glow.save %s to @z : tensor<1x4x28x28x16xf32>
 }

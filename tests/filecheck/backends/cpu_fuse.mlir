@@ -12,7 +12,7 @@ glow.func @main {
   %x = glow.get @x : tensor<1x1x4x4x8xf32>
   %r = glow.get @r : tensor<1x1x4x4x8xf32>
   %w = glow.get @w : tensor<8x8x1x1xf32>
-  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
   %h = glow.hard_swish %c : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
   %a = glow.add %r, %h : (tensor<1x1x4x4x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
   %l = glow.clip %a {min = 0.0 : f64, max = 6.0 : f64} : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
@@ -31,7 +31,7 @@ glow.placeholder @y output : tensor<1x1x4x4x8xf32>
 glow.func @main {
   %x = glow.get @x : tensor<1x1x4x4x8xf32>
   %w = glow.get @w : tensor<8x8x1x1xf32>
-  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
   %r = glow.relu %c : (tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
   %m = glow.mul %c, %r : (tensor<1x1x4x4x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
   glow.save %m to @y : tensor<1x1x4x4x8xf32>

@@ -19,7 +19,7 @@ glow.func @main {
   // CHECK: %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
   %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
   // CHECK: %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64,
-  %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<1x3x4x4x8xf32>, tensor<24x20x1x1xf32>, tensor<24xf32>, tensor<1x3x4x4x8xf32>) -> tensor<1x3x4x4x8xf32>
+  %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x3x4x4x8xf32>, tensor<24x20x1x1xf32>, tensor<24xf32>, tensor<1x3x4x4x8xf32>) -> tensor<1x3x4x4x8xf32>
   // CHECK: %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
   %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
   // CHECK: %3 = glow_cpu.unblock %2 {layout = "NHWC", channels = 24 : i64} : (tensor<1x3x1x1x8xf32>) -> tensor<1x1x1x24xf32>
@@ -38,7 +38,7 @@ glow.placeholder @w : tensor<24x20x1x1xf32>
 glow.func @main {
   %x = glow.get @x : tensor<1x2x4x4x8xf32>
   %w = glow.get @w : tensor<24x20x1x1xf32>
-  %0 = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x4x4x8xf32>, tensor<24x20x1x1xf32>) -> tensor<1x3x4x4x8xf32>
+  %0 = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x2x4x4x8xf32>, tensor<24x20x1x1xf32>) -> tensor<1x3x4x4x8xf32>
 }
 
 // -----

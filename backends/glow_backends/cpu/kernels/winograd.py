@@ -22,21 +22,11 @@ from llvmlite import ir
 from glow_backends.cpu.builder import F32, PTR, KernelBuilder
 from glow_backends.cpu.kernels.blocks import NEAR, Block, Loop, Stream, fits, multiply, stream_parts, zeros
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
+from glow_backends.cpu.kernels.filter_pack import FILTER, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
-from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
 
 _A, _B = sqrt(0.5), sqrt(2.0)
-_FILTER = {
-    # G: rows are 1, p, p^2 over the product of differences of point p from the others.
-    4: np.array(
-        [[1, 0, 0]]
-        + [[1 / -1.5, p / -1.5, 0.5 / -1.5] for p in (_A, -_A)]
-        + [[1 / 6, p / 6, 2 / 6] for p in (_B, -_B)]
-        + [[0, 0, 1]]
-    ),
-    2: np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
-}
 
 
 @dataclass(frozen=True)
@@ -155,17 +145,8 @@ def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
 
 def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) -> np.ndarray:
     """(K, C, 3, 3) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
-    plan = plan_winograd(spec, target)
-    k, c = weights.shape[:2]
-    width = plan.block.vectors * target.lanes
-    padded = pad_to(pad_to(weights, 0, width), 1, target.lanes)
-    g = _FILTER[spec.tile]
-    # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once.
-    taps = padded.reshape(-1, 9).T.astype(np.float64)
-    transformed = (np.kron(g, g) @ taps).astype(np.float32)
-    shape = (plan.points, padded.shape[0] // width, width, padded.shape[1] // target.lanes)
-    parts = transformed.reshape(*shape, target.lanes)
-    return np.ascontiguousarray(parts.transpose(0, 1, 3, 4, 2))
+    width = plan_winograd(spec, target).block.vectors * target.lanes
+    return pack_filter(weights, target.lanes, width, spec.tile)
 
 
 class _Emission:
@@ -388,7 +369,7 @@ class _Emission:
 
 def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
-    assert supports_winograd(spec.conv) and spec.tile in _FILTER
+    assert supports_winograd(spec.conv) and spec.tile in FILTER
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
     _Emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

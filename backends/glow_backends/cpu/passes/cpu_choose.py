@@ -10,13 +10,17 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.dialect import ConvOp
+from glow_backends.cpu.kernels.conv_direct import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
+from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.rules.blocked import conv_spec
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
-from glow_dialects.ops.module import functions
+from glow_backends.cpu.training_dialect import PackFilterOp
+from glow_dialects.core.builder import Builder
+from glow_dialects.ops.module import ConstantOp, GetOp, functions
 
 BYTES_A_CYCLE = 5.5
 """Rate at which one core streams weights from the last cache or from memory."""
@@ -24,6 +28,8 @@ SHOWN, SHOWN_COMPUTING = 0.35, 0.9
 """The part of streaming that longer computing does not hide, and of computing that streaming does not."""
 TRANSFORM_CYCLES = {4: (280.0, 150.0), 2: (90.0, 50.0)}
 """Measured cycles to transform one tile of one vector of channels, in and out."""
+PACK_CYCLES = 90.0
+"""Cycles to read a square of a filter, as many output channels and taps as lanes, and to turn it."""
 
 
 def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
@@ -51,21 +57,58 @@ def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     return transforms + _together(products, 4 * weights)
 
 
-def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False) -> str:
-    """The algorithm with the least estimated time, or with `search` the least measured one."""
+def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
+    """Estimated cycles to bring a filter that changes into an algorithm's order, on one core."""
+    lanes = target.lanes
+    filters = ceil_div(spec.out_channels, lanes) * spec.in_channels
+    written = (tile + 2) ** 2 if tile else prod(spec.kernel)
+    squares = ceil_div(prod(spec.kernel), lanes)
+    stored = filters * lanes * 4 * (written + prod(spec.kernel))
+    return filters * (squares * PACK_CYCLES + written) + stored / BYTES_A_CYCLE
+
+
+def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changing: bool = False) -> str:
+    """The algorithm with the least estimated time, or with `search` the least measured one.
+
+    With `changing` the filter is packed at every run, which counts too.
+    """
     costs = {"direct": direct_cycles(spec, target)}
     if supports_winograd(spec):
         for tile in (2, 4):
             costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
-    if search and len(costs) > 1:
+    if changing:
+        for name in costs:
+            costs[name] += packing_cycles(spec, tile_of(name), target)
+    elif search and len(costs) > 1:
         return fastest(spec, list(costs), target)
     return min(costs, key=lambda name: costs[name])
+
+
+def tile_of(algorithm: str) -> int:
+    """The Winograd tile of an algorithm; 0 for any other."""
+    return int(algorithm[-1]) if algorithm.startswith("winograd") else 0
+
+
+def packed(conv: ConvOp, target: CpuTarget) -> None:
+    """Pack the filter of a convolution in front of it."""
+    spec, tile = conv_spec(conv), tile_of(conv.prop("algorithm"))
+    plan = plan_winograd(WinogradSpec(spec, tile), target) if tile else plan_conv(spec, target)
+    width, lanes = plan.block.vectors * target.lanes, 1 if spec.plain_input else target.lanes
+    b = Builder.before(conv)
+    made = b(PackFilterOp(conv.filter, form=conv.prop("form"), lanes=lanes, width=width, tile=tile))
+    new = rebuilt(conv, packed=[made])
+    b.insert(new)
+    new.results[0].name_hint = conv.result.name_hint
+    conv.result.replace_all_uses_with(new.results[0])
+    conv.detach()
+    conv.erase()
 
 
 @dataclass(frozen=True)
 class CpuChoosePass(ModulePass):
     """Direct convolutions become Winograd ones where that is estimated to be faster.
 
+    Filters that change at run time are packed for the algorithm in front of their convolution.
     `winograd=false` keeps every sum a plain one (results as exact as a direct convolution's).
     `search=true` measures the algorithms on this machine in place of estimating; what it finds is
     kept in the object cache. `cpu` and `threads` describe the target.
@@ -79,10 +122,14 @@ class CpuChoosePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = named(self.cpu, self.threads)
-        if not self.winograd:
-            return
         for function in functions(op):
-            for conv in function.body.block.ops:
-                if isinstance(conv, ConvOp) and conv.prop("algorithm") == "direct":
-                    chosen = choose(conv_spec(conv), target, self.search)
+            for conv in list(function.body.block.ops):
+                if not isinstance(conv, ConvOp):
+                    continue
+                owner = conv.filter.owner
+                constant = isinstance(owner, GetOp) and isinstance(owner.target(), ConstantOp)
+                if self.winograd and conv.prop("algorithm") == "direct":
+                    chosen = choose(conv_spec(conv), target, self.search, not constant)
                     conv.properties["algorithm"] = StringAttr(chosen)
+                if not constant and not conv.group("packed"):
+                    packed(conv, target)

@@ -23,20 +23,29 @@ from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, p
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
 from glow_backends.cpu.passes.quantized_layout import is_byte
 from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.passes.training_rules import (
+    batch_norm_backward,
+    batch_norm_train,
+    changing_conv,
+    changing_transpose,
+    channel_sum,
+    conv_weights,
+)
 from glow_backends.cpu.passes.volume_rules import volume_conv
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
-from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
@@ -57,14 +66,16 @@ def flat_pads(pads: Sequence[int]) -> tuple[int, ...]:
 
 
 def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
-    """A convolution of one to three spatial axes with a constant filter."""
+    """A convolution of one to three spatial axes; one of two may have a filter that changes."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
     known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
     if 0 in shape_of(op.input) or op.group("predicate"):
         return False
     if rank == 5:
         return volume_conv(op, region, target)
-    if rank > 5 or not known or dtype_of(op.input.type) != np.float32:
+    if not known:
+        return changing_conv(op, region, target)
+    if rank > 5 or dtype_of(op.input.type) != np.float32:
         return False
     batch, channels, spatial = op.sizes(op.input)
     out, _, kernel = op.sizes(op.filter)
@@ -198,6 +209,11 @@ def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def adjoint(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
+    """A transposed convolution."""
+    return conv_transpose(op, region, target) or changing_transpose(op, region, target)
+
+
 def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
     """Normalisation with constant statistics: a product and a sum a channel."""
     form = region.known.get(op.operands[0])
@@ -309,12 +325,16 @@ def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
 
 RULES: dict[type[GraphOp], Rule] = {
     ConvOp: conv,
-    ConvTransposeOp: conv_transpose,
+    ConvBackwardWeightsOp: conv_weights,
+    ConvTransposeOp: adjoint,
     MaxPoolOp: pool,
     AvgPoolOp: pool,
     ReduceMeanOp: reduction,
     ReduceMaxOp: reduction,
+    ReduceSumOp: channel_sum,
     BatchNormOp: batch_norm,
+    BatchNormTrainOp: batch_norm_train,
+    BatchNormBackwardOp: batch_norm_backward,
     LrnOp: lrn,
     ConcatOp: concat,
     SliceOp: cut,

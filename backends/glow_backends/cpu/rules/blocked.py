@@ -7,6 +7,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from glow_backends.cpu.calls import CallContext, Emitter, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
 from glow_backends.cpu.kernels.conv_direct import (
@@ -24,6 +26,7 @@ from glow_backends.cpu.kernels.conv_plane import (
 from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.filter_pack import plain_filter, sizes_of
 from glow_backends.cpu.kernels.layouts import block_spec, unblock_spec
 from glow_backends.cpu.kernels.winograd import (
     WinogradSpec,
@@ -38,14 +41,14 @@ from glow_dialects.core.types import Array
 def conv_spec(op: Any) -> DirectConvSpec:
     """The convolution of a `glow_cpu.conv` node or instruction."""
     size = shape(op.input)
-    out, inner, *kernel = shape(op.filter)
+    out, inner, kernel = sizes_of(shape(op.filter), op.prop("form"))
     group = op.prop("group")
     return DirectConvSpec(
         batch=size[0],
         in_channels=inner * group,
         out_channels=out,
         size=(size[2], size[3]),
-        kernel=(kernel[0], kernel[1]),
+        kernel=kernel,
         strides=op.prop("strides"),
         pads=op.prop("pads"),
         dilations=op.prop("dilations"),
@@ -56,12 +59,9 @@ def conv_spec(op: Any) -> DirectConvSpec:
 
 
 def conv(op: Any, context: CallContext) -> KernelCall | None:
-    """A convolution by the algorithm the node names; its filter and bias are constants."""
+    """A convolution by the algorithm the node names; its filter is a constant or was packed."""
     target, spec = context.target, conv_spec(op)
-    filters, biases = context.constant(op.filter), [context.constant(v) for v in op.group("bias")]
-    if filters is None or any(b is None for b in biases) or op.prop("lanes") != target.lanes:
-        return None
-    algorithm: str = op.prop("algorithm")
+    algorithm, form = op.prop("algorithm"), op.prop("form")
     scratch = 0
     kernel_spec: DirectConvSpec | WinogradSpec = spec
     emit: Emitter = emit_conv_direct
@@ -72,16 +72,26 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         kernel_spec = WinogradSpec(spec, int(algorithm[-1]))
         emit, make = emit_winograd, partial(pack_winograd, spec=kernel_spec, target=target)
         scratch = winograd_scratch_bytes(kernel_spec, target)
-    operands: list[Operand | None] = [
-        op.result,
-        op.input,
-        context.pack(op.filter, f"{algorithm}|{spec}", make),
-        *(context.pack(v, "bias", lambda b: pack_bias(b, target)) for v in op.group("bias")),
-        *op.group("extras"),
-    ]
-    pixels = prod((spec.batch, *spec.out_size))
-    flops = 2 * pixels * spec.out_channels * prod(shape(op.filter)[1:])
+    packed: list[Operand | None] = list(op.group("packed"))
+    if not packed:
+        packed = [
+            context.pack(op.filter, f"{algorithm}|{form}|{spec}", lambda w: make(plain_filter(w, form)))
+        ]
+    biases: list[Operand | None] = [_bias(v, context) for v in op.group("bias")]
+    if packed[0] is None or None in biases or op.prop("lanes") != target.lanes:
+        return None
+    operands = [op.result, op.input, *packed, *biases, *op.group("extras")]
+    taps = prod(spec.kernel) * spec.in_channels // spec.group
+    flops = 2 * prod((spec.batch, *spec.out_size)) * spec.out_channels * taps
     return KernelCall(emit, kernel_spec, [o for o in operands if o is not None], scratch, flops)
+
+
+def _bias(value: SSAValue, context: CallContext) -> Operand | None:
+    """One number an output channel, filled up with zeros where they make no whole vectors."""
+    lanes = context.target.lanes
+    if context.constant(value) is None:
+        return None if shape(value)[0] % lanes else value
+    return context.pack(value, "bias", lambda b: pack_bias(b, context.target))
 
 
 def plane_conv(op: Any, context: CallContext) -> KernelCall | None:

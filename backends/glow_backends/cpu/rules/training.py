@@ -8,11 +8,22 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
 from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
 from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv_weights import (
+    ConvWeightsSpec,
+    conv_weights_scratch_bytes,
+    emit_conv_weights,
+)
 from glow_backends.cpu.kernels.dropout import DropoutSpec, emit_dropout
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.filter_pack import emit_filter_pack, sizes_of
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
+from glow_backends.cpu.steps import steps_of
+from glow_backends.cpu.training_dialect import filter_pack_spec
 
 
 def _plain(op: Any) -> bool:
@@ -108,6 +119,41 @@ def _batch_norm(backward: bool) -> Rule:
     return rule
 
 
+def _pack_filter(op: Any, context: CallContext) -> KernelCall | None:
+    if op.prop("width") % context.target.lanes or dtype_name(op.input) != "f32":
+        return None
+    return KernelCall(emit_filter_pack, filter_pack_spec(op), [op.result, op.input])
+
+
+def _conv_weights(op: Any, context: CallContext) -> KernelCall | None:
+    size = shape(op.input)
+    out, inner, kernel = sizes_of(shape(op.result), op.prop("form"))
+    window = (op.prop("strides"), op.prop("pads"), op.prop("dilations"))
+    conv = DirectConvSpec(
+        size[0], inner, out, (size[2], size[3]), kernel, *window, plain_input=len(size) == 4
+    )
+    spec = ConvWeightsSpec(conv, op.prop("form"))
+    if op.prop("lanes") != context.target.lanes:
+        return None
+    flops = 2 * prod((size[0], *conv.out_size)) * out * inner * prod(kernel)
+    scratch = conv_weights_scratch_bytes(spec, context.target)
+    return KernelCall(emit_conv_weights, spec, [op.result, op.input, op.grad], scratch, flops)
+
+
+def _blocked_norm(backward: bool) -> Rule:
+    def rule(op: Any, context: CallContext) -> KernelCall | None:
+        batch, _, height, width, lanes = shape(op.input)
+        if lanes != context.target.lanes:
+            return None
+        epilogue = Epilogue() if backward else Epilogue(steps=steps_of(op.properties["steps"]))
+        gate = backward and bool(op.group("gate"))
+        channels = shape(op.scale)[0]
+        spec = BlockedNormSpec(batch, channels, height * width, op.prop("epsilon"), backward, gate, epilogue)
+        return KernelCall(emit_batch_norm_blocked, spec, list(op.operands))
+
+    return rule
+
+
 def _dropout(op: Any, context: CallContext) -> KernelCall | None:
     del context
     if op.group("predicate") or dtype_name(op.input) != "f32":
@@ -117,6 +163,10 @@ def _dropout(op: Any, context: CallContext) -> KernelCall | None:
 
 
 RULES: dict[str, Rule] = {
+    "glow_cpu_instr.pack_filter": _pack_filter,
+    "glow_cpu_instr.conv_weights": _conv_weights,
+    "glow_cpu_instr.batch_norm_train": _blocked_norm(backward=False),
+    "glow_cpu_instr.batch_norm_backward": _blocked_norm(backward=True),
     "dropout_train": _dropout,
     "conv_backward_weights": _conv_backward_weights,
     "max_pool_backward": _pool_backward("max"),

@@ -1,0 +1,230 @@
+"""Layout of training: convolutions whose filters change, their gradients, batch normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu import training_dialect as blocked
+from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
+from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.reduce import ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.transpose import TransposeOp
+
+
+def _fits(op: ConvOp | ConvTransposeOp | ConvBackwardWeightsOp, region: Region) -> bool:
+    """Whether blocks suit a convolution of two spatial axes: they are filled."""
+    if len(shape_of(op.input)) != 4 or op.group("predicate") or op.prop("group") != 1:
+        return False
+    if dtype_of(op.input.type) != np.float32 or 0 in shape_of(op.input):
+        return False
+    biases = [shape_of(v)[0] for v in op.group("bias")] if "bias" in dict(op.groups()) else []
+    return not any(count % region.lanes for count in biases)
+
+
+def _source(op: ConvOp | ConvBackwardWeightsOp, region: Region) -> SSAValue | None:
+    """The input as a convolution reads it: blocked, or NCHW for few channels."""
+    last = op.prop("layout") == "NHWC"
+    channels = op.sizes(op.input)[1]
+    if channels < region.lanes and op.input not in region.known and not last:
+        return region.plain(op.input)
+    form = region.blocked(op.input, last)
+    return None if form is None else form.value
+
+
+def _form(op: Any, turned: bool = False) -> str:
+    forms = {"NCHW": ("OIHW", "IOHW"), "NHWC": ("OHWI", "IHWO")}
+    return forms[op.prop("layout")][turned]
+
+
+def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
+    """A convolution whose filter is known at run time only."""
+    out = op.sizes(op.filter)[0]
+    if not _fits(op, region) or out < region.lanes:
+        return False
+    source = _source(op, region)
+    if source is None:
+        return False
+    filters = region.constant(op.filter) if region.is_known(op.filter) else region.plain(op.filter)
+    made = _conv(op, source, filters, region, op.prop("pads"), op.prop("strides"))
+    last = op.prop("layout") == "NHWC"
+    region.remember(op.result, Blocked(region.add(made), out, 4, last))
+    return True
+
+
+def _conv(
+    op: ConvOp | ConvTransposeOp,
+    source: SSAValue,
+    filters: SSAValue,
+    region: Region,
+    pads: Sequence[int],
+    strides: Sequence[int],
+) -> BlockedConvOp:
+    window: dict[str, Any] = {"pads": pads, "strides": strides, "dilations": op.prop("dilations")}
+    bias = [region.constant(v) if region.is_known(v) else region.plain(v) for v in op.group("bias")]
+    form = _form(op, isinstance(op, ConvTransposeOp))
+    return BlockedConvOp(source, filters, bias, [], form=form, lanes=region.lanes, **window)
+
+
+def changing_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
+    """The adjoint of a convolution: convolutions by the turned filter, one for each place of a stride."""
+    _, out, kernel = op.sizes(op.filter)
+    channels = op.sizes(op.input)[1]
+    if not _fits(op, region) or min(out, channels) < region.lanes:
+        return False
+    strides, last = op.prop("strides"), op.prop("layout") == "NHWC"
+    sizes = op.sizes(op.result)[2]
+    if set(strides) != {1} and set(op.prop("dilations")) != {1}:
+        return False
+    if any(n % s for n, s in zip(sizes, strides, strict=True)):
+        return False
+    axes = [_axis(op, axis, kernel[axis], sizes[axis]) for axis in range(2)]
+    if any(part is not None and min(part[2:]) < 0 for axis in axes for part in axis):
+        return False
+    form = region.blocked(op.input, last)
+    if form is None:
+        return False
+    batch, lanes = shape_of(form.value)[0], region.lanes
+    part = (batch, -(-out // lanes), *(n // s for n, s in zip(sizes, strides, strict=True)), lanes)
+    parts: list[SSAValue] = []
+    for down in axes[0]:
+        for across in axes[1]:
+            if down is None or across is None:
+                empty = tensor(part, element_of(op.input))
+                parts.append(region.add(SplatOp(value=0.0, results=empty)))
+                continue
+            filters = _taps(op, region, (down, across))
+            pads = (down[2], across[2], down[3], across[3])
+            parts.append(region.add(_conv(op, form.value, filters, region, pads, (1, 1))))
+    value = parts[0]
+    if len(parts) > 1:
+        whole = region.add(ConcatOp(parts, axis=0))
+        split = region.add(ReshapeOp.to(whole, (*strides, *part)))
+        moved = region.add(TransposeOp(split, permutation=(2, 3, 4, 0, 5, 1, 6)))
+        value = region.add(ReshapeOp.to(moved, (*part[:2], *sizes, lanes)))
+    region.remember(op.result, Blocked(value, out, 4, last))
+    return True
+
+
+_Part = tuple[int, int, int, int]
+"""First tap, step between taps, padding before and behind the gradient."""
+
+
+def _axis(op: ConvTransposeOp, axis: int, taps: int, size: int) -> list[_Part | None]:
+    """What each place of a stride takes along an axis; None: no tap meets it.
+
+    Result o = i stride + tap dilation - pad. Of the results o = place + stride q those taps count
+    that equal place + pad modulo the stride: first, first + stride, ...; tap number j of them meets
+    i = q + (place + pad - first) / stride - j, a convolution by the taps in reverse.
+    """
+    stride, pad = op.prop("strides")[axis], op.prop("pads")[axis]
+    dilation, have = op.prop("dilations")[axis], op.sizes(op.input)[2][axis]
+    if stride == 1:
+        begin = dilation * (taps - 1) - pad
+        return [(0, 1, begin, size + dilation * (taps - 1) - have - begin)]
+    found: list[_Part | None] = []
+    for place in range(stride):
+        first = (place + pad) % stride
+        count = len(range(first, taps, stride))
+        begin = count - 1 - (place + pad - first) // stride
+        behind = size // stride + count - 1 - have - begin
+        found.append((first, stride, begin, behind) if count else None)
+    return found
+
+
+def _taps(op: ConvTransposeOp, region: Region, parts: tuple[_Part, _Part]) -> SSAValue:
+    """The filter's taps for a place of the strides."""
+    filters = region.plain(op.filter)
+    array = region.array(filters) if region.is_known(filters) else None
+    starts, ends, steps = [0] * 4, list(shape_of(filters)), [1] * 4
+    for axis, (first, step, _, _) in zip(op.spatial_axes(4), parts, strict=True):
+        starts[axis], steps[axis] = first, step
+    if not any(starts) and set(steps) == {1}:
+        return region.constant(filters) if array is not None else filters
+    if array is not None:
+        taken = tuple(slice(a, None, s) for a, s in zip(starts, steps, strict=True))
+        return region.weight(np.ascontiguousarray(array[taken]), f"{region.name_of(filters)}.taps")
+    return region.add(SliceOp(filters, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps)))
+
+
+def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -> bool:
+    """The gradient of a filter."""
+    if not _fits(op, region) or op.sizes(op.result)[0] < region.lanes:
+        return False
+    source = _source(op, region)
+    grad = region.blocked(op.grad, op.prop("layout") == "NHWC")
+    if source is None or grad is None:
+        return False
+    made = blocked.ConvWeightsOp(
+        source,
+        grad.value,
+        results=op.result.type,
+        form=_form(op),
+        lanes=region.lanes,
+        strides=op.prop("strides"),
+        pads=op.prop("pads"),
+        dilations=op.prop("dilations"),
+    )
+    region.plains[op.result] = region.add(made)
+    return True
+
+
+def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) -> bool:
+    """Normalisation by the statistics of a blocked batch."""
+    form = region.known.get(op.input)
+    if form is None or (form.rank == 4 and form.last != (op.prop("layout") == "NHWC")):
+        return False
+    scale, bias = (region.plain(v) for v in (op.scale, op.bias))
+    made = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.prop("epsilon"))
+    return _remember(op, made, form, region)
+
+
+def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarget) -> bool:
+    """Its gradient."""
+    form = region.known.get(op.input)
+    if form is None or (form.rank == 4 and form.last != (op.prop("layout") == "NHWC")):
+        return False
+    grad = region.blocked(op.grad, form.last)
+    if grad is None:
+        return False
+    scale, mean, variance = (region.plain(v) for v in (op.scale, op.mean, op.variance))
+    made = blocked.BatchNormBackwardOp(
+        form.value, scale, mean, variance, grad.value, None, epsilon=op.prop("epsilon")
+    )
+    return _remember(op, made, form, region)
+
+
+def _remember(op: Any, made: Any, form: Blocked, region: Region) -> bool:
+    """The first result is blocked, the others are plain."""
+    region.builder.insert(made)
+    region.remember(op.results[0], Blocked(made.results[0], form.channels, form.rank, form.last))
+    for old, new in zip(op.results[1:], made.results[1:], strict=True):
+        region.plains[old] = new
+    return True
+
+
+def channel_sum(op: Any, region: Region, target: CpuTarget) -> bool:
+    """The sum of each channel: the gradient of a bias."""
+    form = region.known.get(op.input)
+    if form is None or form.channels % region.lanes or op.prop("keepdims") or op.group("predicate"):
+        return False
+    if sorted(op.prop("axes")) != sorted((0, *form.spatial)):
+        return False
+    sums = region.add(ReduceSumOp(form.value, axes=(0, 2, 3), keepdims=False))
+    assert prod(shape_of(sums)) == form.channels
+    region.plains[op.result] = region.add(ReshapeOp.to(sums, (form.channels,)))
+    return True

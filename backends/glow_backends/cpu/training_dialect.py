@@ -1,0 +1,210 @@
+"""Operators of `glow_cpu` for training: filters packed at run time, gradients on blocked activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_backends.cpu.kernels.filter_pack import FORMS, FilterPackSpec, pack_filter, plain_filter, sizes_of
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.steps import run_steps, steps_of
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import check_choice, float_prop, int_prop, ints_prop, str_prop
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.conv_backward_weights import filter_gradient
+
+
+@graph_op
+class PackFilterOp(PureOp):
+    """A filter in the order that blocked convolutions read, transformed for Winograd `tile`s (0: not).
+
+    (K / width, C / lanes, R, S, lanes, width), or (xi, K / width, C / lanes, lanes, width).
+    """
+
+    name = "glow_cpu.pack_filter"
+    form = str_prop("OIHW")
+    lanes = int_prop()
+    width = int_prop()
+    tile = int_prop(0)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        return [tensor(filter_pack_spec(self).shape, element_of(self.input))]
+
+    def check(self) -> None:
+        check_choice(self.name, "form", self.prop("form"), FORMS)
+        if self.prop("tile") and filter_pack_spec(self).kernel != (3, 3):
+            raise VerifyException(f"{self.name}: Winograd tiles of the filter {self.input.type}")
+
+
+def filter_pack_spec(op: PureOp | InstrOp) -> FilterPackSpec:
+    """What a `glow_cpu.pack_filter` node or instruction does."""
+    form: str = op.prop("form")
+    (filters,) = op.group("input")
+    sizes = sizes_of(shape_of(filters), form)
+    return FilterPackSpec(*sizes, form, op.prop("lanes"), op.prop("width"), op.prop("tile"))
+
+
+@instr_op(of=PackFilterOp)
+class PackFilterInstr(InstrOp):
+    """Rearrange, and multiply by Winograd's matrices."""
+
+    name = "glow_cpu_instr.pack_filter"
+
+    def reference(self, result: Array, input: Array) -> None:
+        weights = plain_filter(input, self.prop("form"))
+        result[...] = pack_filter(weights, self.prop("lanes"), self.prop("width"), self.prop("tile"))
+
+
+@graph_op
+class ConvWeightsOp(PureOp):
+    """The filter's gradient of a convolution for a blocked `grad`; `input` is blocked, or NCHW.
+
+    The result type is the plain filter's, OIHW, or OHWI with form "OHWI". `algorithm`: "direct", or
+    "winograd4" for 3 x 3 kernels.
+    """
+
+    name = "glow_cpu.conv_weights"
+    algorithm = str_prop("direct")
+    form = str_prop("OIHW")
+    lanes = int_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    input = operand_def(Tensor)
+    grad = operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        check_choice(self.name, "form", self.prop("form"), FORMS[:2])
+        check_choice(self.name, "algorithm", self.prop("algorithm"), ("direct", "winograd4"))
+        if len(shape_of(self.grad)) != 5 or len(shape_of(self.input)) not in (4, 5):
+            raise VerifyException(f"{self.name}: operands {self.input.type} and {self.grad.type}")
+
+
+@instr_op(of=ConvWeightsOp)
+class ConvWeightsInstr(InstrOp):
+    """Products of windows and gradients."""
+
+    name = "glow_cpu_instr.conv_weights"
+
+    def reference(self, result: Array, input: Array, grad: Array) -> None:
+        out, channels, kernel = sizes_of(result.shape, self.prop("form"))
+        x = unblock_channels(input, channels) if input.ndim == 5 else input
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        made = filter_gradient(x, unblock_channels(grad, out), kernel, *window)
+        result[...] = made.transpose(["OIHW".index(axis) for axis in self.prop("form")])
+
+
+@graph_op
+class BatchNormTrainOp(PureOp):
+    """steps(glow.batch_norm_train(input)) on blocked activations; scale, bias and statistics are plain.
+
+    Each binary step takes the next of `extras`, of the result's type.
+    """
+
+    name = "glow_cpu.batch_norm_train"
+    epsilon = float_prop(1e-5)
+    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    bias = operand_def(Tensor)
+    extras = var_operand_def(Tensor)
+    result = result_def(Tensor)
+    mean = result_def(Tensor)
+    variance = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.input.type, self.scale.type, self.scale.type]
+
+
+@instr_op(of=BatchNormTrainOp, inplace=("input", "extras"))
+class BatchNormTrainInstr(InstrOp):
+    """Statistics of each channel, then a factor and an offset."""
+
+    name = "glow_cpu_instr.batch_norm_train"
+
+    def reference(
+        self,
+        result: Array,
+        mean: Array,
+        variance: Array,
+        input: Array,
+        scale: Array,
+        bias: Array,
+        extras: Sequence[Array],
+    ) -> None:
+        x = unblock_channels(input, len(scale))
+        centre, spread = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
+        unit = (x - _row(centre)) / np.sqrt(_row(spread) + np.float32(self.prop("epsilon")))
+        others = [unblock_channels(e, len(scale)) for e in extras]
+        y = run_steps(steps_of(self.properties["steps"]), unit * _row(scale) + _row(bias), others)
+        result[...] = block_channels(y, input.shape[-1])
+        mean[...], variance[...] = centre, spread
+
+
+@graph_op
+class BatchNormBackwardOp(PureOp):
+    """glow.batch_norm_backward on blocked activations; scale, statistics and their gradients are plain.
+
+    With `gate`, the normalisation's result behind a relu, the gradient counts where that is positive.
+    """
+
+    name = "glow_cpu.batch_norm_backward"
+    epsilon = float_prop(1e-5)
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    mean = operand_def(Tensor)
+    variance = operand_def(Tensor)
+    grad = operand_def(Tensor)
+    gate = opt_operand_def(Tensor)
+    input_grad = result_def(Tensor)
+    scale_grad = result_def(Tensor)
+    bias_grad = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.input.type, self.scale.type, self.scale.type]
+
+
+@instr_op(of=BatchNormBackwardOp, inplace=("grad",))
+class BatchNormBackwardInstr(InstrOp):
+    """Two sums a channel, then a combination of them with each element."""
+
+    name = "glow_cpu_instr.batch_norm_backward"
+
+    def reference(
+        self,
+        input_grad: Array,
+        scale_grad: Array,
+        bias_grad: Array,
+        input: Array,
+        scale: Array,
+        mean: Array,
+        variance: Array,
+        grad: Array,
+        gate: Array | None,
+    ) -> None:
+        dy = grad if gate is None else np.where(gate > 0, grad, 0)
+        x, dy = unblock_channels(input, len(scale)), unblock_channels(dy, len(scale))
+        inverse = 1 / np.sqrt(variance + np.float32(self.prop("epsilon")))
+        unit = (x - _row(mean)) * _row(inverse)
+        total, bias = (dy * unit).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
+        count = np.float32(x.size // len(scale))
+        dx = (dy - _row(bias / count) - unit * _row(total / count)) * _row(scale * inverse)
+        input_grad[...] = block_channels(dx, input.shape[-1])
+        scale_grad[...], bias_grad[...] = total, bias
+
+
+def _row(vector: Array) -> Array:
+    return vector.reshape(1, -1, 1, 1)
+
+
+GRAPH = (PackFilterOp, ConvWeightsOp, BatchNormTrainOp, BatchNormBackwardOp)
+INSTRUCTIONS = (PackFilterInstr, ConvWeightsInstr, BatchNormTrainInstr, BatchNormBackwardInstr)

@@ -1,0 +1,124 @@
+"""Kernels of training on blocked activations against PyTorch and NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_runner import CPU, run_kernel
+
+from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv_weights import (
+    ConvWeightsSpec,
+    conv_weights_scratch_bytes,
+    emit_conv_weights,
+)
+from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pack, pack_filter, plain_filter
+from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.target import named
+
+torch = pytest.importorskip("torch")
+
+LANES = named(CPU).lanes
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normal values."""
+    return np.random.default_rng(seed + sum(shape)).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("form", ["OIHW", "OHWI", "IOHW", "IHWO"])
+@pytest.mark.parametrize(
+    ("out", "inner", "kernel", "tile"), [(48, 20, (3, 3), 4), (40, 5, (3, 3), 2), (32, 18, (5, 2), 0)]
+)
+def test_pack_filter(
+    out: int, inner: int, kernel: tuple[int, int], tile: int, form: str, threads: int
+) -> None:
+    """The kernel packs as NumPy does, in every order of axes; unfilled blocks stay unwritten."""
+    size = {"O": out, "I": inner, "H": kernel[0], "W": kernel[1]}
+    filters = random(*(size[axis] for axis in form))
+    width = LANES * 2
+    spec = FilterPackSpec(out, inner, kernel, form, LANES, width, tile)
+    want = pack_filter(plain_filter(filters, form), LANES, width, tile)
+    (got,) = run_kernel(emit_filter_pack, spec, [(want.shape, np.float32)], [filters], threads)
+
+    def live(packed: np.ndarray) -> np.ndarray:
+        # output channels, input channels, then what is made of the taps
+        whole = packed.transpose((1, 4, 2, 3, 0) if tile else (0, 5, 1, 4, 2, 3))
+        rest = whole.shape[4:]
+        return whole.reshape(-1, whole.shape[2] * whole.shape[3], *rest)[:out, :inner]
+
+    np.testing.assert_allclose(live(got), live(want), rtol=1e-5, atol=1e-6)
+
+
+CONVS: list[dict[str, Any]] = [
+    {"in_channels": 2 * LANES, "out_channels": 2 * LANES, "size": (6, 6), "pads": (1, 1, 1, 1)},
+    {"in_channels": LANES + 4, "out_channels": LANES + 8, "size": (7, 9), "strides": (2, 1)},
+    {"in_channels": 3, "out_channels": 2 * LANES, "size": (8, 8), "pads": (0, 1, 1, 0), "plain_input": True},
+    {
+        "in_channels": 2 * LANES,
+        "out_channels": LANES,
+        "size": (5, 8),
+        "dilations": (2, 1),
+        "pads": (2, 1, 0, 1),
+    },
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("form", ["OIHW", "OHWI"])
+@pytest.mark.parametrize("case", CONVS)
+def test_conv_weights(case: dict[str, Any], form: str, threads: int) -> None:
+    """The gradient of the filter is PyTorch's."""
+    conv = DirectConvSpec(batch=4, kernel=(3, 3), **case)
+    top, left, bottom, right = conv.pads
+    x = random(4, conv.in_channels, *conv.size)
+    dy = random(4, conv.out_channels, *conv.out_size, seed=1)
+    padded = torch.nn.functional.pad(torch.tensor(x).double(), (left, right, top, bottom))
+    shape = (conv.out_channels, conv.in_channels, 3, 3)
+    window = {"stride": conv.strides, "dilation": conv.dilations}
+    want = torch.nn.grad.conv2d_weight(padded, shape, torch.tensor(dy).double(), **window).numpy()
+    want = want.transpose(["OIHW".index(axis) for axis in form])
+    spec = ConvWeightsSpec(conv, form)
+    scratch = np.zeros(conv_weights_scratch_bytes(spec, named(CPU, threads)), np.uint8)
+    inputs = [x if conv.plain_input else block_channels(x, LANES), block_channels(dy, LANES), scratch]
+    (got,) = run_kernel(emit_conv_weights, spec, [(want.shape, np.float32)], inputs, threads)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("channels", "size", "offset"), [(2 * LANES, (4, 4), 0), (LANES + 3, (3, 5), 100)])
+def test_batch_norm(channels: int, size: tuple[int, int], offset: float, threads: int) -> None:
+    """Statistics, result with its steps, and gradients behind a relu are PyTorch's."""
+    x = random(3, channels, *size) + np.float32(offset)
+    scale, bias, residual = random(channels), random(channels, seed=1), random(3, channels, *size, seed=2)
+    dy = random(3, channels, *size, seed=3)
+    held = torch.tensor(x).double().requires_grad_()
+    weights = [torch.tensor(v).double().requires_grad_() for v in (scale, bias)]
+    y = torch.nn.functional.batch_norm(held, None, None, *weights, training=True, eps=1e-5)
+    y = torch.relu(y + torch.tensor(residual).double())
+    y.backward(torch.tensor(dy).double())
+    spec = BlockedNormSpec(3, channels, size[0] * size[1], 1e-5)
+    steps = (EpilogueStep("add"), EpilogueStep("relu"))
+    blocks = [block_channels(v, LANES) for v in (x, residual, dy)]
+    outputs = [(blocks[0].shape, np.float32)] + [((channels,), np.float32)] * 2
+    forward = replace(spec, epilogue=Epilogue(steps=steps))
+    inputs = [blocks[0], scale, bias, blocks[1]]
+    got, mean, variance = run_kernel(emit_batch_norm_blocked, forward, outputs, inputs, threads)
+    near = {"rtol": 1e-4, "atol": 1e-5 * (1 + offset)}
+    np.testing.assert_allclose(unblock_channels(got, channels), y.detach().numpy(), **near)
+    np.testing.assert_allclose(mean, x.mean(axis=(0, 2, 3), dtype=np.float64), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(variance, x.var(axis=(0, 2, 3), dtype=np.float64), rtol=1e-4)
+    backward = replace(spec, backward=True, gate=True)
+    inputs = [blocks[0], scale, mean, variance, blocks[2], got]
+    dx, dscale, dbias = run_kernel(emit_batch_norm_blocked, backward, outputs, inputs, threads)
+    assert held.grad is not None
+    np.testing.assert_allclose(unblock_channels(dx, channels), held.grad.numpy(), **near)
+    for mine, weight in zip((dscale, dbias), weights, strict=True):
+        assert weight.grad is not None
+        np.testing.assert_allclose(mine, weight.grad.numpy(), rtol=1e-3, atol=1e-4 * (1 + offset))
