@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,24 @@ def few_output_channels(g: Graph) -> SSAValue:
     return g.b(ConvOp(signal, g.constant(values(1, 1, 32) / 9), None, strides=(2,)))
 
 
+def overlapping(g: Graph) -> SSAValue:
+    """Transposed convolutions whose windows overlap or leave gaps, with steps behind their shuffles."""
+    x = g.input(values(2, 6, 5, 7))
+    w = g.constant(values(6, 20, 4, 3) / 9)
+    window = {"strides": (2, 1), "pads": (1, 1, 1, 1)}
+    y = g.b(ConvTransposeOp(x, w, g.constant(values(20)), **window))
+    y = g.b(ReluOp(y))
+    w = g.constant(values(20, 3, 3, 2) / 9)
+    y = g.b(ConvTransposeOp(y, w, None, strides=(2, 3), pads=(1, 0, 1, 0), output_pads=(1, 1)))
+    y = g.b(SigmoidOp(y))
+    y = g.b(TransposeOp(y, permutation=(0, 2, 3, 1)))
+    w = g.constant(values(3, 3, 3, 10) / 9)
+    y = g.b(ConvTransposeOp(y, w, None, dilations=(2, 1), pads=(2, 0, 1, 1), layout="NHWC"))
+    signal = g.b(ReshapeOp.to(y, (2, 10, prod(shape_of(y)[1:3]))))
+    w = g.constant(values(10, 1, 5) / 9)
+    return g.b(ConvTransposeOp(signal, w, g.constant(values(1)), strides=(3,), pads=(1, 2)))
+
+
 def volume(g: Graph) -> SSAValue:
     """Three spatial axes: strides, dilations, pads and groups along each of them."""
     x = g.input(values(2, 6, 7, 9, 8))
@@ -165,6 +184,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     joined,
     channels_last,
     signal,
+    overlapping,
     tokens,
     weights_at_run_time,
     few_output_channels,

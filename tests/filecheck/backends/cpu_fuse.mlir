@@ -58,3 +58,25 @@ glow.func @main {
   %r = glow.relu %c : (tensor<4x5xf32>) -> tensor<4x5xf32>
   glow.save %r to @y : tensor<4x5xf32>
 }
+
+// -----
+
+// Steps behind movements of a kernel's result are taken before them.
+// CHECK:       %[[Y:.*]] = glow_cpu.gemm %{{.*}}, %w {steps = ["relu", "mul(2.0)"]
+// CHECK-NEXT:  %[[SPLIT:.*]] = glow.reshape %[[Y]]
+// CHECK-NEXT:  %[[MOVED:.*]] = glow.transpose %[[SPLIT]]
+// CHECK-NEXT:  glow.save %[[MOVED]] to @y
+glow.constant @w = #glow.resource<"w"> : tensor<4x6xf32>
+glow.placeholder @x : tensor<5x4xf32>
+glow.placeholder @y output : tensor<2x5x3xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<5x4xf32>
+  %w = glow.get @w : tensor<4x6xf32>
+  %two = glow.splat {value = 2.0} : () -> tensor<2x5x3xf32>
+  %p = glow.matmul %x, %w : (tensor<5x4xf32>, tensor<4x6xf32>) -> tensor<5x6xf32>
+  %s = glow.reshape %p : (tensor<5x6xf32>) -> tensor<5x2x3xf32>
+  %t = glow.transpose %s {permutation = array<i64: 1, 0, 2>} : (tensor<5x2x3xf32>) -> tensor<2x5x3xf32>
+  %r = glow.relu %t : (tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  %m = glow.mul %r, %two : (tensor<2x5x3xf32>, tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  glow.save %m to @y : tensor<2x5x3xf32>
+}

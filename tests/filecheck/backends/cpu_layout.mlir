@@ -104,3 +104,21 @@ glow.func @main {
   %c = glow.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x16x8x8xf32>, tensor<16x16x1x1xf32>) -> tensor<1x16x4x4xf32>
   glow.save %c to @y : tensor<1x16x4x4xf32>
 }
+
+// -----
+
+// A transposed convolution is one of stride 1 that makes all phases of the stride, which then interleave.
+// CHECK:       %[[Y:.*]] = glow_cpu.conv %{{.*}}, %{{.*}}, %{{.*}} {
+// CHECK-SAME:    pads = array<i64: 1, 1, 1, 1>
+// CHECK-SAME:    (tensor<1x1x4x4x8xf32>, tensor<32x8x3x3xf32>, tensor<32xf32>) -> tensor<1x4x4x4x8xf32>
+// CHECK-NEXT:  %[[SPLIT:.*]] = glow.reshape %[[Y]] : (tensor<1x4x4x4x8xf32>) -> tensor<1x2x2x1x4x4x8xf32>
+// CHECK-NEXT:  %[[MOVED:.*]] = glow.transpose %[[SPLIT]] {permutation = array<i64: 0, 3, 4, 1, 5, 2, 6>}
+// CHECK-NEXT:  glow.reshape %[[MOVED]] : (tensor<1x1x4x2x4x2x8xf32>) -> tensor<1x1x8x8x8xf32>
+glow.placeholder @x : tensor<1x8x4x4xf32>
+glow.placeholder @y output : tensor<1x8x8x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x8x4x4xf32>
+  %w = glow.splat {value = 1.0} : () -> tensor<8x8x4x4xf32>
+  %c = glow.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, output_pads = array<i64: 0, 0>} : (tensor<1x8x4x4xf32>, tensor<8x8x4x4xf32>) -> tensor<1x8x8x8xf32>
+  glow.save %c to @y : tensor<1x8x8x8xf32>
+}

@@ -12,21 +12,24 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp
+from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp, UnblockOp
 from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
 from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
+from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 Kernel = ConvOp | PlaneConvOp | GemmOp
+MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
@@ -82,6 +85,42 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
         found.reverse()  # the later one: its sums wait for nothing that is not there
     kernel, other = found[0]
     return r(fused(kernel, EpilogueStep(name), [other]))
+
+
+def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
+    """relu(transpose(conv(x))) -> transpose(relu(conv(x))): what is moved is computed where it was made."""
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+        return None
+    numbers = [known_number(v, r.symbols) for v in op.operands]
+    moved = [v for v, n in zip(op.operands, numbers, strict=True) if n is None]
+    if len(moved) != 1 or moved[0].type != op.results[0].type:
+        return None
+    move = _movement(moved[0])
+    if move is None or not supports(op.name.removeprefix("glow."), "f32") or not _moved_kernel(move):
+        return None
+    source = move.operands[0]
+    rank = len(shape_of(source))
+    operands = [
+        source if n is None else r.splat(float(n), tensor((1,) * rank, element_of(source))) for n in numbers
+    ]
+    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
+    inner = r(type(op)(*operands, results=source.type, **known))
+    made = type(move).create(
+        operands=[inner], properties=dict(move.properties), result_types=[move.results[0].type]
+    )
+    return r(made)
+
+
+def _movement(value: SSAValue) -> GraphOp | None:
+    """The movement that makes `value`, if this is its one use."""
+    return next((m for kind in MOVEMENT if (m := producer(value, kind, single=True))), None)
+
+
+def _moved_kernel(move: GraphOp) -> bool:
+    """Whether a chain of movements starts at a convolution or product that nobody else reads."""
+    source = move.operands[0]
+    inner = _movement(source)
+    return _kernel(source) is not None if inner is None else _moved_kernel(inner)
 
 
 def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
@@ -158,8 +197,6 @@ def _vector(value: SSAValue, columns: int, r: Rewriter) -> SSAValue | None:
     array = r.array(value)
     if array is not None:
         return r.weight(np.ascontiguousarray(array).reshape(-1), "bias")
-    from glow_dialects.ops.reshape import ReshapeOp
-
     return r(ReshapeOp.to(value, (columns,)))
 
 
@@ -222,6 +259,7 @@ PATTERNS = (
     Pattern((AddOp,), biased),
     Pattern((AddOp, SubOp, MulOp, DivOp), folded),
     Pattern((GraphOp,), step_after),
+    Pattern((GraphOp,), before_movement),
 )
 
 

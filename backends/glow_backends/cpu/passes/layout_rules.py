@@ -18,8 +18,9 @@ from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.passes.adjoint_rules import conv_transpose
 from glow_backends.cpu.passes.norm_rules import lrn
-from glow_backends.cpu.passes.plane_rules import conv_transpose, few_channels, plane_conv
+from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
 from glow_backends.cpu.passes.quantized_layout import is_byte
 from glow_backends.cpu.passes.regions import Blocked, Region

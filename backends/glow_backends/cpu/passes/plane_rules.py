@@ -1,4 +1,4 @@
-"""Convolutions that layout assignment keeps on plain values: few output channels, transposed ones."""
+"""Convolutions that layout assignment keeps on plain values: few output channels."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PlaneConvOp
 from glow_backends.cpu.kernels.conv_plane import PlaneConvSpec, supports_plane
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, element_of, shape_of, tensor
 from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
@@ -113,61 +111,3 @@ def _fitted(source: SSAValue, region: Region, pads: tuple[int, ...], width: int)
         after = 0
     whole = (0, 0, pads[0], pads[1], 0, 0, pads[2], after)
     return region.add(PadOp(source, pads=whole)) if any(whole) else source
-
-
-def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
-    """Windows that do not overlap: a 1x1 convolution to all pixels of a window, then a shuffle."""
-    kernel = op.kernel
-    simple = len(kernel) == 2 and op.prop("layout") == "NCHW" and op.prop("group") == 1
-    padded = any(op.prop("pads")) or any(op.prop("output_pads")) or set(op.prop("dilations")) != {1}
-    if not simple or padded or tuple(op.prop("strides")) != kernel:
-        return False
-    array, bias = region.array(op.filter), [region.array(v) for v in op.group("bias")]
-    known = array is not None and all(b is not None for b in bias)
-    if array is None or not known or dtype_of(op.input.type) != np.float32:
-        return False
-    row = np.zeros(array.shape[1], np.float32) if not bias or bias[0] is None else bias[0]
-    width, pixels = shape_of(op.input)[3], kernel[0] * kernel[1]
-    if array.shape[1] * pixels * 2 <= target.lanes and width >= target.lanes:
-        return _plain_windows(op, region, array, row)
-    return _blocked_windows(op, region, array, row)
-
-
-def _plain_windows(op: ConvTransposeOp, region: Region, array: Array, row: Array) -> bool:
-    batch, _, height, width = shape_of(op.input)
-    kernel, out = op.kernel, array.shape[1]
-    filters = region.weight(_window_filters(array, out), "window")
-    bias = region.weight(np.tile(row, kernel[0] * kernel[1]), "bias")
-    y = region.add(PlaneConvOp(plain_image(op.input, region, False, 4), filters, bias, []))
-    split = region.add(ReshapeOp.to(y, (batch, *kernel, out, height, width)))
-    moved = region.add(TransposeOp(split, permutation=(0, 3, 4, 1, 5, 2)))
-    region.plains[op.result] = region.add(ReshapeOp(moved, results=op.result.type))
-    return True
-
-
-def _blocked_windows(op: ConvTransposeOp, region: Region, array: Array, row: Array) -> bool:
-    form = region.blocked(op.input, False)
-    if form is None:
-        return False
-    batch, _, height, width = shape_of(op.input)
-    kernel, out, lanes = op.kernel, array.shape[1], region.lanes
-    blocks = -(-out // lanes)
-    filters = region.weight(_window_filters(array, blocks * lanes), "window")
-    filled = np.zeros(blocks * lanes, np.float32)
-    filled[:out] = row
-    bias = region.weight(np.tile(filled, kernel[0] * kernel[1]), "bias")
-    window: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
-    y = region.add(BlockedConvOp(form.value, filters, bias, [], lanes=lanes, **window))
-    split = region.add(ReshapeOp.to(y, (batch, *kernel, blocks, height, width, lanes)))
-    moved = region.add(TransposeOp(split, permutation=(0, 3, 4, 1, 5, 2, 6)))
-    shape = (batch, blocks, height * kernel[0], width * kernel[1], lanes)
-    region.remember(op.result, Blocked(region.add(ReshapeOp.to(moved, shape)), out, 4, last=False))
-    return True
-
-
-def _window_filters(array: Array, channels: int) -> Array:
-    """[C, K, R, S] as 1x1 filters [R S channels, C, 1, 1], zeros for channels beyond K."""
-    inner, out, rows, columns = array.shape
-    made = np.zeros((rows, columns, channels, inner), array.dtype)
-    made[:, :, :out] = array.transpose(2, 3, 1, 0)
-    return made.reshape(-1, inner, 1, 1)
