@@ -31,6 +31,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
+from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import (
     LINE,
     FnOp,
@@ -481,6 +482,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     PrimOp,
     GradOp,
     ValueAndGradOp,
+    OverOp,
 )
 
 

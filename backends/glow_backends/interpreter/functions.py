@@ -25,6 +25,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.over import OverOp
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 
@@ -110,6 +111,8 @@ class Machine:
                 return lambda t: t[index]
             case PrimOp():
                 return primitive(op)
+            case OverOp():
+                return lambda t: Closure(self.functions.over(op, len(t)), ())
             case GradOp() | ValueAndGradOp():
                 return lambda f: self._gradient(op, f)
             case _:

@@ -34,6 +34,10 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
             values, keywords = arguments(c, node, env)
             return method(c, node, c.ssa(base, node), node.func.attr, values, keywords)
     function = c.expression(node.func, env)
+    if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) and not node.keywords:
+        whole = c.expression(node.args[0].value, env)
+        if c.items(whole, node) is None and not (isinstance(function, Static) and _handler(function.value)):
+            return c.over("apply", c.ssa(whole, node), c.ssa(function, node))
     values, keywords = arguments(c, node, env)
     c.at(node)
     return apply_value(c, node, function, values, keywords)
@@ -68,10 +72,34 @@ def apply_value(
     handler = _handler(thing)
     if handler is not None:
         return handler(c, node, values, keywords)
+    if isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields"):
+        return _record(c, node, thing, values, keywords)
     if isinstance(thing, functools.partial):
         given = [*(Static(v) for v in thing.args), *values]
         return apply_value(c, node, Static(thing.func), given, {**_statics(thing.keywords), **keywords})
     return _apply(c, node, as_function(c, thing, node), values, keywords)
+
+
+def _record(c: Expressions, node: ast.AST, kind: Any, values: list[Value], keywords: Keywords) -> Value:
+    """A named tuple: a tuple whose items have names where it is made."""
+    fields = kind._fields
+    given = dict(zip(fields, values, strict=False)) | keywords
+    given = _statics(kind._field_defaults) | given
+    wrong = [n for n in [*keywords, *fields] if n not in fields or n not in given]
+    if wrong or len(values) > len(fields):
+        c.fail(node, f"{kind.__name__} has the fields {', '.join(fields)}")
+    made = c.tuple(*[c.ssa(given[n], node) for n in fields])
+    c.fields[made] = fields
+    return made
+
+
+def _written(thing: Any) -> Any:
+    from glow_frontends.python.mathematics import WRITTEN
+
+    try:
+        return WRITTEN.get(thing)
+    except TypeError:
+        return None
 
 
 def _statics(values: dict[str, Any]) -> Keywords:
@@ -101,6 +129,9 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     handler = _handler(thing)
     if handler is not None:
         return _wrapped(c, thing, handler, node)
+    written = _written(thing)
+    if written is not None:
+        return as_function(c, written, node, full)
     if isinstance(thing, type) or not hasattr(thing, "__code__"):
         name = getattr(thing, "__qualname__", None) or repr(thing)
         module = getattr(thing, "__module__", None)

@@ -33,6 +33,7 @@ from glow_dialects.fn.dialect import (
     SwitchOp,
     TupleOp,
 )
+from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
 
@@ -64,6 +65,8 @@ class Emitter:
         self.block = Block()
         self.line = StringAttr("")
         self.known: dict[SSAValue, Known] = {}
+        #: Names of the items of named tuples.
+        self.fields: dict[SSAValue, tuple[str, ...]] = {}
 
     def add(self, op: Operation) -> SSAValue:
         """Insert an operation of one result."""
@@ -105,6 +108,12 @@ class Emitter:
             operands=[value], properties={"index": IntegerAttr(index, i64)}, result_types=[any_type]
         )
         return self.add(made)
+
+    def over(self, kind: str, whole: SSAValue, *values: SSAValue) -> SSAValue:
+        """`map`, `fold`, `reduce` or `apply` of a function, the first of `values`, over a tuple."""
+        made = OverOp.create(operands=[whole], properties={"kind": StringAttr(kind)}, result_types=[any_type])
+        function, *rest = values
+        return self.call(self.add(made), function, whole, *rest)
 
     def ref(self, name: str) -> SSAValue:
         """A function of the module."""

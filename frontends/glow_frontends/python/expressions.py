@@ -285,7 +285,7 @@ class Expressions(Emitter):
                 inner = self.expression(item.value, env)
                 found = self.items(inner, item)
                 if found is None:
-                    self.unknown_length(item, "*", "write the items out")
+                    return self._joined_tuple(node, env)
                 values += found
             else:
                 values.append(self.expression(item, env))
@@ -295,7 +295,30 @@ class Expressions(Emitter):
 
     _list = _tuple
 
+    def _joined_tuple(self, node: ast.Tuple | ast.List, env: Env) -> SSAValue:
+        """A display with `*t`, where the length of t is not known now: tuples one after the other."""
+        made: SSAValue | None = None
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                part = self.prim("to_tuple", self.value(item.value, env), count=_number(0))
+            else:
+                part = self.tuple(self.value(item, env))
+            made = part if made is None else self.prim("concat_tuples", made, part)
+        assert made is not None
+        return made
+
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
+        first = node.generators[0]
+        whole = self.expression(first.iter, env)
+        if self.items(whole, node) is None and len(node.generators) == 1 and not first.ifs:
+
+            def body(values: list[SSAValue]) -> SSAValue:
+                inner = dict(env)
+                self.bind(first.target, values[0], inner)
+                return self.value(node.elt, inner)
+
+            item = self.function(f"{self.name}.item", ("item",), body)
+            return self.over("map", self.ssa(whole, node), item)
         return self.tuple(*self._comprehended(node, node.generators, env))
 
     def _comprehended(
@@ -304,9 +327,10 @@ class Expressions(Emitter):
         if not generators:
             return [self.value(node.elt, env)]
         generator = generators[0]
-        items = self.items(self.expression(generator.iter, env), node)
+        whole = self.expression(generator.iter, env)
+        items = self.items(whole, node)
         if items is None:
-            self.unknown_length(node, "a comprehension")
+            self.unknown_length(node, "a comprehension with conditions or several fors")
         made: list[SSAValue] = []
         for item in items:
             inner = dict(env)
@@ -368,13 +392,19 @@ class Expressions(Emitter):
                 return Static(getattr(inner.value, node.attr))
             except AttributeError:
                 self.fail(node, f"{ast.unparse(node.value)} has no attribute '{node.attr}'")
+        if node.attr in self.fields.get(inner, ()):
+            return self.known_now(self.get(inner, self.fields[inner].index(node.attr)))
         if node.attr == "shape":
             return self.prim("shape", inner)
         if node.attr == "T":
             return self.prim("op:transpose", inner)
         if node.attr == "ndim":
             return self.prim("len", self.prim("shape", inner))
-        self.fail(node, f"attribute '{node.attr}' of a value cannot be compiled", "use a function call")
+        self.fail(
+            node,
+            f"attribute '{node.attr}' of a value cannot be compiled",
+            "unpack a named tuple, or annotate the parameter with its class",
+        )
 
     def _call(self, node: ast.Call, env: Env) -> Value:
         from glow_frontends.python.calls import call

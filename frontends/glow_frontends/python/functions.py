@@ -67,6 +67,7 @@ def compile_body(
     """The value of a function's body."""
     outer, kept = c.name, c.maybe
     c.name, c.maybe = name, c.maybe - set(names)
+    _annotated(c, node.args, env)
     if isinstance(node, ast.Lambda):
         value = c.value(node.body, env)
     else:
@@ -77,6 +78,17 @@ def compile_body(
         value = c.run(node.body, env, Flow(past=missing))
     c.name, c.maybe = outer, kept
     return value
+
+
+def _annotated(c: Statements, arguments: ast.arguments, env: Env) -> None:
+    """Parameters whose annotation is a class of named tuples have its fields."""
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        note, value = argument.annotation, env.get(argument.arg)
+        name = note.value if isinstance(note, ast.Constant) else getattr(note, "id", None)
+        kind = c.source.names.get(name) if isinstance(name, str) else None
+        fields = getattr(kind, "_fields", None)
+        if isinstance(fields, tuple) and isinstance(value, SSAValue):
+            c.fields[value] = fields
 
 
 def described(

@@ -72,8 +72,22 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
 
 def _appends(node: ast.For) -> bool:
     """Whether a tuple grows in the body, so that each turn has its own types."""
-    nodes = (n for s in node.body for n in ast.walk(s))
-    return any(isinstance(n, ast.Attribute) and n.attr == "append" for n in nodes)
+    display = ast.Tuple | ast.List
+    for n in (n for s in node.body for n in ast.walk(s)):
+        match n:
+            case ast.Attribute(attr="append"):
+                return True
+            case ast.AugAssign(op=ast.Add(), value=value) if isinstance(value, display):
+                return True
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                if isinstance(left, display) or isinstance(right, display):
+                    return True
+            case ast.Assign(value=value) if isinstance(value, display):
+                if any(isinstance(e, ast.Starred) for e in value.elts):
+                    return True
+            case _:
+                pass
+    return False
 
 
 def counted(c: Statements, node: ast.For, whole: Value | None, env: Env) -> Counted:

@@ -44,7 +44,8 @@ def _fold(name: str) -> Handler:
         if len(values) == 1:
             items = c.items(values[0], node)
             if items is None:
-                return c.prim(f"op:reduce_{name}", c.ssa(values[0], node))
+                two = c.function(name, ("a", "b"), lambda v: c.prim(name, v[0], v[1]))
+                return c.over("reduce", c.ssa(values[0], node), two)
             values = items
         if not values or keywords:
             c.fail(node, f"{name} takes values or a tuple")
@@ -64,8 +65,10 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     function, *sources = values
     items = [c.items(s, node) for s in sources]
+    if len(items) == 1 and items[0] is None:
+        return c.over("map", c.ssa(sources[0], node), c.ssa(function, node))
     if any(i is None for i in items):
-        c.unknown_length(node, "map")
+        c.unknown_length(node, "map of several tuples")
     lists = [i for i in items if i is not None]
     if len({len(i) for i in lists}) > 1:
         c.fail(
@@ -79,7 +82,8 @@ def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
     function, source, *start = values
     items = c.items(source, node)
     if items is None:
-        c.unknown_length(node, "reduce")
+        kind = "fold" if start else "reduce"
+        return c.over(kind, c.ssa(source, node), *_ssa(c, node, [function, *start]))
     return functools.reduce(lambda a, b: apply_value(c, node, function, [a, b], {}), [*start, *items])
 
 
@@ -150,7 +154,14 @@ def _any_all(conjunction: bool) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         items = c.items(values[0], node)
         if items is None:
-            c.unknown_length(node, "any or all")
+
+            def both(pair: list[SSAValue]) -> SSAValue:
+                test = c.ssa(c.truth(pair[1], node), node)
+                chosen = (pair[0], test, pair[0]) if conjunction else (pair[0], pair[0], test)
+                return c.switch(*chosen)
+
+            two = c.function("all" if conjunction else "any", ("a", "b"), both)
+            return c.over("fold", c.ssa(values[0], node), two, c.constant(conjunction))
         made = c.constant(conjunction)
         for item in items:
             test = c.ssa(c.truth(item, node), node)

@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ReturnOp, ValueAndGradOp
+from glow_dialects.fn.over import KINDS, OverOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
@@ -16,6 +17,9 @@ from glow_passes.fn.tangents import Tangents
 
 #: The suffix of a derived function by the letter of its mode.
 SUFFIX = {"r": ".fwd", "j": ".jvp"}
+
+#: Items of a tuple that a function may be applied to one by one.
+MOST_ITEMS = 1024
 
 
 class _Table(dict[str, FuncOp]):
@@ -35,6 +39,9 @@ class _Table(dict[str, FuncOp]):
             Reverse(self.functions, self[base]).make()
         elif kind == "jvp":
             Tangents(self.functions, self[base]).make()
+        elif name.startswith("over."):
+            _, what, count = name.split(".")
+            self.functions.add(name, _over(what, int(count)))
         else:
             raise KeyError(name)
         return self[name]
@@ -92,6 +99,15 @@ class Functions:
         assert name.endswith(before), (name, before)
         return name.removesuffix(before) + SUFFIX[mode] + before
 
+    def over(self, op: OverOp, count: int) -> str:
+        """The function of an `over` for a tuple of `count` items, derived as the one around it was."""
+        if count > MOST_ITEMS:
+            where = op.source
+            raise UnsupportedError(
+                f"{where}: {op.kind.data} over {count} items; use array operators such as np.sum and np.max"
+            )
+        return f"over.{op.kind.data}.{count}" + "".join(SUFFIX[mode] for mode in modes_of(op))
+
     # --- gradients --------------------------------------------------------------------------------
     def gradient_of(self, op: GradOp | ValueAndGradOp, arity: int, modes: str = "r") -> str:
         """The function whose first arguments are forms of f, for f of `arity` parameters.
@@ -135,6 +151,27 @@ class Functions:
         block.add_op(ReturnOp.create(operands=[made]))
         self.add(name, block)
         return name
+
+
+def _over(kind: str, count: int) -> Block:
+    """The body of `over.kind.count`."""
+    block = Block(arg_types=[any_type] * len(KINDS[kind].split()))
+    m = Maker(block)
+    function, whole, *start = block.args
+    whole = m.prim("to_tuple", whole, count=integer(count))
+    items = [m.get(whole, i, count) for i in range(count)]
+    if kind == "map":
+        made = m.tuple([m.call(function, item) for item in items])
+    elif kind == "apply":
+        made = m.call(function, *items)
+    else:
+        if not start and not items:
+            raise UnsupportedError("reduce of an empty tuple; give a first value")
+        made, *rest = [*start, *items]
+        for item in rest:
+            made = m.call(function, made, item)
+    block.add_op(ReturnOp.create(operands=[made]))
+    return block
 
 
 Gradients = tuple[SSAValue, list[SSAValue]]

@@ -111,6 +111,9 @@ class Meaning(Values):
             return rule(self, op, x, where)
         if any(isinstance(v.type, ZeroType) for v in x):
             return self._with_zero(name, x)
+        if name in ("eq", "ne") and any(isinstance(v.type, TupleType | Text | NoneType) for v in x):
+            same = self._same(x[0], x[1], where)
+            return same if name == "eq" else self.scalar("not", [same], where)
         if all(isinstance(v.type, Scalar) for v in x) and name in SCALAR:
             return self.scalar(name, x, where)
         if name == "add" and all(isinstance(v.type, TupleType) for v in x):
@@ -122,9 +125,20 @@ class Meaning(Values):
         if (name.startswith("op:") or name == "stack_values") and all(isinstance(v.type, Scalar) for v in x):
             return self.tensors(name, op.attributes, x, where)
         bad = next((v for v in x if not isinstance(v.type, Scalar | TensorType)), x[0])
-        if name in ("eq", "ne"):
-            raise NotNative("comparison of tuples")
         raise UnsupportedError(f"{where}: {name.split(':')[-1]} of {text(bad.type)}; use numbers or arrays")
+
+    def _same(self, a: V, b: V, where: str) -> V:
+        """Whether two values are equal: tuples item by item."""
+        if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
+            found = self.number(len(a.type.items) == len(b.type.items))
+            for left, right in zip(parts(a), parts(b), strict=False):
+                found = self.scalar("bitand", [found, self._same(left, right, where)], where)
+            return found
+        if isinstance(a.type, Scalar) and isinstance(b.type, Scalar):
+            return self.scalar("eq", [a, b], where)
+        if isinstance(a.type, TensorType) or isinstance(b.type, TensorType):
+            raise UnsupportedError(f"{where}: {text(a.type)} == {text(b.type)}; compare arrays alone")
+        return self.number(a.type == b.type)
 
     def _with_zero(self, name: str, x: list[V]) -> V:
         if name in _ANNIHILATE or ":" in name:

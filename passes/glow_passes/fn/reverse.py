@@ -30,6 +30,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.gradients import IDENTITY, MODES, RULES, Maker, Term, integer, modes_of, operator_rule
@@ -87,7 +88,7 @@ class Reverse:
             self.backs[op] = m.get(pair, 1, 2)
             return
         twin = op.clone(self.values)
-        if isinstance(op, GradOp | ValueAndGradOp):
+        if isinstance(op, GradOp | ValueAndGradOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "r")
         self.values[op.results[0]] = m.add(twin)
 

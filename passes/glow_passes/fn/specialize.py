@@ -29,6 +29,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import FnOp
 from glow_passes.fn.domain import (
     BOTTOM,
@@ -51,6 +52,7 @@ from glow_passes.fn.domain import (
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
+from glow_passes.fn.structure import length
 from glow_passes.fn.values import NoCode, V, captured, parts
 
 #: Instances of one function that may nest before their types are merged.
@@ -244,6 +246,8 @@ class Specializer(Meaning):
                 return self.prim(op, x, where)
             case GradOp() | ValueAndGradOp():
                 return self.gradient(op, x[0], where)
+            case OverOp():
+                return V(FnType(((self.functions.over(op, length(x[0], where)), ()),)), [])
             case CallOp():
                 return self.call(op, x, instance)
             case _:

@@ -159,13 +159,13 @@ def _stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
     return m.tuple(made)
 
 
-def _len(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    kind = x[0].type
-    if isinstance(kind, TupleType):
-        return m.number(len(kind.items))
-    if isinstance(kind, TensorType) and kind.shape:
-        return m.number(kind.shape[0])
-    raise UnsupportedError(f"{where}: {text(kind)} has no length; use a tuple or an array")
+def length(v: V, where: str) -> int:
+    """The number of items of a tuple or along the first axis of an array."""
+    if isinstance(v.type, TupleType):
+        return len(v.type.items)
+    if isinstance(v.type, TensorType) and v.type.shape:
+        return v.type.shape[0]
+    raise UnsupportedError(f"{where}: {text(v.type)} has no length; use a tuple or an array")
 
 
 def _shape(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -364,7 +364,7 @@ STRUCTURE: dict[str, Rule] = {
     "item": _item,
     "item_put": _item_put,
     "with_item": _with_item,
-    "len": _len,
+    "len": lambda m, op, x, where: m.number(length(x[0], where)),
     "shape": _shape,
     "sum_like": _sum_like,
     "like": _like,

@@ -30,6 +30,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitives import SCALAR
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
@@ -113,7 +114,7 @@ class Tangents:
             return
         twin = op.clone(self.values)
         self.values[result] = m.add(twin)
-        if isinstance(op, GradOp | ValueAndGradOp):
+        if isinstance(op, GradOp | ValueAndGradOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "j")
             return
         found = self._tangent(op)

@@ -1,0 +1,150 @@
+"""Functions of `math` that are written in Python: they are compiled like functions of the user."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+def degrees(x: float) -> float:
+    """Radians as degrees."""
+    return x * 57.29577951308232
+
+
+def radians(x: float) -> float:
+    """Degrees as radians."""
+    return x * 0.017453292519943295
+
+
+def exp2(x: float) -> float:
+    """2 to the power x."""
+    return 2.0**x
+
+
+def cbrt(x: float) -> float:
+    """The cubic root, of negative numbers too."""
+    return math.copysign(abs(x) ** (1.0 / 3.0), x)
+
+
+def prod(values: tuple[float, ...], start: float = 1) -> float:
+    """The product of the items."""
+    s = start
+    for v in values:
+        s = s * v
+    return s
+
+
+def fsum(values: tuple[float, ...]) -> float:
+    """The sum of the items, as a float."""
+    return float(sum(values))
+
+
+def dist(p: tuple[float, ...], q: tuple[float, ...]) -> float:
+    """The distance of two points."""
+    s = 0.0
+    for a, b in zip(p, q, strict=False):
+        s = s + (a - b) ** 2
+    return math.sqrt(s)
+
+
+def sumprod(p: tuple[float, ...], q: tuple[float, ...]) -> float:
+    """The sum of products."""
+    s = 0.0
+    for a, b in zip(p, q, strict=False):
+        s = s + a * b
+    return s
+
+
+def isqrt(n: int) -> int:
+    """The whole part of the square root."""
+    r = int(math.sqrt(n))
+    while r * r > n:
+        r = r - 1
+    while (r + 1) * (r + 1) <= n:
+        r = r + 1
+    return r
+
+
+def gcd(a: int, b: int) -> int:
+    """The greatest common divisor."""
+    a, b = abs(a), abs(b)
+    while b != 0:
+        a, b = b, a % b
+    return a
+
+
+def lcm(a: int, b: int) -> int:
+    """The least common multiple."""
+    return 0 if a == 0 or b == 0 else abs(a // gcd(a, b) * b)
+
+
+def factorial(n: int) -> int:
+    """n!"""
+    r = 1
+    for i in range(2, n + 1):
+        r = r * i
+    return r
+
+
+def perm(n: int, k: int) -> int:
+    """Ordered choices of k among n."""
+    r = 1
+    for i in range(k):
+        r = r * (n - i)
+    return r
+
+
+def comb(n: int, k: int) -> int:
+    """Choices of k among n."""
+    r = 1
+    for i in range(k):
+        r = r * (n - i) // (i + 1)
+    return r
+
+
+def isnan(x: float) -> bool:
+    """Whether x is no number."""
+    return x != x
+
+
+def isinf(x: float) -> bool:
+    """Whether x is infinite."""
+    return abs(x) == math.inf
+
+
+def isfinite(x: float) -> bool:
+    """Whether x is a finite number."""
+    return x == x and abs(x) != math.inf
+
+
+def isclose(a: float, b: float, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    """Whether two numbers are nearly equal."""
+    return a == b or abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
+
+
+def divmod_(a: float, b: float) -> tuple[float, float]:
+    """Quotient and rest."""
+    return a // b, a % b
+
+
+def modf(x: float) -> tuple[float, float]:
+    """Fraction and whole part."""
+    whole = float(int(x))
+    return x - whole, whole
+
+
+def erfc(x: float) -> float:
+    """1 - erf(x)."""
+    return 1.0 - math.erf(x)
+
+
+def _written() -> dict[Any, Callable[..., Any]]:
+    own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
+           isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
+    found = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
+    return {**found, divmod: divmod_}
+
+
+#: What stands for a function of `math`, and for built-in functions of numbers.
+WRITTEN: dict[Any, Callable[..., Any]] = _written()
