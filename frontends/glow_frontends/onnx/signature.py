@@ -24,6 +24,8 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "DFT": (1, 2),
     "Dropout": (1, 2),
     "Expand": (1,),
+    "ExpandDims": (1,),
+    "GroupQueryAttention": (6,),
     "HammingWindow": (0,),
     "HannWindow": (0,),
     "If": (0,),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from glow_frontends.onnx.rules import (
     activation,
     cast,
+    contrib,
     control,
     einsum,
     elementwise,
@@ -65,6 +66,7 @@ RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
     ),
     "ai.onnx.ml": (ml.RULES, maps.RULES, svm.RULES, trees.RULES),
     "ai.onnx.preview.training": (training.RULES,),
+    "com.microsoft": contrib.FAMILIES,
 }
 
 

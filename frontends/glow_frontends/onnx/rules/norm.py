@@ -67,4 +67,5 @@ RULES: dict[str, Versions] = {
     "LpNormalization": lp_norm,
     "MeanVarianceNormalization": mean_variance_norm,
     "RMSNormalization": rms_norm,
+    "SimplifiedLayerNormalization": rms_norm,  # as onnxruntime writes it into the standard domain
 }

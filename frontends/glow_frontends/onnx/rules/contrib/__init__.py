@@ -1,0 +1,19 @@
+"""Rules of com.microsoft: what onnxruntime's optimiser and quantiser write in place of standard operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from glow_frontends.onnx.rules.contrib import attention, blocks, caches, fused, quantized
+from glow_frontends.onnx.rules.rule import Versions
+
+#: Families of the domain, as `rules.RULES` lists those of others.
+FAMILIES: tuple[Mapping[str, Versions], ...] = (
+    attention.RULES,
+    blocks.RULES,
+    caches.RULES,
+    fused.RULES,
+    quantized.RULES,
+)
+
+__all__ = ["FAMILIES"]

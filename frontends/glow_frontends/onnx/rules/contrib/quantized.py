@@ -1,0 +1,235 @@
+"""Rules of operators on quantised tensors: the operator on real numbers between two conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto
+
+from glow_dialects.ops.activation import LeakyReluOp, SigmoidOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.compare import CmpNeOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.softmax import SoftmaxOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules import nn, pool, quant, recurrent
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.contrib import fused
+from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
+from glow_frontends.onnx.rules.shape import join
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+FLOAT = np.dtype(np.float32)
+#: Version of QuantizeLinear and DequantizeLinear that these operators are defined by.
+VERSION = 21
+
+
+def real(g: Emitter, n: Node, x: Value, scale: Value, zero: Value | None) -> Value:
+    """The numbers that a stored tensor with one scale stands for."""
+    return quant.dequantize_linear(g, replace(n, inputs=[x, scale, zero], attributes={}, opset=VERSION))
+
+
+def stored(g: Emitter, n: Node, y: Value, scale: Value, zero: Value | None, like: Value) -> Value:
+    """Real numbers as a stored tensor; of the dtype of `like` where there is no zero point."""
+    point = np.zeros((), dtype_of_value(like)) if zero is None else zero
+    return quant.quantize_linear(g, replace(n, inputs=[y, scale, point], attributes={}, opset=VERSION))
+
+
+def quantized(rule: Callable[[Emitter, Node, list[Value]], Value], operands: int) -> Rule:
+    """An operator on `operands` triples of tensor, scale and zero point, then the result's pair."""
+
+    def made(g: Emitter, n: Node) -> Value:
+        parts = [real(g, n, n[3 * i], n[3 * i + 1], n.get(3 * i + 2)) for i in range(operands)]
+        last = 3 * operands
+        return stored(g, n, rule(g, n, parts), n[last], n.get(last + 1), n[0])
+
+    return made
+
+
+def average_pool(g: Emitter, n: Node, parts: list[Value]) -> Value:
+    """AveragePool, of either layout."""
+    return _first(g, n, parts, pool.average_pool)
+
+
+def global_average_pool(g: Emitter, n: Node, parts: list[Value]) -> Value:
+    """GlobalAveragePool, of either layout."""
+    return _first(g, n, parts, pool.global_average_pool)
+
+
+def _first(g: Emitter, n: Node, parts: Sequence[Value], rule: Callable[[Emitter, Node], Any]) -> Value:
+    """A rule for channels in front on a tensor that may have them last."""
+    last = n.flag("channels_last")
+    x = channels_first(g, parts[0]) if last else parts[0]
+    y = rule(g, replace(n, inputs=[x], opset=VERSION))
+    return channels_last(g, y) if last else y
+
+
+def channels_first(g: Emitter, x: Value) -> Value:
+    """NHWC as NCHW."""
+    return g.transpose(x, (0, rank(x) - 1, *range(1, rank(x) - 1)))
+
+
+def channels_last(g: Emitter, x: Value) -> Value:
+    """NCHW as NHWC."""
+    return g.transpose(x, (0, *range(2, rank(x)), 1))
+
+
+def conv(g: Emitter, n: Node) -> Value:
+    """QLinearConv, with `channels_last` on images whose channels are the last axis."""
+    if not n.flag("channels_last"):
+        return quant.qlinear_conv(g, n)
+    inputs = [channels_first(g, n[0]), *n.inputs[1:]]
+    return channels_last(g, quant.qlinear_conv(g, replace(n, inputs=inputs)))
+
+
+def max_pool(g: Emitter, n: Node) -> Value:
+    """NhwcMaxPool."""
+    inner = replace(n, inputs=[channels_first(g, n[0])], opset=12)
+    return channels_last(g, pool.max_pool(g, inner)[0])
+
+
+def concat(g: Emitter, n: Node) -> Value:
+    """QLinearConcat: the result's pair first, then triples."""
+    count = len(n.inputs) // 3
+    starts = range(2, 2 + 3 * count, 3)
+    parts = [real(g, n, n[i], n[i + 1], n.get(i + 2)) for i in starts if i + 1 < len(n.inputs)]
+    y = join(g, parts, axis_of(n.integer("axis"), rank(parts[0])))
+    return stored(g, n, y, n[0], n.get(1), n[2])
+
+
+def where(g: Emitter, n: Node) -> Value:
+    """QLinearWhere."""
+    yes, no = (real(g, n, n[i], n[i + 1], n.get(i + 2)) for i in (1, 4))
+    chosen = n[0] if dtype_of_value(n[0]) == np.dtype(bool) else g(CmpNeOp, n[0], g.like(0, n[0]))
+    return stored(g, n, g(SelectOp, chosen, yes, no), n[7], n.get(8), n[1])
+
+
+def softmax(g: Emitter, n: Node, parts: list[Value]) -> Value:
+    """Softmax by the rules of the version that the node names."""
+    axis = n.integer("axis", -1)
+    if n.integer("opset", 13) < 13:
+        return nn.flat_softmax(SoftmaxOp)(g, replace(n, inputs=list(parts), opset=1))  # pyright: ignore
+    return g(SoftmaxOp, parts[0], axis=axis_of(axis, rank(parts[0])))
+
+
+def gemm(g: Emitter, n: Node) -> Value:
+    """QGemm: stored where the result has a scale, else float; the bias is in units of the product."""
+    a, b = quant.centred(g, n[0], n.get(2)), quant.centred(g, n[3], n.get(5), _columns(n))
+    a = g.transpose(a, (1, 0)) if n.flag("transA") else a
+    b = g.transpose(b, (1, 0)) if n.flag("transB") else b
+    total = quant.exact_product(g, a, b)
+    if n.get(6) is not None:
+        total = g(AddOp, total, n[6])
+    alpha = n.number("alpha", 1.0)
+    factor = g(MulOp, g(MulOp, _flat(g, n[1]), _flat(g, n[4])), np.array(alpha, np.float32))
+    y = g(MulOp, cast_to(g, total, FLOAT), factor)
+    return y if n.get(7) is None else stored(g, n, y, n[7], n.get(8), n[0])
+
+
+def _columns(n: Node) -> tuple[int, int] | None:
+    """The shape of a zero point of each column of B, which may be stored transposed."""
+    zero = n.get(5)
+    if zero is None or shape(zero) in ((), (1,)):
+        return None
+    return (shape(zero)[0], 1) if n.flag("transB") else (1, shape(zero)[0])
+
+
+def _flat(g: Emitter, scale: Value) -> Value:
+    """A scale as it multiplies rows: of one element, or one a column."""
+    return g.reshape(scale, ()) if shape(scale) == (1,) else scale
+
+
+def matmul_to_float(g: Emitter, n: Node) -> Value:
+    """MatMulIntegerToFloat."""
+    a, b, a_scale, b_scale = (n[i] for i in range(4))
+    return _product(g, (a, a_scale, n.get(4)), (b, b_scale, n.get(5)), n.get(6))
+
+
+Triple = tuple[Value, Value, Value | None]
+
+
+def _product(g: Emitter, left: Triple, right: Triple, bias: Value | None) -> Value:
+    parts = [quant.centred(g, v, z) for v, _, z in (left, right)]
+    total = quant.exact_product(g, parts[0], parts[1])
+    factor = g(MulOp, _flat(g, left[1]), _flat(g, right[1]))
+    y = g(MulOp, cast_to(g, total, FLOAT), factor)
+    return y if bias is None else g(AddOp, y, bias)
+
+
+def dynamic_matmul(g: Emitter, n: Node) -> Value:
+    """DynamicQuantizeMatMul: DynamicQuantizeLinear, MatMulInteger, and the product of the scales."""
+    proto = NodeProto(op_type="DynamicQuantizeLinear", input=["x"], output=["y", "scale", "zero"])
+    made = n.scope.expand(replace(n, proto=proto, inputs=[n[0]], attributes={}, opset=11))
+    a, scale, zero = (_tensor(v) for v in made)
+    return _product(g, (a, scale, zero), (n[1], n[2], n.get(3)), n.get(4))
+
+
+def _tensor(value: Any) -> Value:
+    if value is None:
+        raise RuleError("a part of a quantised tensor is missing")
+    return value
+
+
+def matmul_integer16(g: Emitter, n: Node) -> Value:
+    """MatMulInteger16: int32 products of int16 operands."""
+    return nn.product(g, *(cast_to(g, n[i], quant.INT32) for i in (0, 1)))
+
+
+def dynamic_lstm(g: Emitter, n: Node) -> list[Value | None]:
+    """DynamicQuantizeLSTM with weights of real numbers: more exact than the bytes it is defined by."""
+    weights: list[Value] = []
+    for index, scale in ((1, 8), (2, 10)):
+        wide = cast_to(g, quant.centred(g, n[index], n.get(scale + 1), _gates(n, scale + 1)), FLOAT)
+        factor = n[scale]
+        dims = _gates(n, scale) or (shape(factor)[0] if rank(factor) else 1, 1, 1)
+        weights.append(g.transpose(g(MulOp, wide, g.reshape(factor, dims)), (0, 2, 1)))
+    inputs = [n[0], *weights, *(n.get(i) for i in range(3, 8))]
+    lstm: Any = recurrent.RULES["LSTM"]
+    return lstm(g, replace(n, inputs=inputs, opset=14))
+
+
+def _gates(n: Node, index: int) -> tuple[int, ...] | None:
+    """The shape in which a parameter of directions, or of directions and gates, meets the weights."""
+    parameter = n.get(index)
+    if parameter is None:
+        return None
+    dims = shape(parameter)
+    return (*dims[:1], 1, dims[1]) if len(dims) == 2 else (*(dims or (1,)), 1, 1)
+
+
+def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
+    """QEmbedLayerNormalization."""
+    tables: list[Value | None] = []
+    for index in range(2, 7):
+        table = n.get(index)
+        tables.append(None if table is None else real(g, n, table, n[index + 6], n.get(index + 11)))
+    inputs = [n[0], n.get(1), *tables, n.get(7)]
+    return fused.embed_layer_norm(g, replace(n, inputs=inputs))[:2]
+
+
+RULES: dict[str, Versions] = {
+    "DequantizeLinear": fused.standard(quant.dequantize_linear, VERSION),
+    "DynamicQuantizeLSTM": dynamic_lstm,
+    "DynamicQuantizeMatMul": dynamic_matmul,
+    "MatMulInteger16": matmul_integer16,
+    "MatMulIntegerToFloat": matmul_to_float,
+    "NhwcMaxPool": max_pool,
+    "QEmbedLayerNormalization": embed_layer_norm,
+    "QGemm": gemm,
+    "QLinearAdd": quantized(lambda g, n, p: g(AddOp, *p), 2),
+    "QLinearAveragePool": quantized(average_pool, 1),
+    "QLinearConcat": concat,
+    "QLinearConv": conv,
+    "QLinearGlobalAveragePool": quantized(global_average_pool, 1),
+    "QLinearLeakyRelu": quantized(lambda g, n, p: g(LeakyReluOp, *p, alpha=n.number("alpha", 0.01)), 1),
+    "QLinearMul": quantized(lambda g, n, p: g(MulOp, *p), 2),
+    "QLinearSigmoid": quantized(lambda g, n, p: g(SigmoidOp, *p), 1),
+    "QLinearSoftmax": quantized(softmax, 1),
+    "QLinearWhere": where,
+    "QuantizeLinear": fused.standard(quant.quantize_linear, VERSION),
+}
