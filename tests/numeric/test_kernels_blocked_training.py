@@ -19,6 +19,7 @@ from glow_backends.cpu.kernels.conv_weights import (
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pack, pack_filter, plain_filter
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.target import named
 
 torch = pytest.importorskip("torch")
@@ -70,25 +71,35 @@ CONVS: list[dict[str, Any]] = [
 ]
 
 
+WINOGRAD = [
+    {"in_channels": 2 * LANES, "out_channels": 2 * LANES, "size": (8, 8), "pads": (1, 1, 1, 1)},
+    {"in_channels": LANES + 4, "out_channels": LANES + 8, "size": (9, 7), "pads": (0, 1, 1, 0)},
+    {"in_channels": LANES, "out_channels": LANES, "size": (70, 67), "pads": (1, 1, 1, 1)},
+]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("form", ["OIHW", "OHWI"])
-@pytest.mark.parametrize("case", CONVS)
-def test_conv_weights(case: dict[str, Any], form: str, threads: int) -> None:
+@pytest.mark.parametrize(("winograd", "case"), [*((False, c) for c in CONVS), *((True, c) for c in WINOGRAD)])
+def test_conv_weights(winograd: bool, case: dict[str, Any], form: str, threads: int) -> None:
     """The gradient of the filter is PyTorch's."""
+    emit, size_of = emit_conv_weights, conv_weights_scratch_bytes
+    if winograd:
+        emit, size_of = emit_winograd_weights, winograd_weights_scratch_bytes
     conv = DirectConvSpec(batch=4, kernel=(3, 3), **case)
     top, left, bottom, right = conv.pads
     x = random(4, conv.in_channels, *conv.size)
     dy = random(4, conv.out_channels, *conv.out_size, seed=1)
     padded = torch.nn.functional.pad(torch.tensor(x).double(), (left, right, top, bottom))
     shape = (conv.out_channels, conv.in_channels, 3, 3)
-    window = {"stride": conv.strides, "dilation": conv.dilations}
+    window: dict[str, Any] = {"stride": conv.strides, "dilation": conv.dilations}
     want = torch.nn.grad.conv2d_weight(padded, shape, torch.tensor(dy).double(), **window).numpy()
     want = want.transpose(["OIHW".index(axis) for axis in form])
     spec = ConvWeightsSpec(conv, form)
-    scratch = np.zeros(conv_weights_scratch_bytes(spec, named(CPU, threads)), np.uint8)
+    scratch = np.zeros(size_of(spec, named(CPU, threads)), np.uint8)
     inputs = [x if conv.plain_input else block_channels(x, LANES), block_channels(dy, LANES), scratch]
-    (got,) = run_kernel(emit_conv_weights, spec, [(want.shape, np.float32)], inputs, threads)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    (got,) = run_kernel(emit, spec, [(want.shape, np.float32)], inputs, threads)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -110,7 +121,7 @@ def test_batch_norm(channels: int, size: tuple[int, int], offset: float, threads
     forward = replace(spec, epilogue=Epilogue(steps=steps))
     inputs = [blocks[0], scale, bias, blocks[1]]
     got, mean, variance = run_kernel(emit_batch_norm_blocked, forward, outputs, inputs, threads)
-    near = {"rtol": 1e-4, "atol": 1e-5 * (1 + offset)}
+    near: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5 * (1 + offset)}
     np.testing.assert_allclose(unblock_channels(got, channels), y.detach().numpy(), **near)
     np.testing.assert_allclose(mean, x.mean(axis=(0, 2, 3), dtype=np.float64), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(variance, x.var(axis=(0, 2, 3), dtype=np.float64), rtol=1e-4)

@@ -50,6 +50,13 @@ class _Plan:
         return self.image > 0
 
 
+def units_of(conv: DirectConvSpec, lanes: int) -> tuple[int, int]:
+    """(units, channels of each): blocks of input channels, or the plain image."""
+    if conv.plain_input:
+        return 1, conv.in_channels
+    return ceil_div(conv.in_channels, lanes), lanes
+
+
 def _plan(spec: ConvWeightsSpec, target: CpuTarget) -> _Plan:
     conv, lanes = spec.conv, target.lanes
     pads, places = conv.pads, prod(conv.out_size)
@@ -58,7 +65,7 @@ def _plan(spec: ConvWeightsSpec, target: CpuTarget) -> _Plan:
     outputs = ceil_div(conv.out_channels, lanes)
     vectors = 2 if outputs % 2 == 0 else 1
     padded = (conv.size[0] + pads[0] + pads[2], conv.size[1] + pads[1] + pads[3])
-    units, depth = (1, conv.in_channels) if conv.plain_input else (ceil_div(conv.in_channels, lanes), lanes)
+    units, depth = units_of(conv, lanes)
     taps = [
         r * conv.dilations[0] * padded[1] + s * conv.dilations[1]
         for r in range(conv.kernel[0])
@@ -119,7 +126,9 @@ class _Emission:
                     sums = k.gep(self.sums, self._sums_at(unit, panel))
                     self._blocks(x, k.gep(self.dy, dy), sums, fresh)
         with k.loop(*units) as unit, k.loop(*outputs) as panel, k.loop(0, plan.vectors) as v:
-            self._write(unit, panel, v)
+            at = k.add(self._sums_at(unit, panel), k.mul(v, self.lanes))
+            output = k.add(k.mul(panel, plan.vectors), v)
+            write_weights(k, self.spec, self.dw, k.gep(self.sums, at), self.width, unit, output)
 
     def _sums_at(self, unit: Index, panel: Index) -> Index:
         size = self.rows * self.width
@@ -184,59 +193,64 @@ class _Emission:
         for (r, v), value in zip(places, reduce_nest(k, nest, body, held), strict=True):
             k.store(value, sums, r * self.width + v * lanes)
 
-    def _write(self, unit: Index, panel: Index, v: Index) -> None:
-        """A vector of output channels of dw, by squares of as many rows."""
-        k, conv, plan, lanes = self.k, self.conv, self.plan, self.lanes
-        taps, rest = prod(conv.kernel), conv.out_channels % lanes
-        output = k.add(k.mul(panel, plan.vectors), v)
-        sums = k.gep(self.sums, k.add(self._sums_at(unit, panel), k.mul(v, lanes)))
-        between = conv.in_channels * taps
-        to = k.gep(self.dw, k.mul(output, lanes * between))
-        runs: list[tuple[int, int, int]] = []  # first row, rows, place in a row of dw
-        if self.spec.form == "OIHW":
-            runs.append((0, plan.depth * taps, 0))
-            to = k.gep(to, k.mul(unit, plan.depth * taps))
-        else:
-            runs += [(t * plan.depth, plan.depth, t * conv.in_channels) for t in range(taps)]
-            to = k.gep(to, k.mul(unit, plan.depth))
-        missing = plan.units * plan.depth - conv.in_channels
-        each = taps if self.spec.form == "OIHW" else 1  # rows a channel in a run
 
-        def runs_of(unfilled: int, outputs: int) -> None:
-            for first, count, place in runs:
-                count -= unfilled * each
-                for row in range(0, count, lanes):
-                    live = min(lanes, count - row)
-                    zero = k.splat(0.0, lanes)
-                    read = [
-                        k.load(sums, (first + row + i) * self.width, lanes=lanes) if i < live else zero
-                        for i in range(lanes)
-                    ]
-                    for i, value in enumerate(transpose(k, read)[:outputs]):
-                        store_first(k, value, to, i * between + place + row, live)
+def write_weights(
+    k: KernelBuilder,
+    spec: ConvWeightsSpec,
+    dw: ir.Value,
+    sums: ir.Value,
+    width: int,
+    unit: Index,
+    output: Index,
+) -> None:
+    """Write dw of one block of output channels and one unit, by squares of as many rows.
 
-        cases = [(missing, unit, plan.units), (lanes - rest if rest else 0, output, self.outputs)]
-        self._cases(cases, lambda unfilled, dead: runs_of(unfilled, lanes - dead))
+    `sums` are rows of (channel, tap) pairs in the order of the form, `width` elements apart. The
+    last unit and the last block of output channels may be partly filled.
+    """
+    conv, lanes, taps = spec.conv, k.target.lanes, prod(spec.conv.kernel)
+    units, depth = units_of(conv, lanes)
+    outputs, rest = ceil_div(conv.out_channels, lanes), conv.out_channels % lanes
+    between = conv.in_channels * taps
+    to = k.gep(dw, k.mul(output, lanes * between))
+    runs: list[tuple[int, int, int]] = []  # first row, rows, place in a row of dw
+    if spec.form == "OIHW":
+        runs.append((0, depth * taps, 0))
+        to = k.gep(to, k.mul(unit, depth * taps))
+    else:
+        runs += [(t * depth, depth, t * conv.in_channels) for t in range(taps)]
+        to = k.gep(to, k.mul(unit, depth))
+    each = taps if spec.form == "OIHW" else 1  # rows a channel in a run
 
-    def _cases(self, cases: list[tuple[int, Index, int]], body: Callable[..., None]) -> None:
-        """body(missing, ...): what is missing in the last of `count` blocks, nothing in the others."""
-        k = self.k
+    def squares(unfilled: int, dead: int) -> None:
+        for first, count, place in runs:
+            count -= unfilled * each
+            for row in range(0, count, lanes):
+                live = min(lanes, count - row)
+                zero = k.splat(0.0, lanes)
+                read = [
+                    k.load(sums, (first + row + i) * width, lanes=lanes) if i < live else zero
+                    for i in range(lanes)
+                ]
+                for i, value in enumerate(transpose(k, read)[: lanes - dead]):
+                    store_first(k, value, to, i * between + place + row, live)
 
-        def level(depth: int, found: tuple[int, ...]) -> None:
-            if depth == len(cases):
-                body(*found)
-                return
-            missing, index, count = cases[depth]
-            if not missing or count == 1:
-                level(depth + 1, (*found, missing))
-                return
-            with k.b.if_else(k.b.icmp_signed("<", k.i(index), k.i(count - 1))) as (then, otherwise):
-                with then:
-                    level(depth + 1, (*found, 0))
-                with otherwise:
-                    level(depth + 1, (*found, missing))
+    def outputs_of(unfilled: int) -> None:
+        _last(k, output, outputs, lanes - rest if rest else 0, lambda dead: squares(unfilled, dead))
 
-        level(0, ())
+    _last(k, unit, units, units * depth - conv.in_channels, outputs_of)
+
+
+def _last(k: KernelBuilder, index: Index, count: int, missing: int, body: Callable[[int], None]) -> None:
+    """body(what is missing in block `index` of `count`): `missing` in the last one, else nothing."""
+    if not missing or count == 1:
+        body(missing)
+        return
+    with k.b.if_else(k.b.icmp_signed("<", k.i(index), k.i(count - 1))) as (then, otherwise):
+        with then:
+            body(0)
+        with otherwise:
+            body(missing)
 
 
 def emit_conv_weights(module: ir.Module, name: str, spec: ConvWeightsSpec, target: CpuTarget) -> ir.Function:

@@ -14,19 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import sqrt
 
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, PTR, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import NEAR, Block, Loop, Stream, fits, multiply, stream_parts, zeros
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import FILTER, pack_filter
-from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum
+from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission
 from glow_backends.cpu.target import CpuTarget
-
-_A, _B = sqrt(0.5), sqrt(2.0)
 
 
 @dataclass(frozen=True)
@@ -149,10 +147,10 @@ def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) ->
     return pack_filter(weights, target.lanes, width, spec.tile)
 
 
-class _Emission:
+class _Emission(TileEmission):
     def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
-        self.k, self.spec, self.plan, self.conv = k, spec, plan, spec.conv
-        self.lanes, self.side = k.target.lanes, spec.tile + 2
+        super().__init__(k, spec.conv, spec.tile)
+        self.spec, self.plan = spec, plan
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.conv.epilogue.bias else None
@@ -161,11 +159,6 @@ class _Emission:
         own = k.mul(k.worker, plan.scratch) if k.target.threads > 1 else 0
         self.v = k.gep(scratch, own)
         self.m = k.gep(self.v, plan.points * plan.v_stride)
-        # Tiles that cross the border go through this one.
-        kind = ir.ArrayType(ir.VectorType(F32, self.lanes), self.side**2)
-        self.edge = k.b.alloca(kind)
-        self.edge.type = PTR  # llvmlite still types it as a pointer to `kind`
-        self.edge.align = k.target.vector_bytes
 
     def emit(self) -> None:
         """Blocks of tiles, shared by the workers; few blocks: each does some output channels."""
@@ -222,82 +215,11 @@ class _Emission:
                 for i in range(vectors):
                     k.store(sums[r * vectors + i], m, k.add(start, offset + i * plane))
 
-    def _place(self, tile: Index) -> tuple[Index, Index, Index]:
-        """(image, first output row, first output column) of a tile."""
-        k, plan = self.k, self.plan
-        image, row, column = split_index(k, tile, [self.conv.batch, *plan.across])
-        return image, k.mul(row, self.spec.tile), k.mul(column, self.spec.tile)
-
-    def _clipped(self, first: Index, count: int, size: int) -> tuple[Index, Index]:
-        """The part [low, high) of range(count) for which first + i is in range(size)."""
-        k = self.k
-        low = maximum(k, k.b.neg(k.i(first)), 0)
-        return low, minimum(k, k.b.sub(k.i(size), k.i(first)), count)
-
-    def _vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
-        return self.k.load(pointer, offset, lanes=self.lanes)
-
     def _input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
-        k, conv, side = self.k, self.conv, self.side
-        height, width = conv.size
-        image, row, column = self._place(tile)
-        top, left = k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1])
-        plane = height * width * self.lanes
-        position = k.add(k.mul(top, width), left)
-        at = k.index((image, self.plan.in_blocks * plane), (channel, plane), (position, self.lanes))
-        source = k.gep(self.x, at)
-        rows, columns = self._clipped(top, side, height), self._clipped(left, side, width)
-        inside = self._whole([(rows, side), (columns, side)])
-        before = k.b.block
-        with k.b.if_then(k.b.not_(inside), likely=False):
-            for i in range(side * side):
-                k.store(k.splat(0.0, self.lanes), self.edge, i * self.lanes)
-            with k.loop(*rows) as r, k.loop(*columns) as c:
-                value = self._vector(source, k.index((r, width * self.lanes), (c, self.lanes)))
-                k.store(value, self.edge, k.index((r, side * self.lanes), (c, self.lanes)))
-            border = k.b.block
-        start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
-        for pointer, stride, block in ((source, width, before), (self.edge, side, border)):
-            start.add_incoming(pointer, block)
-            step.add_incoming(k.i(stride * self.lanes), block)
-        lines = [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
-        # Columns first, then rows; a column of the result is a row of points.
-        half = [self._input_line([self._vector(line, c * self.lanes) for line in lines]) for c in range(side)]
-        out = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
-        for r in range(side):
-            for c, value in enumerate(self._input_line([half[c][r] for c in range(side)])):
-                k.store(value, self.v, k.add(out, (r * side + c) * self.plan.v_stride))
-
-    def _whole(self, ranges: Sequence[tuple[tuple[Index, Index], int]]) -> ir.Value:
-        k = self.k
-        tests = [k.b.icmp_signed("==", k.i(low), k.i(0)) for (low, _), _ in ranges]
-        tests += [k.b.icmp_signed("==", k.i(high), k.i(count)) for (_, high), count in ranges]
-        result = tests[0]
-        for test in tests[1:]:
-            result = k.b.and_(result, test)
-        return result
-
-    def _scale(self, factor: float, x: ir.Value, y: ir.Value) -> ir.Value:
-        """factor * x + y."""
-        return self.k.fma(x, self.k.splat(factor, self.lanes), y)
-
-    def _input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
-        """B^T d."""
-        add, sub = self.k.b.fadd, self.k.b.fsub
-        if self.spec.tile == 2:
-            return [sub(d[0], d[2]), add(d[1], d[2]), sub(d[2], d[1]), sub(d[3], d[1])]
-        first = self._scale(-2.5, d[2], add(d[0], d[4]))
-        last = self._scale(-2.5, d[3], add(d[1], d[5]))
-        even_a, odd_a = self._scale(-2.0, d[2], d[4]), self._scale(-2.0, d[1], d[3])
-        even_b, odd_b = self._scale(-0.5, d[2], d[4]), self._scale(-0.5, d[1], d[3])
-        return [
-            first,
-            self._scale(_A, odd_a, even_a),
-            self._scale(-_A, odd_a, even_a),
-            self._scale(_B, odd_b, even_b),
-            self._scale(-_B, odd_b, even_b),
-            last,
-        ]
+        k, tiles = self.k, self.plan.tiles
+        out = k.index((channel, tiles * self.lanes), (slot, self.lanes))
+        for i, value in enumerate(self.input_tile(self.x, self.plan.in_blocks, channel, tile)):
+            k.store(value, self.v, k.add(out, i * self.plan.v_stride))
 
     def _output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
         """A^T m."""
@@ -308,25 +230,25 @@ class _Emission:
         total_b, difference_b = add(m[3], m[4]), sub(m[3], m[4])
 
         def mix(x: ir.Value, factor: float, y: ir.Value) -> ir.Value:
-            return self._scale(factor, y, k.b.fmul(x, k.splat(factor_of[factor], self.lanes)))
+            return self.scale(factor, y, k.b.fmul(x, k.splat(factor_of[factor], self.lanes)))
 
-        factor_of = {_B: _A, 2.0: 0.5}
-        odd = self._scale(_A / 2, difference, m[5])
+        factor_of = {B: A, 2.0: 0.5}
+        odd = self.scale(A / 2, difference, m[5])
         return [
             add(add(m[0], total), total_b),
-            mix(difference, _B, difference_b),
+            mix(difference, B, difference_b),
             mix(total, 2.0, total_b),
-            self._scale(2 * _B, difference_b, odd),
+            self.scale(2 * B, difference_b, odd),
         ]
 
     def _output_tile(self, channel: Index, tile: Index, slot: Index) -> None:
         k, conv, side, size = self.k, self.conv, self.side, self.spec.tile
         height, width = conv.out_size
-        image, row, column = self._place(tile)
+        image, row, column = self.place(tile)
         at = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
         half = [
             self._output_line(
-                [self._vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride)) for r in range(side)]
+                [self.vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride)) for r in range(side)]
             )
             for c in range(side)
         ]
@@ -336,27 +258,27 @@ class _Emission:
         start = k.mul(position, self.lanes)
         bias = None
         if self.bias is not None:
-            bias = self._vector(self.bias, k.mul(channel, self.lanes))
+            bias = self.vector(self.bias, k.mul(channel, self.lanes))
 
         def finish(value: ir.Value, at: Index) -> None:
             def read(extra: ir.Value) -> ir.Value:
-                return self._vector(extra, at)
+                return self.vector(extra, at)
 
             k.store(conv.epilogue.apply(k, value, bias, self.extras, read), self.y, at)
 
-        def whole() -> None:
+        def all_of_it() -> None:
             for r, line in enumerate(lines):
                 for c, value in enumerate(line):
                     finish(value, k.add(start, (r * width + c) * self.lanes))
 
         if height % size == 0 and width % size == 0:
-            whole()
+            all_of_it()
             return
-        rows, columns = self._clipped(row, size, height), self._clipped(column, size, width)
-        inside = self._whole([(rows, size), (columns, size)])
+        rows, columns = self.clipped(row, size, height), self.clipped(column, size, width)
+        inside = self.whole([(rows, size), (columns, size)])
         with k.b.if_else(inside) as (then, otherwise):
             with then:
-                whole()
+                all_of_it()
             with otherwise:
                 for r, line in enumerate(lines):
                     for c, value in enumerate(line):
@@ -364,7 +286,7 @@ class _Emission:
                 with k.loop(*rows) as r, k.loop(*columns) as c:
                     offset = k.mul(k.index((r, size), (c, 1)), self.lanes)
                     target = k.mul(k.index((r, width), (c, 1)), self.lanes)
-                    finish(self._vector(self.edge, offset), k.add(start, target))
+                    finish(self.vector(self.edge, offset), k.add(start, target))
 
 
 def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:

@@ -12,13 +12,16 @@ from xdsl.passes import ModulePass
 from glow_backends.cpu.dialect import ConvOp
 from glow_backends.cpu.kernels.conv_direct import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
+from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.rules.blocked import conv_spec
+from glow_backends.cpu.rules.training import conv_weights_spec
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
-from glow_backends.cpu.training_dialect import PackFilterOp
+from glow_backends.cpu.training_dialect import ConvWeightsOp, PackFilterOp
 from glow_dialects.core.builder import Builder
 from glow_dialects.ops.module import ConstantOp, GetOp, functions
 
@@ -84,6 +87,22 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
     return min(costs, key=lambda name: costs[name])
 
 
+def choose_weights(spec: ConvWeightsSpec, target: CpuTarget) -> str:
+    """The algorithm with the least estimated time for the gradient of a filter."""
+    if not supports_winograd_weights(spec):
+        return "direct"
+    conv, lanes = spec.conv, target.lanes
+    plan = plan_weights(spec, target)
+    pairs = plan.units * plan.panels * plan.vectors
+    direct = prod((conv.batch, *conv.out_size)) * pairs * lanes * 9 / 2 / 0.8
+    into, out = TRANSFORM_CYCLES[4]
+    transforms = plan.total * into * (plan.units + plan.panels * plan.vectors)
+    products = 36 * plan.total * pairs * lanes / 2 / 0.8
+    sums = 36 * pairs * lanes**2 * 4 * plan.blocks / BYTES_A_CYCLE
+    winograd = transforms + products + pairs * lanes * out + sums * SHOWN
+    return "winograd4" if winograd < direct else "direct"
+
+
 def tile_of(algorithm: str) -> int:
     """The Winograd tile of an algorithm; 0 for any other."""
     return int(algorithm[-1]) if algorithm.startswith("winograd") else 0
@@ -124,6 +143,9 @@ class CpuChoosePass(ModulePass):
         target = named(self.cpu, self.threads)
         for function in functions(op):
             for conv in list(function.body.block.ops):
+                if isinstance(conv, ConvWeightsOp) and self.winograd:
+                    chosen = choose_weights(conv_weights_spec(conv), target)
+                    conv.properties["algorithm"] = StringAttr(chosen)
                 if not isinstance(conv, ConvOp):
                     continue
                 owner = conv.filter.owner

@@ -22,6 +22,7 @@ from glow_backends.cpu.kernels.dropout import DropoutSpec, emit_dropout
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.filter_pack import emit_filter_pack, sizes_of
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
+from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.training_dialect import filter_pack_spec
 
@@ -125,19 +126,27 @@ def _pack_filter(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_filter_pack, filter_pack_spec(op), [op.result, op.input])
 
 
-def _conv_weights(op: Any, context: CallContext) -> KernelCall | None:
+def conv_weights_spec(op: Any) -> ConvWeightsSpec:
+    """What a `glow_cpu.conv_weights` node or instruction computes."""
     size = shape(op.input)
     out, inner, kernel = sizes_of(shape(op.result), op.prop("form"))
     window = (op.prop("strides"), op.prop("pads"), op.prop("dilations"))
-    conv = DirectConvSpec(
-        size[0], inner, out, (size[2], size[3]), kernel, *window, plain_input=len(size) == 4
-    )
-    spec = ConvWeightsSpec(conv, op.prop("form"))
+    plain = len(size) == 4
+    conv = DirectConvSpec(size[0], inner, out, (size[2], size[3]), kernel, *window, plain_input=plain)
+    return ConvWeightsSpec(conv, op.prop("form"))
+
+
+def _conv_weights(op: Any, context: CallContext) -> KernelCall | None:
+    spec = conv_weights_spec(op)
     if op.prop("lanes") != context.target.lanes:
         return None
-    flops = 2 * prod((size[0], *conv.out_size)) * out * inner * prod(kernel)
-    scratch = conv_weights_scratch_bytes(spec, context.target)
-    return KernelCall(emit_conv_weights, spec, [op.result, op.input, op.grad], scratch, flops)
+    conv, operands = spec.conv, [op.result, op.input, op.grad]
+    flops = 2 * prod((conv.batch, *conv.out_size)) * conv.out_channels * conv.in_channels * prod(conv.kernel)
+    if op.prop("algorithm") == "direct":
+        scratch = conv_weights_scratch_bytes(spec, context.target)
+        return KernelCall(emit_conv_weights, spec, operands, scratch, flops)
+    scratch = winograd_weights_scratch_bytes(spec, context.target)
+    return KernelCall(emit_winograd_weights, spec, operands, scratch, flops)
 
 
 def _blocked_norm(backward: bool) -> Rule:

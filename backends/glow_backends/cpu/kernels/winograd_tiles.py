@@ -1,0 +1,113 @@
+"""What Winograd kernels share: tiles of blocked images, and the transform of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from llvmlite import ir
+
+from glow_backends.cpu.builder import F32, PTR, KernelBuilder
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+
+A, B = sqrt(0.5), sqrt(2.0)
+"""The interpolation points of 4 x 4 tiles are 0, +-A, +-B and infinity."""
+
+
+class TileEmission:
+    """A kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution of stride 1."""
+
+    def __init__(self, k: KernelBuilder, conv: DirectConvSpec, tile: int) -> None:
+        self.k, self.conv, self.size = k, conv, tile
+        self.lanes, self.side = k.target.lanes, tile + 2
+        self.across = tuple(ceil_div(size, tile) for size in conv.out_size)
+        # Tiles that cross the border go through this one.
+        kind = ir.ArrayType(ir.VectorType(F32, self.lanes), self.side**2)
+        self.edge = k.b.alloca(kind)
+        self.edge.type = PTR  # llvmlite still types it as a pointer to `kind`
+        self.edge.align = k.target.vector_bytes
+
+    def place(self, tile: Index) -> tuple[Index, Index, Index]:
+        """(image, first output row, first output column) of a tile."""
+        image, row, column = split_index(self.k, tile, [self.conv.batch, *self.across])
+        return image, self.k.mul(row, self.size), self.k.mul(column, self.size)
+
+    def clipped(self, first: Index, count: int, size: int) -> tuple[Index, Index]:
+        """The part [low, high) of range(count) for which first + i is in range(size)."""
+        k = self.k
+        low = maximum(k, k.b.neg(k.i(first)), 0)
+        return low, minimum(k, k.b.sub(k.i(size), k.i(first)), count)
+
+    def vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
+        """One pixel of a block of channels."""
+        return self.k.load(pointer, offset, lanes=self.lanes)
+
+    def whole(self, ranges: Sequence[tuple[tuple[Index, Index], int]]) -> ir.Value:
+        """Whether each range is [0, count)."""
+        k = self.k
+        tests = [k.b.icmp_signed("==", k.i(low), k.i(0)) for (low, _), _ in ranges]
+        tests += [k.b.icmp_signed("==", k.i(high), k.i(count)) for (_, high), count in ranges]
+        result = tests[0]
+        for test in tests[1:]:
+            result = k.b.and_(result, test)
+        return result
+
+    def scale(self, factor: float, x: ir.Value, y: ir.Value) -> ir.Value:
+        """factor * x + y."""
+        return self.k.fma(x, self.k.splat(factor, self.lanes), y)
+
+    def window(
+        self, image: ir.Value, size: tuple[int, int], first: tuple[Index, Index], side: int
+    ) -> list[ir.Value]:
+        """Addresses of the rows of a square window of one block of an image; outside it are zeros.
+
+        A window across the border is copied first.
+        """
+        k, lanes, width = self.k, self.lanes, size[1]
+        source = k.gep(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
+        rows, columns = (self.clipped(at, side, n) for at, n in zip(first, size, strict=True))
+        inside = self.whole([(rows, side), (columns, side)])
+        before = k.b.block
+        with k.b.if_then(k.b.not_(inside), likely=False):
+            for i in range(side * side):
+                k.store(k.splat(0.0, lanes), self.edge, i * lanes)
+            with k.loop(*rows) as r, k.loop(*columns) as c:
+                value = self.vector(source, k.index((r, width * lanes), (c, lanes)))
+                k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)))
+            border = k.b.block
+        start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
+        for pointer, stride, block in ((source, width, before), (self.edge, side, border)):
+            start.add_incoming(pointer, block)
+            step.add_incoming(k.i(stride * lanes), block)
+        return [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
+
+    def input_tile(self, x: ir.Value, blocks: int, channel: Index, tile: Index) -> list[ir.Value]:
+        """B^T d B of a tile of block `channel` of `blocks`, row by row."""
+        k, conv, side = self.k, self.conv, self.side
+        image, row, column = self.place(tile)
+        plane = conv.size[0] * conv.size[1] * self.lanes
+        source = k.gep(x, k.index((image, blocks * plane), (channel, plane)))
+        first = (k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1]))
+        lines = self.window(source, conv.size, first, side)
+        # Columns first, then rows; a column of the result is a row of points.
+        half = [self.input_line([self.vector(line, c * self.lanes) for line in lines]) for c in range(side)]
+        return [v for r in range(side) for v in self.input_line([half[c][r] for c in range(side)])]
+
+    def input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
+        """B^T d."""
+        add, sub = self.k.b.fadd, self.k.b.fsub
+        if self.size == 2:
+            return [sub(d[0], d[2]), add(d[1], d[2]), sub(d[2], d[1]), sub(d[3], d[1])]
+        first = self.scale(-2.5, d[2], add(d[0], d[4]))
+        last = self.scale(-2.5, d[3], add(d[1], d[5]))
+        even_a, odd_a = self.scale(-2.0, d[2], d[4]), self.scale(-2.0, d[1], d[3])
+        even_b, odd_b = self.scale(-0.5, d[2], d[4]), self.scale(-0.5, d[1], d[3])
+        return [
+            first,
+            self.scale(A, odd_a, even_a),
+            self.scale(-A, odd_a, even_a),
+            self.scale(B, odd_b, even_b),
+            self.scale(-B, odd_b, even_b),
+            last,
+        ]
