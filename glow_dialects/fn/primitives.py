@@ -163,6 +163,7 @@ STRUCTURE: dict[str, int] = {
     "tuple_join": 3,
     "reshape_like": 2,
     "where": 3,
+    "cotangent": 2,
 }
 
 #: Primitives of any number of arguments.

@@ -24,7 +24,7 @@ from glow_runtime.executable import Executable
 if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.files import save
-    from glow_compiler.functions import grad, jit, ops, stop_gradient, value_and_grad
+    from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
     from glow_compiler.quantization import (
         convert_floats,
         profile,
@@ -40,6 +40,8 @@ _LAZY = {
     "value_and_grad": "glow_compiler.functions",
     "ops": "glow_compiler.functions",
     "stop_gradient": "glow_compiler.functions",
+    "custom_gradient": "glow_compiler.functions",
+    "unroll": "glow_compiler.functions",
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
     "convert_floats": "glow_compiler.quantization",
@@ -77,6 +79,7 @@ __all__ = [
     "UnsupportedError",
     "compile",
     "convert_floats",
+    "custom_gradient",
     "grad",
     "jit",
     "load",
@@ -87,5 +90,6 @@ __all__ = [
     "quantize_dynamic",
     "save",
     "stop_gradient",
+    "unroll",
     "value_and_grad",
 ]

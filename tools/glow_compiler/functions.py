@@ -191,6 +191,41 @@ def stop_gradient(value: Any) -> Any:
     return value
 
 
+def unroll(items: Any) -> Any:
+    """The items; a `for` over them is written out in compiled functions, one copy of its body an item."""
+    return items
+
+
+class DeclaredGradient:
+    """A function with a gradient of its own; see `custom_gradient`. Outside compiled code, the function."""
+
+    def __init__(self, function: Callable[..., Any], gradient: Callable[..., Any]) -> None:
+        self.glow_function = function
+        self.glow_declared = gradient
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function itself."""
+        return self.glow_function(*arguments, **keywords)
+
+
+def custom_gradient(gradient: Callable[..., Any]) -> Callable[[Callable[..., Any]], DeclaredGradient]:
+    """Declare the gradient of the function that follows.
+
+    `gradient(d, y, x..)` gets the cotangent d of the result, the result y and the arguments x.., and gives
+    the tuple of the cotangents of the arguments: of one argument, the cotangent itself; None for nothing.
+    It is compiled like any function; what it computes is differentiated for higher orders.
+    """
+    if not callable(gradient):
+        raise UnsupportedError(f"custom_gradient needs a function, got a {type(gradient).__name__}")
+
+    def decorate(function: Callable[..., Any]) -> DeclaredGradient:
+        plain = function.python if isinstance(function, CompiledFunction) else function
+        return DeclaredGradient(plain, gradient)
+
+    return decorate
+
+
 class _Operator:
     """An operator card as a function."""
 
@@ -215,6 +250,7 @@ class _Operators:
 
 ops = _Operators()
 
+unroll.glow_transform = "unroll"  # pyright: ignore
 stop_gradient.glow_transform = "stop"  # pyright: ignore
 jit.glow_transform = "jit"  # pyright: ignore
 grad.glow_transform = "grad"  # pyright: ignore

@@ -197,6 +197,23 @@ def _sum_like(op: PrimOp) -> Callable[..., Any]:
     return run
 
 
+def _cotangent(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(d: Any, x: Any) -> Any:
+        if d is ZERO or d is None or isinstance(x, bool | int):
+            return ZERO
+        if type(x) is tuple and type(d) is tuple and len(x) == len(d):
+            return tuple(run(a, b) for a, b in zip(d, x, strict=True))
+        if isinstance(x, float) and isinstance(d, bool | int | float):
+            return float(d)
+        if isinstance(x, np.ndarray) and (np.ndim(d) == 0 or np.shape(d) == x.shape):
+            return on_tensors(d, x)
+        raise UnsupportedError(f"{op.source}: the declared gradient gives {_kind(d)} for {_kind(x)}")
+
+    return run
+
+
 def _like(op: PrimOp) -> Callable[..., Any]:
     on_tensors = _tensor(op)
 
@@ -332,6 +349,7 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "one_like": _one_like,
     "fill_like": _fill_argument,
     "sum_like": _sum_like,
+    "cotangent": _cotangent,
     "like": _like,
     "where": _where,
     "len": lambda op: len,

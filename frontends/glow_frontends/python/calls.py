@@ -118,7 +118,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     if hasattr(thing, "glow_gradient"):
         inner, positions, single, with_value = thing.glow_gradient
         return gradient(c, as_function(c, inner, node, full), positions, single, with_value)
-    if hasattr(thing, "glow_function"):
+    if hasattr(thing, "glow_function") and not hasattr(thing, "glow_declared"):
         return as_function(c, thing.glow_function, node, full)
     if isinstance(thing, functools.partial):
         inner = as_function(c, thing.func, node)
@@ -132,7 +132,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     written = _written(thing)
     if written is not None:
         return as_function(c, written, node, full)
-    if isinstance(thing, type) or not hasattr(thing, "__code__"):
+    if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
         name = getattr(thing, "__qualname__", None) or repr(thing)
         module = getattr(thing, "__module__", None)
         full = f"{module}.{name}" if module and module != "builtins" else name
@@ -141,6 +141,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     value = c.ref(name)
     if full:
         return value
+    thing = getattr(thing, "glow_function", thing)
     code = thing.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     rest = bool(code.co_flags & 0x04)
@@ -280,7 +281,7 @@ def _handler(thing: Any) -> Handler | None:
         return _partial
     transform = getattr(thing, "glow_transform", None)
     if transform is not None:
-        if transform == "jit":
+        if transform in ("jit", "unroll"):
             return lambda c, node, values, keywords: values[0]
         if transform == "stop":
             return lambda c, node, values, keywords: c.prim("stop", c.ssa(values[0], node))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.ir import Block, Region
 
 from glow_dialects.fn.dialect import FuncOp
@@ -13,7 +13,7 @@ from glow_dialects.fn.types import any_type
 from glow_frontends.python.calls import as_function
 from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.functions import compile_body, parameters
-from glow_frontends.python.source import read
+from glow_frontends.python.source import Source, read
 from glow_frontends.python.statements import Statements
 
 
@@ -27,7 +27,10 @@ class Importer:
 
     def function(self, function: Callable[..., Any]) -> str:
         """The name of the compiled form of a Python function."""
-        key = _key(function)
+        gradient = getattr(function, "glow_declared", None)
+        if gradient is not None:
+            function = function.glow_function
+        key = (_key(function), id(gradient) if gradient is not None else 0)
         if key in self._names:
             return self._names[key]
         if not hasattr(function, "__code__"):
@@ -49,17 +52,33 @@ class Importer:
         )
         made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
         made.attributes["counted"] = UnitAttr()
+        if gradient is not None:
+            made.attributes["gradient"] = self._gradient(source, name, gradient, len(names))
         self.module.body.block.add_op(made)
         return name
+
+    def _gradient(self, source: Source, name: str, gradient: Callable[..., Any], count: int) -> SymbolRefAttr:
+        """The declared gradient of a function of `count` parameters."""
+        made = self.function(gradient)
+        found = next(
+            f for f in self.module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == made
+        )
+        if len(found.block.args) != count + 2:
+            raise FunctionError(
+                f"the gradient of {name} takes {len(found.block.args)} parameters",
+                f"give it {count + 2}: the cotangent, the result, and those of {name}",
+                source.where(source.node),
+            )
+        return SymbolRefAttr(made)
 
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
         if not hasattr(function, "glow_gradient"):
-            return self.function(getattr(function, "glow_function", function))
+            return self.function(_plain(function))
         inner = function
         while hasattr(inner, "glow_gradient"):
             inner = inner.glow_gradient[0]
-        inner = getattr(inner, "glow_function", inner)
+        inner = getattr(_plain(inner), "glow_function", _plain(inner))
         source = read(inner)
         names, _ = parameters(source.node.args)
         name = self._fresh(f"{'value_and_' if function.glow_gradient[3] else ''}grad")
@@ -80,6 +99,13 @@ class Importer:
             made = f"{name}_{count}"
         self._taken.add(made)
         return made
+
+
+def _plain(function: Any) -> Any:
+    """The function that a compiled one is made of; one with a declared gradient stays what it is."""
+    while hasattr(function, "glow_function") and not hasattr(function, "glow_declared"):
+        function = function.glow_function
+    return function
 
 
 def _key(function: Any) -> Any:

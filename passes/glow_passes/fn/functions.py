@@ -11,6 +11,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ReturnOp, ValueAndGradOp
 from glow_dialects.fn.over import KINDS, OverOp
 from glow_dialects.fn.types import any_type
+from glow_passes.fn.custom import declared, make_reverse, make_tangents
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
 from glow_passes.fn.tangents import Tangents
@@ -35,16 +36,24 @@ class _Table(dict[str, FuncOp]):
             block = Block(arg_types=[any_type])
             block.add_op(ReturnOp.create(operands=[block.args[0]]))
             return self.functions.add(name, block)
-        if kind in ("fwd", "bwd"):
-            Reverse(self.functions, self[base]).make()
-        elif kind == "jvp":
-            Tangents(self.functions, self[base]).make()
+        if kind in ("fwd", "bwd", "jvp"):
+            self._derive(self[base], kind == "jvp")
         elif name.startswith("over."):
             _, what, count = name.split(".")
             self.functions.add(name, _over(what, int(count)))
         else:
             raise KeyError(name)
         return self[name]
+
+    def _derive(self, source: FuncOp, ahead: bool) -> None:
+        gradient = declared(source)
+        if gradient is not None:
+            maker = make_tangents if ahead else make_reverse
+            maker(self.functions, source, gradient)
+        elif ahead:
+            Tangents(self.functions, source).make()
+        else:
+            Reverse(self.functions, source).make()
 
 
 class Functions:

@@ -299,6 +299,7 @@ RULES: dict[str, Rule] = {
     "sum_like": lambda d, x, y, op: [d.prim("like", x[0]), None],
     "like": lambda d, x, y, op: [d.sum_like(x[0]), None],
     "fill_like": lambda d, x, y, op: [d, None],
+    "cotangent": lambda d, x, y, op: [d, None],
     "gadd": lambda d, x, y, op: [d, d],
     "env_drop": _linear("env_drop", "env_pad"),
     "env_pad": _linear("env_pad", "env_drop"),

@@ -189,6 +189,26 @@ def _sum_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     return m.tensors("sum_like", op.attributes, x, where)
 
 
+def _cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    """What a declared gradient gives for a parameter: None is nothing, a number may stand for an array."""
+    d, like = x
+    if _is_zero(d) or isinstance(d.type, NoneType) or like.type in (INT, BOOL):
+        return V(ZERO)
+    match d.type, like.type:
+        case TupleType(), TupleType() if len(like.type.items) == len(d.type.items):
+            pairs = zip(parts(d), parts(like), strict=True)
+            return m.tuple([_cotangent(m, op, [a, b], where) for a, b in pairs])
+        case Scalar(), Scalar():
+            return V(FLOAT, m.kind(d, "float"))
+        case (Scalar(), TensorType()):
+            return m.tensors("like", {}, x, where)
+        case (TensorType(), TensorType()) if like.type.shape == d.type.shape:
+            return m.tensors("sum_like", {}, x, where)
+        case _:
+            what = f"{text(d.type)} for {text(like.type)}; give one like it, or None"
+            raise UnsupportedError(f"{where}: the declared gradient gives {what}")
+
+
 def _like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if _is_zero(x[0]) or _is_zero(x[1]):
         return V(ZERO)
@@ -367,6 +387,7 @@ STRUCTURE: dict[str, Rule] = {
     "len": lambda m, op, x, where: m.number(length(x[0], where)),
     "shape": _shape,
     "sum_like": _sum_like,
+    "cotangent": _cotangent,
     "like": _like,
     "one_like": _one_like,
     "fill_like": _fill_like,

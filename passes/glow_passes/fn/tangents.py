@@ -261,5 +261,6 @@ _STRUCTURE: dict[str, Rule] = {
     "spread": _linear(1),
     **{n: _linear(0) for n in ("env_item", "env_drop", "env_pad", "env_put", "item_at", "item", "to_tuple")},
     **{n: _linear(0) for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like")},
+    "cotangent": _linear(0),
     **{n: _linear(0) for n in ("reshape", "reshape_like")},
 }

@@ -375,7 +375,7 @@ _OTHERS = {
     "safe_log": _safe_log, "where": _where, "sum_like": _sum_like, "like": _like, "astype": _astype,
     "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": _item,
     "item_put": _item_put, "with_item": _with_item, "stack_values": _stack, "sum_items": _sum_items,
-    "spread": _spread, "to_float": _to_float,
+    "spread": _spread, "to_float": _to_float, "cotangent": _like,
     "to_int": lambda u, o, a, v: u.cast(v[0], i64),
     "to_bool": lambda u, o, a, v: u.op("cmp_ne", v[0], u.b.scalar(0, v[0])),
     "gadd": lambda u, o, a, v: u.op("add", *v),

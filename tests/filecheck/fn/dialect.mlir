@@ -33,6 +33,7 @@ glow_fn.func @func_outer(%a : f64, %b : f64) {
 // CHECK: %l = glow_fn.switch_layer %n, %i, %x, %s
 // CHECK: %d = glow_fn.grad %g by 0
 // CHECK: %v = glow_fn.value_and_grad %g by [0]
+// CHECK: %o = glow_fn.over map %t
 glow_fn.func @closure(%x : f64, %c : i1, %n : i64) {
   %one = glow_fn.constant 1.0 : f64 : f64
   %f = glow_fn.ref @func_outer : (f64, f64) -> ((f64) -> f64)
@@ -45,6 +46,7 @@ glow_fn.func @closure(%x : f64, %c : i1, %n : i64) {
   %l = glow_fn.switch_layer %n, %i, %x, %s
   %d = glow_fn.grad %g by 0
   %v = glow_fn.value_and_grad %g by [0]
+  %o = glow_fn.over map %t
   glow_fn.return %l
 }
 

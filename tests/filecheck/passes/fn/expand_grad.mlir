@@ -39,3 +39,24 @@ glow_fn.func @slope(%x) {
 // AHEAD:         glow_fn.prim mul(%d_x, %x)
 // AHEAD:         %[[S:.*]] = glow_fn.prim gadd(%{{.*}}, %{{.*}})
 // AHEAD-NEXT:    glow_fn.tuple %y, %[[S]]
+
+// A declared gradient is the backward step; the function itself is not differentiated.
+// CHECK-LABEL: glow_fn.func @scaled.bwd(
+// CHECK:         %[[D:.*]] = glow_fn.ref @double
+// CHECK-NEXT:    %[[R:.*]] = glow_fn.call %[[D]](%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK-NEXT:    glow_fn.prim cotangent(%[[R]], %{{.*}})
+glow_fn.func @double(%d, %y, %x) {
+  %two = glow_fn.constant 2.0 : f64
+  %r = glow_fn.prim mul(%d, %two)
+  glow_fn.return %r
+}
+glow_fn.func @scaled(%x) attributes {gradient = @double} {
+  %y = glow_fn.prim floor(%x)
+  glow_fn.return %y
+}
+glow_fn.func @custom(%x) {
+  %f = glow_fn.ref @scaled
+  %d = glow_fn.grad %f by 0
+  %r = glow_fn.call %d(%x)
+  glow_fn.return %r
+}

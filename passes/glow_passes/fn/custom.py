@@ -1,0 +1,77 @@
+"""Derived forms of functions whose gradient is declared: `glow_fn.func @f(..) attributes {gradient = @g}`.
+
+`@g(d, y, x..)` gives the tuple of cotangents of x.. (of one parameter, the cotangent itself) from that of the
+result y. It is a function like others: its own derivatives give those of higher orders.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
+from xdsl.ir import Block, SSAValue
+
+from glow_dialects.fn.dialect import FuncOp, ReturnOp
+from glow_dialects.fn.types import any_type
+from glow_passes.fn.gradients import IDENTITY, Maker, integer
+
+if TYPE_CHECKING:
+    from glow_passes.fn.functions import Functions
+
+#: The attribute of a function that names its gradient.
+GRADIENT = "gradient"
+
+
+def declared(source: FuncOp) -> str | None:
+    """The name of the function that gives the gradient of another, where one is declared."""
+    found = source.attributes.get(GRADIENT)
+    return found.root_reference.data if isinstance(found, SymbolRefAttr) else None
+
+
+def _finish(m: Maker, value: SSAValue) -> Block:
+    m.block.add_op(ReturnOp.create(operands=[value]))
+    return m.block
+
+
+def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
+    """Add f.fwd and f.bwd: the function itself, and its declared gradient as the backward step."""
+    name, count = source.sym_name.data, len(source.block.args)
+    m = Maker(Block(arg_types=[any_type] * (count + 3)))  # x.., y, k, d
+    *values, y, after, d = m.block.args
+    found = m.call(m.ref(gradient), d, y, *values)
+    items = [found] if count == 1 else [m.get(found, i, count) for i in range(count)]
+    whole = m.tuple([m.prim("cotangent", item, x) for item, x in zip(items, values, strict=True)])
+    whole.owner.attributes["of"] = StringAttr(name)  # pyright: ignore[reportAttributeAccessIssue]
+    functions.add(f"{name}.bwd", _finish(m, m.call(after, whole)))
+    m = Maker(Block(arg_types=[any_type] * (count + 1)))
+    *values, after = m.block.args
+    y = m.call(m.ref(name), *values)
+    step = m.partial(m.ref(f"{name}.bwd"), *values, y, after)
+    functions.add(f"{name}.fwd", _finish(m, m.tuple([y, step])))
+
+
+def make_tangents(functions: Functions, source: FuncOp, gradient: str) -> None:
+    """Add f.jvp: of a number, the gradient times the tangents; else the transpose of the gradient."""
+    name, count = source.sym_name.data, len(source.block.args)
+    size = 2 * count + 1
+    number = Maker(Block(arg_types=[any_type] * size))  # y, x, dx, ..
+    y, *pairs = number.block.args
+    found = number.call(number.ref(gradient), number.prim("one_like", y), y, *pairs[::2])
+    items = [found] if count == 1 else [number.get(found, i, count) for i in range(count)]
+    total = number.zero()
+    for item, x, dx in zip(items, pairs[::2], pairs[1::2], strict=True):
+        product = number.prim("mul", number.prim("cotangent", item, x), dx)
+        total = number.prim("gadd", total, number.prim("sum_like", product, y))
+    functions.add(f"{name}.jvp.number", _finish(number, total))
+    array = Maker(Block(arg_types=[any_type] * size))
+    y, *pairs = array.block.args
+    pair = array.call(array.ref(f"{gradient}.fwd"), y, y, *pairs[::2], array.ref(IDENTITY))
+    seed = pairs[1] if count == 1 else array.tuple(pairs[1::2])
+    whole = array.call(array.get(pair, 1, 2), seed)
+    d = array.prim("env_item", whole, n=integer(count + 2), i=integer(0))
+    functions.add(f"{name}.jvp.array", _finish(array, d))
+    m = Maker(Block(arg_types=[any_type] * (2 * count)))
+    pairs = list(m.block.args)
+    y = m.call(m.ref(name), *pairs[::2])
+    chosen = m.switch(m.prim("are_floats", y), m.ref(f"{name}.jvp.number"), m.ref(f"{name}.jvp.array"))
+    functions.add(f"{name}.jvp", _finish(m, m.tuple([y, m.call(chosen, y, *pairs)])))

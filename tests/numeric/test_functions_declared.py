@@ -1,0 +1,130 @@
+"""Declared gradients, loops written out, modules of gradients: on both backends and of higher orders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glow_compiler as glow
+
+BACKENDS = ("cpu", "interpreter")
+
+
+def _odd(d, y, x):
+    return d * 3.0 * y * x
+
+
+@glow.custom_gradient(_odd)
+def odd(x):
+    """x^2, whose gradient is declared as 3 y x."""
+    return x * x
+
+
+@glow.custom_gradient(lambda d, y, a, b: (d * b, 2.0 * d * a))
+def product(a, b):
+    """a b, with twice the gradient of b."""
+    return a * b
+
+
+@glow.custom_gradient(lambda d, y, x: max(min(d, 0.5), -0.5))
+def clipped(x):
+    """x with a bounded gradient."""
+    return x
+
+
+@glow.custom_gradient(lambda d, y, x: d * y * (1.0 - y))
+def logistic(x):
+    """The logistic function of arrays and numbers."""
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@glow.custom_gradient(lambda d, y, x, n: (d * n, None))
+def scaled(x, n):
+    """x n for an int n, which has no gradient."""
+    return x * n
+
+
+@glow.custom_gradient(lambda d, x: d)
+def miscounted(x):
+    """Its gradient takes too few parameters."""
+    return x
+
+
+@glow.custom_gradient(lambda d, y, x: (d, d))
+def misshapen(x):
+    """Its gradient gives a tuple for a number."""
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numbers(backend: str) -> None:
+    """First, second and third derivatives by hand."""
+    f = glow.jit(odd, backend=backend)
+    assert f(2.0) == 4.0 == odd(2.0)
+    assert glow.grad(f)(2.0) == 24.0
+    assert glow.grad(glow.grad(f))(2.0) == 3 * (3 * 4 * 2) * 2 + 3 * 4
+    h = glow.jit(lambda x: product(x, x * 2) + clipped(x * 5) * 3, backend=backend)
+    assert np.isclose(glow.grad(h)(1.3), 6 * 1.3 + 2.5)
+    assert np.isclose(glow.grad(glow.grad(h))(1.3), 6.0)
+    assert glow.grad(glow.jit(scaled, backend=backend))(2.0, 3) == 3.0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arrays(backend: str) -> None:
+    """A right declaration gives what differentiation gives: gradient, Hessian, forward mode over arrays."""
+
+    def plain(x):
+        return np.sum(1.0 / (1.0 + np.exp(-x)) * x)
+
+    def declared(x):
+        return np.sum(logistic(x) * x)
+
+    x = np.array([0.3, -0.2])
+    want, have = glow.jit(plain, backend=backend), glow.jit(declared, backend=backend)
+    assert np.allclose(glow.grad(have)(x), glow.grad(want)(x))
+
+    def slope(f):
+        return glow.jit(lambda x: np.sum(glow.grad(f)(x) ** 2), backend=backend)
+
+    assert np.allclose(glow.grad(slope(declared))(x), glow.grad(slope(plain))(x))
+
+    def along(f):
+        return glow.grad(glow.grad(glow.jit(lambda t: f(np.array([t, 2 * t])), backend=backend)))
+
+    assert np.isclose(along(declared)(0.5), along(plain)(0.5))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_wrong_declarations(backend: str) -> None:
+    """The message says what the gradient takes and gives."""
+    with pytest.raises(glow.GlowError, match="takes 2 parameters; give it 3"):
+        glow.grad(glow.jit(miscounted, backend=backend))(1.0)
+    with pytest.raises(glow.GlowError, match="the declared gradient gives a tuple"):
+        glow.grad(glow.jit(misshapen, backend=backend))(1.0)
+    with pytest.raises(glow.GlowError, match="custom_gradient needs a function"):
+        glow.custom_gradient(3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_unrolled(backend: str) -> None:
+    """A loop that is written out has no function of its own."""
+
+    def polynomial(x):
+        s = 0.0
+        for i in glow.unroll(range(4)):
+            if i == 2:
+                continue
+            s = s * x + i
+        return s
+
+    def unknown(n):
+        s = 0
+        for i in glow.unroll(range(n)):
+            s += i
+        return s
+
+    compiled = glow.jit(polynomial, backend=backend)
+    assert compiled(1.3) == polynomial(1.3)
+    assert np.isclose(glow.grad(compiled)(1.3), 1.0)
+    with pytest.raises(glow.GlowError, match="needs numbers known when compiling"):
+        glow.jit(unknown, backend=backend)(3)
