@@ -17,7 +17,8 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.lift_closures import lift_closures
-from glow_passes.fn.specialize import Instance, Specializer
+from glow_passes.fn.specialize import Instance, Specializer, infer
+from glow_passes.fn.unrolling import deep
 from glow_runtime.compile import lower
 
 Value = Any
@@ -92,9 +93,8 @@ class FunctionProgram:
 
     def _compiled(self, types: tuple[Type, ...], ahead_only: bool) -> Specialized:
         start = time.perf_counter()
-        inferred = Specializer(self.functions, ahead_only)
         try:
-            root = inferred.infer(self.name, types)
+            inferred, root = infer(self.functions, self.name, types, ahead_only)
         except NotNative as reason:
             return Specialized(None, None, None, str(reason))
         except _OUR_FAULT as error:
@@ -107,7 +107,8 @@ class FunctionProgram:
 
         try:
             backend = get_backend(self.backend)
-            native = NativeFunction(inferred, root, self.name, lambda m: lower(m, backend))
+            with deep():
+                native = NativeFunction(inferred, root, self.name, lambda m: lower(m, backend))
         except NotNative as reason:
             return Specialized(inferred, root, None, str(reason))
         except _OUR_FAULT as error:

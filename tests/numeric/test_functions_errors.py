@@ -49,7 +49,7 @@ def dictionary(x):
 
 def growing(x):
     a = np.ones(2)
-    for _i in range(3):
+    for _i in range(int(x) + 3):
         a = np.concatenate((a, a))
     return np.sum(a) * x
 

@@ -194,7 +194,9 @@ def _shaped(value: float | None) -> Handler:
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
-        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, keywords))
+        given = values[1 if value is not None else 2 :]
+        named = {"dtype": given[0], **keywords} if given else keywords
+        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, named))
 
     return handle
 

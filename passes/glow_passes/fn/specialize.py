@@ -53,6 +53,7 @@ from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
 from glow_passes.fn.structure import length
+from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep
 from glow_passes.fn.values import NoCode, V, captured, parts
 
 #: Instances of one function that may nest before their types are merged.
@@ -96,10 +97,14 @@ class Specializer(Meaning):
     """Infers the types of a program.
 
     `ahead_only`: gradients by numbers are taken in forward mode, not only gradients of gradients.
+    `unrolling` says which loops of tensors become an instance a turn.
     """
 
-    def __init__(self, functions: Functions, ahead_only: bool = False) -> None:
+    def __init__(
+        self, functions: Functions, ahead_only: bool = False, unrolling: Unrolling | None = None
+    ) -> None:
         super().__init__(Sets(), NoCode(), False)
+        self.unrolling = unrolling or Unrolling(enabled=False)
         self.ahead_only = ahead_only
         self.functions = functions
         self.instances: list[Instance] = []
@@ -116,7 +121,7 @@ class Specializer(Meaning):
             count = len(self.instances)
             for instance in self.instances[:count]:
                 self.visit(instance)
-            if self.visits > MAX_VISITS:
+            if self.visits > MAX_VISITS * self.unrolling.factor:
                 raise NotNative("types that take long to settle")
             if not (self.changed or self.sets.changed) and len(self.instances) == count:
                 break
@@ -156,7 +161,8 @@ class Specializer(Meaning):
         self.table[key] = made
         self.instances.append(made)
         self.changed = True
-        if len(self.instances) > MAX_INSTANCES or self.visits > MAX_VISITS:
+        factor = self.unrolling.factor
+        if len(self.instances) > MAX_INSTANCES * factor or self.visits > MAX_VISITS * factor:
             raise NotNative("a program of too many instances")
         return made
 
@@ -164,7 +170,7 @@ class Specializer(Meaning):
         """The instance that a call with these argument types reaches."""
         kinds = [self.sets.resolve(t) for t in arguments]
         same = [i for i in current.chain() if i.name == name]
-        if same and (self.is_recursive(name) or len(same) > NESTING):
+        if same and (self.is_recursive(name) or len(same) > NESTING) and not self._apart(name, kinds, same):
             self._merge(same[0], kinds)
             return same[0]
         key = (name, *kinds)
@@ -173,6 +179,15 @@ class Specializer(Meaning):
             found = self._new(name, kinds, current)
             self.visit(found)
         return found
+
+    def _apart(self, name: str, kinds: Sequence[Type], same: Sequence[Instance]) -> bool:
+        """Whether a call inside another of the function gets an instance of its own: turns of loops do."""
+        if "counted" in self.functions.table[name].attributes:
+            return False  # a recursion that the user wrote
+        before = same[0].parameters
+        if self.unrolling.unrolls(name, kinds, before, len(same)):
+            return True
+        return not self.is_recursive(name) and self.unrolling.shrinks(kinds, before)
 
     def _merge(self, instance: Instance, kinds: list[Type]) -> None:
         for index, kind in enumerate(kinds):
@@ -355,6 +370,24 @@ class Specializer(Meaning):
         return self.env({of.data: made})  # pyright: ignore
 
 
+def infer(
+    functions: Functions, name: str, arguments: Sequence[Type], ahead_only: bool = False
+) -> tuple[Specializer, Instance]:
+    """The types of a program: loops of tensors with few turns unrolled, where that is not too much."""
+    unrolling = Unrolling()
+    for _ in range(ATTEMPTS):
+        made = Specializer(functions, ahead_only, unrolling)
+        try:
+            with deep():
+                return made, made.infer(name, arguments)
+        except TooLong as long:
+            unrolling = Unrolling(rolled={*unrolling.rolled, str(long)})
+        except NotNative:
+            break
+    made = Specializer(functions, ahead_only)
+    return made, made.infer(name, arguments)
+
+
 __all__ = [
     "EnvType",
     "GlowError",
@@ -363,5 +396,6 @@ __all__ = [
     "Scalar",
     "Specializer",
     "ZeroType",
+    "infer",
     "widened",
 ]

@@ -38,8 +38,8 @@ LAZY, LAZY_DEPTH = {"add", "sub", "mul", "div", "neg"}, 8
 class Node:
     """A tensor, or a number that tensors give, which is computed when it is needed.
 
-    Known by one of: `real` (a pointer, or a register where `scalar` names its kind), `const` (an array), `run`
-    (computed there, not handed out yet), or `template` applied to `operands`.
+    Known by one of: `real` (a pointer, or a register where `scalar` names its kind), `const` (an array),
+    `run` (computed there, not handed out yet), or `template` applied to `operands`.
     """
 
     type: Tensor

@@ -1,0 +1,95 @@
+"""Loops of tensors whose number of turns the types tell: an instance a turn, one graph of all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from glow_passes.fn.domain import FnType, Scalar, TensorType, TupleType, Type
+
+#: Turns that a loop of tensors may have to be unrolled.
+TURNS = 32
+#: Times that inference starts again because a loop proved too long, before no loop is unrolled.
+ATTEMPTS = 4
+
+
+class TooLong(Exception):
+    """A loop that was being unrolled has too many turns; the argument names its function."""
+
+
+@dataclass
+class Unrolling:
+    """Which calls of loops are kept apart: those where a known int differs from turn to turn.
+
+    `rolled` are functions of loops that stay loops.
+    """
+
+    enabled: bool = True
+    rolled: set[str] = field(default_factory=set[str])
+    depths: dict[Type, int] = field(default_factory=dict[Type, int])
+
+    @property
+    def factor(self) -> int:
+        """How much larger than usual the program may become."""
+        return 8 if self.enabled else 1
+
+    def unrolls(self, name: str, kinds: Sequence[Type], before: Sequence[Type], turns: int) -> bool:
+        """Whether a further turn of a loop is an instance of its own; TooLong where there are too many."""
+        if not self.enabled or name in self.rolled or not any(map(has_tensors, kinds)):
+            return False
+        if not any(_moved(old, new) for old, new in zip(before, kinds, strict=True)):
+            return False
+        if turns > TURNS:
+            raise TooLong(name)
+        return True
+
+    def shrinks(self, kinds: Sequence[Type], before: Sequence[Type]) -> bool:
+        """Whether closures nest less deep than before, as backward steps of turns do one after another."""
+        return self.enabled and self._depth(TupleType(tuple(kinds))) < self._depth(TupleType(tuple(before)))
+
+    def _depth(self, kind: Type) -> int:
+        found = self.depths.get(kind)
+        if found is None:
+            match kind:
+                case FnType():
+                    inner = [self._depth(t) for _, bound in kind.entries for t in bound]
+                    found = 1 + max(inner, default=0)
+                case TupleType():
+                    found = max(map(self._depth, kind.items), default=0)
+                case _:
+                    found = 0
+            self.depths[kind] = found
+        return found
+
+
+def _moved(old: Type, new: Type) -> bool:
+    """Whether an int is known before and now, and another one."""
+    if not isinstance(old, Scalar) or not isinstance(new, Scalar):
+        return False
+    return "int" == old.kind == new.kind and None not in (old.const, new.const) and old.const != new.const
+
+
+def has_tensors(kind: Type) -> bool:
+    """Whether tensors are among the parts of a value or what it captured."""
+    match kind:
+        case TensorType():
+            return True
+        case TupleType():
+            return any(map(has_tensors, kind.items))
+        case FnType():
+            return any(has_tensors(t) for _, bound in kind.entries for t in bound)
+        case _:
+            return False
+
+
+@contextmanager
+def deep() -> Iterator[None]:
+    """Types and calls of unrolled loops nest deeper than Python's limit allows."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 20_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
