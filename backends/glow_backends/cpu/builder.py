@@ -158,6 +158,14 @@ class KernelBuilder:
             callee = ir.Function(self.module, ir.FunctionType(kind, [a.type for a in arguments]), full)
         return self.b.call(callee, arguments)
 
+    def named_intrinsic(
+        self, name: str, arguments: Sequence[ir.Value], numbers: Sequence[tuple[int, int]]
+    ) -> ir.Value:
+        """Call an intrinsic of one type by its whole name; `numbers` are (value, bits) behind the rest."""
+        values = [*arguments, *(ir.Constant(ir.IntType(bits), n) for n, bits in numbers)]
+        kind = ir.FunctionType(arguments[0].type, [v.type for v in values])
+        return self.b.call(self.module.globals.get(name) or ir.Function(self.module, kind, name), values)
+
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z in one rounding."""
         return self.intrinsic("fma", [x, y, z])

@@ -306,6 +306,10 @@ class Vec:
     def __truediv__(self, other: Vec | float) -> Vec:
         return Vec(self.k, self.k.b.fdiv(self.v, self._v(other)))
 
+    def over(self, denominator: Vec) -> Vec:
+        """self / denominator within 2 ulp, for normal denominators: by an estimate of the reciprocal."""
+        return Vec(self.k, self.k.b.fdiv(self.v, denominator.v, flags=["arcp"]))
+
     def __rtruediv__(self, other: float) -> Vec:
         return self.of(other) / self
 

@@ -39,14 +39,10 @@ _LOG64_SHORT = (
 # (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 in r^2, |r| <= pi / 4
 _SIN32 = (-0.1666666664, 0.008333329364, -0.0001983932764, 2.718241284e-06)
 _COS32 = (0.04166666662, -0.001388888373, 2.479951387e-05, -2.720969799e-07)
-# erf(x) / x - 1 in x^2, x <= 1, and -log(erfc(x)), 1 <= x <= 4
-_ERF_SMALL = (
-    0.1283791659, -0.3761262714, 0.1128360017, -0.0268544443, 0.005189534838,
-    -0.0008020837228, 7.889106884e-05,
-)  # fmt: skip
-_ERF_LARGE = (
-    -0.0001880337334, 1.129578395, 0.6332199479, 0.1084185209, -0.02520822259,
-    0.004204549705, -0.0004413340166, 2.16866578e-05,
+# -log(erfc(x)) / x - 1, 0 <= x <= 4, weighted for the error of erf(x); beyond it grows faster than that
+_ERF32 = (
+    0.128379167, 0.6366198446, 0.1027711079, -0.01911665496, -0.0002561017296, 0.001804118248,
+    -0.0007448859259, 0.0001695553231, -2.188753023e-05, 1.248500609e-06,
 )  # fmt: skip
 # (atan(x) - x) / x^3 in x^2, x <= 1, and (asin(x) - x) / x^3 in x^2, x <= 1/2
 _ATAN32 = (
@@ -73,13 +69,18 @@ def _exp2_of(like: Vec, n: ir.Value) -> Vec:
     return like.from_bits(b.shl(biased, constant(n.type, _MANTISSA[like.single])))
 
 
-def _exp_parts(x: Vec) -> tuple[Vec, Vec]:
-    """x = n ln 2 + r: (a value whose lowest bits are the integer n, e^r - 1)."""
+def _exp_parts(x: Vec, exact: bool = True) -> tuple[Vec, Vec]:
+    """x = n ln 2 + r: (a value whose lowest bits are the integer n, e^r - 1).
+
+    Without `exact` the error of r is up to n 2e-9, for results whose absolute error counts.
+    """
     single = x.single
     shifted = x.fma(_LOG2E, _MAGIC[single])
     n = shifted - _MAGIC[single]
     high, low = _LN2[single]
-    r = n.fma(-low, n.fma(-high, x))
+    r = n.fma(-high, x)
+    if exact:
+        r = n.fma(-low, r)
     return shifted, (r * r).fma(r.polynomial(_EXP32 if single else _EXP64), r)
 
 
@@ -95,16 +96,23 @@ def _exp_finite(x: Vec) -> Vec:
     return _add_exponent(p + 1.0, shifted)
 
 
+def _scaled(p: Vec, shifted: Vec) -> Vec:
+    """p 2^n in one rounding, n as `_exp_parts` gives it; the result may be denormal or infinite."""
+    k, b, magic = p.k, p.k.b, _MAGIC[p.single]
+    lanes = lanes_of(p.v.type)
+    if k.target.vector_bytes == 64 and lanes * (4 if p.single else 8) == 64:
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if p.single else 'pd'}.512"
+        return Vec(k, k.named_intrinsic(name, [p.v, (shifted - magic).v, p.v], [(-1, lanes), (4, 32)]))
+    n = b.sub(shifted.bits(), p.of(magic).bits())
+    half = b.ashr(n, constant(n.type, 1))
+    return p * _exp2_of(p, half) * _exp2_of(p, b.sub(n, half))
+
+
 def exp(x: Vec) -> Vec:
     """e^x, denormal results included."""
     low, high = (-104.0, 89.0) if x.single else (-746.0, 710.0)
     shifted, p = _exp_parts(x.at_least(low).at_most(high))
-    b = x.k.b
-    n = b.sub(shifted.bits(), x.of(_MAGIC[x.single]).bits())
-    half = b.ashr(n, constant(n.type, 1))
-    rest = b.sub(n, half)
-    p = p + 1.0
-    return p * _exp2_of(x, half) * _exp2_of(x, rest)
+    return _scaled(p + 1.0, shifted)
 
 
 def exp_nonpositive(x: Vec) -> Vec:
@@ -169,13 +177,13 @@ def tanh(x: Vec) -> Vec:
     shifted, p = _exp_parts((x.abs() * -2.0).at_least(-40.0))
     power = _add_exponent(x.of(1.0), shifted)
     t = power.fma(p, power - 1.0)  # e^(-2 |x|) - 1
-    return ((-t) / (t + 2.0)).copysign(x)
+    return (-t).over(t + 2.0).copysign(x)
 
 
 def sigmoid(x: Vec) -> Vec:
     """1 / (1 + e^-x), flushed to zero where the result would be denormal."""
     limit = 87.0 if x.single else 708.0
-    result = 1.0 / (_exp_finite((-x).at_least(-limit).at_most(limit)) + 1.0)
+    result = x.of(1.0).over(_exp_finite((-x).at_least(-limit).at_most(limit)) + 1.0)
     return x.of(0.0).where(x.compare("<", -limit), result)
 
 
@@ -188,22 +196,28 @@ def mish(x: Vec) -> Vec:
     """x tanh(softplus(x)), by tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
     e = _exp_finite(x.at_most(30.0).at_least(-87.0 if x.single else -708.0))
     top = e * (e + 2.0)
-    return x * (top / (top + 2.0))
+    return x * top.over(top + 2.0)
 
 
 def erf(x: Vec) -> Vec:
-    """The error function."""
+    """The error function, as 1 - e^-p by one polynomial p(|x|)."""
     if not x.single:
         return libm(x, "erf")
     a = x.abs().at_most(4.0)
-    small = a.fma((a * a).polynomial(_ERF_SMALL), a)
-    large = 1.0 - exp_nonpositive(-a.polynomial(_ERF_LARGE))
-    return small.where(a.compare("<", 1.0), large).copysign(x)
+    shifted, p = _exp_parts(-a.fma(a.polynomial(_ERF32), a), exact=False)
+    power = _add_exponent(x.of(1.0), shifted)
+    return (-power.fma(p, power - 1.0)).copysign(x)
 
 
 def gelu(x: Vec) -> Vec:
-    """x Phi(x), the exact form by erf."""
-    return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
+    """x Phi(x), the exact form: max(x, 0) - |x| erfc(|x| / sqrt 2) / 2."""
+    if not x.single:
+        return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
+    a = x.abs()
+    whole = (1.0 + _ERF32[0], *_ERF32[1:])
+    p = a * a.polynomial([-c * 0.5 ** ((i + 1) / 2) for i, c in enumerate(whole)])
+    shifted, q = _exp_parts(p.at_least(-80.0), exact=False)
+    return (a * -0.5).fma(_add_exponent(q + 1.0, shifted), x.at_least(0.0))
 
 
 def gelu_tanh(x: Vec) -> Vec:
