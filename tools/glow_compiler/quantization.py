@@ -23,7 +23,7 @@ from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph import OPTIMIZE
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
-from glow_passes.quantize.apply_profile import annotate
+from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
 from glow_passes.quantize.convert_floats import ConvertFloatsPass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
@@ -48,6 +48,7 @@ class QuantizeOptions:
     per_channel: bool = True
     bias: str = "int32"
     keep: tuple[str, ...] = ()
+    everything: bool = False
 
     def check(self) -> Schema:
         """The schema; raises QuantizationError for unknown names."""
@@ -121,6 +122,7 @@ def quantize(
     *,
     bias: str = "int32",
     keep: Sequence[str] = (),
+    everything: bool = False,
     shapes: Mapping[str, Sequence[int]] | None = None,
     backend: str = "cpu",
 ) -> ModuleOp:
@@ -130,9 +132,10 @@ def quantize(
     symmetric, symmetric_uint8, symmetric_power2. `precision`: int8 or int16 of activations (weights
     have 8 bits). `calibration`: none, kl, percentile, mse. `per_channel`: a scale for each output
     channel of weights. `bias`: int32, int16, int8. `keep`: operators or names of values that stay
-    float. Inputs and outputs stay float. Raises QuantizationError.
+    float. `everything`: also depthwise convolutions and layers too small to gain by it. Inputs and
+    outputs stay float. Raises QuantizationError.
     """
-    options = QuantizeOptions(schema, precision, calibration, per_channel, bias, tuple(keep))
+    options = QuantizeOptions(schema, precision, calibration, per_channel, bias, tuple(keep), everything)
     options.check()
     if isinstance(data, str | Path):
         data = Profile.load(data)
@@ -152,14 +155,20 @@ def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
-            op.attributes.pop("range", None)
+            for name in (ATTRIBUTE, CHANNELS):
+                op.attributes.pop(name, None)
 
 
 def convert(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
     """Every node an island of its own: integers inside, the float value of each node still there."""
     annotate(module, made, options.check(), options.calibration)
     quantizer = QuantizePass(
-        options.schema, options.precision, options.per_channel, options.bias, options.keep
+        options.schema,
+        options.precision,
+        options.per_channel,
+        options.bias,
+        options.keep,
+        options.everything,
     )
     _run(module, (quantizer,))
 

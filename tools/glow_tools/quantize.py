@@ -38,6 +38,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--per-tensor", action="store_true", help="one scale for all channels of weights")
     add("--bias", default="int32", help="int32 (default), int16, int8")
     add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
+    everything = "also layers of little arithmetic, such as depthwise convolutions"
+    add("--everything", action="store_true", help=everything)
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
     add("-o", "--output", metavar="MODEL", help="the quantised model: .mlir, or QDQ .onnx")
     add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
@@ -71,6 +73,7 @@ def _run(a: argparse.Namespace) -> int:
         "per_channel": not a.per_tensor,
         "bias": a.bias,
         "keep": tuple(a.keep),
+        "everything": a.everything,
     }
     if a.output:
         quantized = quantize(module, made, **options)

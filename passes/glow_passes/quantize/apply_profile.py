@@ -16,6 +16,8 @@ from glow_passes.quantize.schema import QuantizationError, Schema
 
 #: `range = array<f64: low, high>` on the operation whose first result lies between them.
 ATTRIBUTE = "range"
+#: `channels = array<f64: means, least, largest>` on what makes the input of a layer.
+CHANNELS = "channels"
 
 
 def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: str) -> None:
@@ -31,6 +33,9 @@ def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: st
                 continue
             low, high = calibrated(histogram, schema, calibration)
             value.owner.attributes[ATTRIBUTE] = DenseArrayBase.from_list(f64, [low, high])
+            channels = profile.channels.get(name)
+            if channels is not None:
+                value.owner.attributes[CHANNELS] = DenseArrayBase.from_list(f64, channels.numbers())
 
 
 @dataclass(frozen=True)

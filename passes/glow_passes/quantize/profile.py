@@ -20,10 +20,11 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float, shape_of, typed
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
 from glow_passes.graph.symbols import Symbols
+from glow_passes.quantize.channels import Channels, channel_axis
 from glow_passes.quantize.histogram import Histogram
 from glow_passes.quantize.schema import QuantizationError
 
-VERSION = 1
+VERSION = 2
 #: Properties that hold sizes of the batch, which a profile does not depend on.
 SIZES = {"starts", "ends", "steps", "repeats", "operandSegmentSizes"}
 
@@ -59,6 +60,17 @@ def observed(function: FuncOp, module: ModuleOp) -> dict[str, SSAValue]:
     return found
 
 
+def channel_axes(function: FuncOp, module: ModuleOp) -> dict[str, int]:
+    """The axis of channels of each value that layers with constant weights read, by name."""
+    symbols, names = Symbols(module), value_names(function)
+    found: dict[str, int] = {}
+    for op in function.body.block.ops:
+        axis = channel_axis(op)
+        if axis is not None and symbols.array(op.operands[1]) is not None:
+            found[names[op.operands[0]]] = axis
+    return found
+
+
 def graph_lines(module: ModuleOp) -> list[str]:
     """One line a node of the first function: name, operator, operands, properties that matter."""
     function = next(functions(module))
@@ -90,22 +102,26 @@ def graph_hash(lines: list[str]) -> str:
 
 @dataclass
 class Profile:
-    """Histograms by value name, and the graph that they belong to."""
+    """Histograms by value name, channels of the inputs of layers, and the graph they belong to."""
 
     graph: list[str]
     values: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
     batches: int = 0
+    channels: dict[str, Channels] = field(default_factory=dict[str, Channels])
+    axes: dict[str, int] = field(default_factory=dict[str, int])
 
     @staticmethod
     def of(module: ModuleOp) -> Profile:
         """An empty profile of a module's graph."""
-        return Profile(graph_lines(module))
+        return Profile(graph_lines(module), axes=channel_axes(next(functions(module)), module))
 
     def add(self, arrays: Mapping[str, Any]) -> None:
         """Count the values of one run."""
         self.batches += 1
         for name, array in arrays.items():
             self.values.setdefault(name, Histogram()).add(np.asarray(array))
+            if name in self.axes:
+                self.channels.setdefault(name, Channels()).add(np.asarray(array), self.axes[name])
 
     def check_data(self) -> None:
         """Raise unless something was seen, and finite numbers everywhere."""
@@ -145,6 +161,9 @@ class Profile:
                     "histogram": " ".join(f"{c:.7g}" for c in h.counts),
                 }
                 for name, h in self.values.items()
+            },
+            "channels": {
+                name: " ".join(f"{v:.7g}" for v in c.numbers()) for name, c in self.channels.items()
             },
         }
         text = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1 << 20)
@@ -188,6 +207,11 @@ def _from_document(content: object, path: str) -> Profile:
             made.values[str(name)] = Histogram(
                 counts.size, low, high, counts, int(entry.get("not_numbers", 0))
             )
+        for name, text in document["channels"].items():
+            numbers = np.array(str(text).split(), np.float64)
+            if not numbers.size or numbers.size % 3 or not np.isfinite(numbers).all():
+                raise QuantizationError(f"{path}: the profile is damaged: channels of '{name}'")
+            made.channels[str(name)] = Channels.of(numbers)
         return made
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise QuantizationError(f"{path}: the profile is damaged: {error}") from None

@@ -7,7 +7,7 @@ Every node becomes an island of its own; glow-fold-conversions joins them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from glow_dialects.core.types import (
     element_type,
     shape_of,
     tensor,
+    tensor_of,
 )
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
@@ -39,6 +40,7 @@ from glow_dialects.ops.module import FuncOp, GetOp, functions
 from glow_dialects.ops.quantize import (
     DequantizeOp,
     QuantizeOp,
+    dequantize_array,
     quantize_array,
     quantized_type,
 )
@@ -51,15 +53,27 @@ from glow_dialects.ops.requantize import scale_of
 from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import plain_properties
 from glow_passes.graph.symbols import Symbols
-from glow_passes.quantize.apply_profile import ATTRIBUTE
+from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS
 from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
+from glow_passes.quantize.channels import (
+    LAYERS,
+    Channels,
+    by_weight,
+    channel_axis,
+    even_factors,
+    output_axis,
+    relative_size,
+)
 from glow_passes.quantize.fold_conversions import MOVES
+from glow_passes.quantize.light import light_layers
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
 
 #: Biases are at most this in units of input scale x weight scale.
 LARGEST_BIAS = 1 << 26
+#: Where a function is looked at to tell the range on which it changes.
+SAMPLES = 4096
 BIASES = {"int32": 32, "int16": 16, "int8": 8}
 
 
@@ -71,6 +85,7 @@ class Options:
     per_channel: bool = True
     bias: int = 32
     keep: tuple[str, ...] = ()
+    everything: bool = False
 
 
 class Quantizer:
@@ -84,29 +99,28 @@ class Quantizer:
         self.stored: dict[SSAValue, SSAValue] = {}
         #: Values that are dequantised integers, or that will be once conversions are folded.
         self.integer: set[SSAValue] = set()
+        self.names = value_names(function)
+        self.float: set[Operation] = set()
+        self.evened: dict[SSAValue, tuple[SSAValue, Array]] = {}
 
     def run(self) -> int:
         """Quantise every node that has a rule; the number of nodes."""
         count = 0
-        names = value_names(self.function)
-        exact = sensitive(self.function)
-        for op in list(self.function.body.block.ops):
-            if not isinstance(op, GraphOp) or op.parent is None or op in exact:
+        operators = [op for op in self.function.body.block.ops if isinstance(op, GraphOp)]
+        self.float = {op for op in operators if self._stays_float(op)} | sensitive(self.function)
+        if not self.options.everything:
+            self.float |= light_layers(self.function, self.array)
+        for op in operators:
+            if op.parent is None or op in self.float:
                 continue
-            if not op.results or op.group("predicate"):
-                continue
-            known = {op.name.removeprefix("glow."), names[op.results[0]]}
-            reader = _limiter(op.results[0])
-            if reader is not None:
-                known.add(names[reader.results[0]])
-            if known & set(self.options.keep):
-                continue
-            if self.table(op, names):
+            if self.table(op):
                 count += 1
                 continue
             if isinstance(op, (*MOVES, ReluOp, ClipOp)) and not isinstance(op, ConcatOp):
                 if op.operands[0] in self.integer:
                     self.integer.add(op.results[0])
+                continue
+            if not isinstance(op, LAYERS) and not self.wanted(op.results[0]):
                 continue
             rule = rule_of(type(op))
             made = rule(op, self, Builder.before(op)) if rule is not None else None
@@ -115,15 +129,43 @@ class Quantizer:
                 count += 1
         return count
 
-    def table(self, op: GraphOp, names: Mapping[SSAValue, str]) -> bool:
+    def _stays_float(self, op: GraphOp) -> bool:
+        """Whether an operator is none for integers, or one that was asked to be kept."""
+        if not op.results or op.group("predicate"):
+            return True
+        known = {op.name.removeprefix("glow."), self.names[op.results[0]]}
+        reader = _limiter(op.results[0])
+        if reader is not None:
+            known.add(self.names[reader.results[0]])
+        return bool(known & set(self.options.keep))
+
+    def wanted(self, value: SSAValue) -> bool:
+        """Whether a layer on integers reads `value`, through operators that may be on integers too."""
+        stack, seen = [value], {value}
+        while stack:
+            for use in stack.pop().uses:
+                op = use.operation
+                if not isinstance(op, GraphOp) or op in self.float:
+                    continue
+                if isinstance(op, LAYERS):
+                    if use.index == 0 and self.array(op.operands[1]) is not None:
+                        return True
+                elif isinstance(op, (*MOVES, *RULES)) or variable(op, self.array) is not None:
+                    stack += [r for r in op.results if r not in seen]
+                    seen.update(op.results)
+        return False
+
+    def table(self, op: GraphOp) -> bool:
         """Turn the chain of element-wise operators from `op` on into a lookup, rounded once.
 
         A relu or clip alone is none: it becomes the limits of the operator before it.
         """
         chain = chain_from(op, self.array)
-        kept = [i for i, o in enumerate(chain) if names[o.results[0]] in self.options.keep]
+        kept = [i for i, o in enumerate(chain) if o in self.float]
         chain = chain[: kept[0]] if kept else chain
         if all(isinstance(o, ReluOp | ClipOp) for o in chain) or self.options.schema.width != 8:
+            return False
+        if not self.wanted(chain[-1].results[0]):
             return False
         x, last = variable(op, self.array), chain[-1].results[0]
         assert x is not None
@@ -166,10 +208,33 @@ class Quantizer:
             found = self.kind(owner.operands[0])
         else:
             limits = self.limits(value)
-            found = None if limits is None else self.options.schema.type_of(*limits)
+            if limits is not None:
+                found = self.options.schema.type_of(*self._effective(value, *limits))
         if found is not None:
             self.kinds[value] = found
         return found
+
+    def _effective(self, value: SSAValue, low: float, high: float) -> tuple[float, float]:
+        """The part of a range on which the function that alone reads `value` still changes.
+
+        Numbers that hard_swish or a sigmoid sends to one end need no integers of their own.
+        """
+        use = value.first_use
+        if use is None or not is_used_once(value) or not isinstance(use.operation, GraphOp):
+            return low, high
+        chain = chain_from(use.operation, self.array)
+        if not chain or self.array(value) is not None:
+            return low, high
+        x = np.linspace(low, high, SAMPLES)
+        y = evaluated(chain, x, self.array)
+        if not np.isfinite(y).all():
+            return low, high
+        half = (float(y.max()) - float(y.min())) / 2 ** (self.options.schema.width + 1)
+        changes = np.flatnonzero(np.abs(y - y[0]) > half)
+        differs = np.flatnonzero(np.abs(y - y[-1]) > half)
+        if not changes.size:
+            return low, high
+        return float(x[max(changes[0] - 1, 0)]), float(x[min(differs[-1] + 1, SAMPLES - 1)])
 
     def result_kind(self, value: SSAValue) -> UniformQuantizedType | None:
         """The type to compute `value` in: that of the relu or clip which alone reads it, if any."""
@@ -203,6 +268,52 @@ class Quantizer:
         made = Builder.after(owner)(QuantizeOp(value, results=tensor(shape_of(value), kind)))
         self.stored[value] = made
         return made
+
+    def channels(self, value: SSAValue) -> Channels | None:
+        """What the profile knows of the channels of a layer's input."""
+        owner = value.owner
+        given = owner.attributes.get(CHANNELS) if isinstance(owner, Operation) else None
+        return Channels.of(given.get_values()) if isinstance(given, DenseArrayBase) else None  # pyright: ignore
+
+    def means(self, value: SSAValue) -> Array | None:
+        """The mean of each channel of a layer's input."""
+        found = self.channels(value)
+        return None if found is None else found.mean
+
+    def even(self, value: SSAValue) -> tuple[SSAValue, Array] | None:
+        """A float layer input with its channels evened out, and the factors its weights take over.
+
+        Integers have one scale already; a float value is about to be rounded, and gets the factors of
+        all layers that read it.
+        """
+        channels, limits = self.channels(value), self.limits(value)
+        if value in self.integer or channels is None or limits is None:
+            return None
+        if value in self.evened:
+            return self.evened[value]
+        size = np.zeros(len(channels.mean))
+        axis: int | None = None
+        for op in {use.operation for use in value.uses if use.index == 0}:
+            weights = self.array(op.operands[1]) if isinstance(op, LAYERS) else None
+            if weights is None or op in self.float:
+                continue
+            axis = channel_axis(op)
+            size = np.maximum(size, relative_size(op, weights, len(size), self.options.per_channel))
+        factors = even_factors(channels, limits, size)
+        if factors is None or axis is None:
+            return None
+        factors = factors.astype(np.float32).astype(np.float64)
+        shape = [1] * len(shape_of(value))
+        shape[axis] = -1
+        inverse = (1 / factors).reshape(shape).astype(np.float32)
+        owner = value.owner
+        assert isinstance(owner, Operation)
+        given = self.constant(inverse, tensor_of(inverse), "even")
+        made = Builder.after(owner)(MulOp(value, given))
+        low, high = (np.clip(v, *limits) / factors for v in (channels.low, channels.high))
+        self.kinds[made] = self.options.schema.type_of(float(low.min()), float(high.max()))
+        self.evened[value] = (made, factors)
+        return self.evened[value]
 
     def weight(self, array: Array, kind: UniformQuantizedType, hint: str) -> SSAValue:
         """A constant of stored integers, read at the start of the function."""
@@ -252,6 +363,14 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     source, to, weights = q.kind(x), q.result_kind(op.results[0]), q.array(w)
     if source is None or to is None or weights is None or not np.isfinite(weights).all():
         return None
+    means = q.means(x)
+    even = q.even(x)
+    if even is not None:
+        x, factors = even
+        source = q.kind(x)
+        assert source is not None
+        weights = weights * by_weight(op, factors, weights).astype(np.float32)
+        means = None if means is None else means / factors
     biases: list[SSAValue] = op.group("bias") if "bias" in dict(op.groups()) else []
     arrays = [a for v in biases if (a := q.array(v)) is not None and np.isfinite(a).all()]
     if len(arrays) != len(biases):
@@ -260,10 +379,17 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     least = np.abs(arrays[0]).astype(np.float64) / (scale_of(source) * LARGEST_BIAS) if arrays else 0.0
     kind = symmetric_type(weights, axis if q.options.per_channel else -1, least=least)
     units = kind.scale_array * scale_of(source)
+    stored = quantize_array(weights.astype(np.float64), kind)
+    real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[output_axis(op)])
+    if means is not None:
+        # What rounding the weights moves the mean of each output by.
+        lost = (weights - dequantize_array(stored, kind)) * by_weight(op, means, weights)
+        others = tuple(i for i in range(weights.ndim) if i != output_axis(op))
+        real_bias = real_bias + lost.sum(axis=others)
     bias = None
-    for value, array in zip(biases, arrays, strict=True):
-        bias = q.bias(array, units, value.name_hint or "bias")
-    stored = q.weight(weights, kind, w.name_hint or "weights")
+    if arrays or means is not None:
+        bias = q.bias(real_bias, units, (biases[0].name_hint if biases else None) or "bias")
+    stored = q.constant(stored, tensor(weights.shape, kind), w.name_hint or "weights")
     result = tensor(shape_of(op.results[0]), to)
     return b(made(q.quantized(x, source), stored, bias, results=result, **properties))
 
@@ -329,7 +455,8 @@ class QuantizePass(ModulePass):
     """Quantise nodes with ranges (glow-apply-profile), except operators and values in `keep`.
 
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
-    activations; weights have 8 bits). bias: int32, int16, int8.
+    activations; weights have 8 bits). bias: int32, int16, int8. everything: also the layers of little
+    arithmetic (see light.py), which stay float otherwise.
     """
 
     name = "glow-quantize"
@@ -338,13 +465,14 @@ class QuantizePass(ModulePass):
     per_channel: bool = True
     bias: str = "int32"
     keep: tuple[str, ...] = ()
+    everything: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.bias not in BIASES:
             known = ", ".join(BIASES)
             raise QuantizationError(f"unknown bias precision '{self.bias}'; there are: {known}")
         schema = Schema.of(self.schema, self.precision)
-        options = Options(schema, self.per_channel, BIASES[self.bias], self.keep)
+        options = Options(schema, self.per_channel, BIASES[self.bias], self.keep, self.everything)
         for function in functions(op):
             Quantizer(op, function, options).run()
         Symbols(op).sweep()

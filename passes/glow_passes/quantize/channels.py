@@ -1,0 +1,126 @@
+"""What the channels of a layer's input look like: mean and range of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation
+
+from glow_dialects.core.types import Array
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import MatmulOp
+
+#: Layers with weights; their input is operand 0, their weights operand 1.
+LAYERS = (ConvOp, FullyConnectedOp, MatmulOp)
+
+
+def channel_axis(op: Operation) -> int | None:
+    """The axis of a layer's input that weights are summed over; None where `op` is no layer."""
+    if not isinstance(op, LAYERS):
+        return None
+    return 1 if isinstance(op, ConvOp) and op.prop("layout") == "NCHW" else -1
+
+
+def output_axis(op: Any) -> int:
+    """The axis of a layer's weights with its output channels."""
+    return 0 if isinstance(op, ConvOp) else 1
+
+
+def by_weight(op: Any, vector: Array, weights: Array) -> Array:
+    """A vector with one number an input channel, in a form that broadcasts with the weights."""
+    if not isinstance(op, ConvOp):
+        return vector[:, None]
+    group = op.prop("group")
+    rows = np.repeat(vector.reshape(group, -1), weights.shape[0] // group, axis=0)
+    ones = [1] * (weights.ndim - 2)
+    last = op.prop("layout") == "NHWC"
+    return rows.reshape(len(rows), *ones, -1) if last else rows.reshape(*rows.shape, *ones)
+
+
+def relative_size(op: Any, weights: Array, count: int, per_channel: bool) -> Array:
+    """The largest absolute weight of each of `count` input channels, in units of its output's largest
+    (with `per_channel`; else of the largest of all)."""
+    axis = output_axis(op)
+    size = np.abs(weights.astype(np.float64))
+    others = tuple(i for i in range(size.ndim) if i != axis)
+    unit = size.max(axis=others if per_channel else None, keepdims=True, initial=0)
+    size = np.moveaxis(size / np.where(unit > 0, unit, 1.0), axis, 0)
+    if not isinstance(op, ConvOp):
+        return size.max(axis=0, initial=0)
+    if op.prop("layout") == "NHWC":
+        size = np.moveaxis(size, -1, 1)
+    groups = size.reshape(op.prop("group"), -1, size.shape[1], *size.shape[2:])
+    return groups.max(axis=(1, *range(3, groups.ndim)), initial=0).reshape(count)
+
+
+@dataclass
+class Channels:
+    """Mean, least and largest number of every channel of a value; infinities and NaN are left out."""
+
+    mean: Array = field(default_factory=lambda: np.zeros(0))
+    low: Array = field(default_factory=lambda: np.zeros(0))
+    high: Array = field(default_factory=lambda: np.zeros(0))
+    batches: int = 0
+
+    def add(self, array: Array, axis: int) -> None:
+        """Count one run's numbers."""
+        limit = float(np.finfo(np.float32).max)
+        rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+        if not rows.size:
+            return
+        with np.errstate(over="ignore"):
+            mean = rows.mean(axis=1, dtype=np.float64)
+        low, high = rows.min(axis=1), rows.max(axis=1)
+        if not np.isfinite(mean).all():
+            clean = np.nan_to_num(rows, posinf=limit, neginf=-limit)
+            mean, low, high = clean.mean(axis=1, dtype=np.float64), clean.min(axis=1), clean.max(axis=1)
+        if self.batches:
+            low, high = np.minimum(low, self.low), np.maximum(high, self.high)
+            mean = self.mean + (mean - self.mean) / (self.batches + 1)
+        self.mean, self.low, self.high = mean, low.astype(np.float64), high.astype(np.float64)
+        self.batches += 1
+
+    def numbers(self) -> list[float]:
+        """Means, then least, then largest numbers."""
+        return [float(v) for v in np.concatenate([self.mean, self.low, self.high])]
+
+    @staticmethod
+    def of(numbers: Any) -> Channels:
+        """What `numbers` gave."""
+        parts = np.asarray(numbers, np.float64).reshape(3, -1)
+        return Channels(parts[0], parts[1], parts[2], 1)
+
+
+#: Spreads of channels are evened out by at most this factor.
+LARGEST_FACTOR = 64.0
+#: Below this the channels are even enough.
+WORTH = 4.0
+#: How much of a channel's spread goes into the weights; the rest stays in the activations.
+SHARE = 0.6
+
+
+def even_factors(channels: Channels, limits: tuple[float, float], weights: Array) -> Array | None:
+    """Factors t, one a channel: x / t and t * w lose less to rounding than x and w.
+
+    `weights` is the largest absolute weight of each channel, in units of its output's largest. Large
+    channels with small weights give the most (SmoothQuant, arXiv 2211.10438, equation 4). None where
+    channels are even already.
+    """
+    low = np.clip(channels.low, *limits)
+    high = np.clip(channels.high, *limits)
+    size = np.maximum(np.abs(low), np.abs(high))
+    largest = float(size.max(initial=0))
+    if not np.isfinite(largest) or largest <= 0:
+        return None
+    size = np.maximum(size, largest / LARGEST_FACTOR)
+    weights = np.maximum(weights, float(weights.max(initial=0)) / LARGEST_FACTOR)
+    if not weights.all():
+        return None
+    factors = size**SHARE / weights ** (1 - SHARE)
+    factors /= float(np.exp(np.log(factors).mean()))
+    if factors.max() / factors.min() < WORTH:
+        return None
+    return np.clip(factors, 1 / LARGEST_FACTOR, LARGEST_FACTOR)

@@ -1,0 +1,127 @@
+"""What quantisation knows of layers: their channels, their arithmetic, what their readers see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glow_compiler as glow
+from glow_compiler.quantization import profile, quantize
+from glow_dialects.core.types import Array
+from glow_dialects.ops.module import functions
+from glow_passes.quantize.channels import Channels, even_factors
+
+RNG = np.random.default_rng(0)
+
+
+def _normal(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def _operators(module: object) -> list[str]:
+    return [op.name.removeprefix("glow.") for op in next(functions(module)).body.block.ops]  # pyright: ignore
+
+
+def _decibels(want: Array, have: Array) -> float:
+    return 10 * float(np.log10((want**2).sum() / ((want - have) ** 2).sum()))
+
+
+def test_channels_add_up() -> None:
+    """Means and ranges over batches are those of all numbers together."""
+    made, batches = Channels(), [_normal(2, 5, 3) for _ in range(4)]
+    for batch in batches:
+        made.add(batch, 1)
+    rows = np.concatenate(batches).transpose(1, 0, 2).reshape(5, -1)
+    np.testing.assert_allclose(made.mean, rows.mean(1), rtol=1e-5)
+    np.testing.assert_array_equal([made.low, made.high], [rows.min(1), rows.max(1)])
+    again = Channels.of(made.numbers())
+    np.testing.assert_array_equal(again.high, made.high)
+    made.add(np.full((1, 5, 2), np.inf, np.float32), 1)
+    assert np.isfinite(made.high).all()
+
+
+def test_even_factors() -> None:
+    """Large channels with small weights give most; even channels and zeros are left alone."""
+    spread = Channels.of([np.zeros(3), [-1, -1, -1], [1, 1, 50]])
+    factors = even_factors(spread, (-60, 60), np.ones(3))
+    assert factors is not None and factors[2] > 5 * factors[0] > 0
+    assert even_factors(Channels.of([[0, 0], [-1, -1], [1, 2]]), (-2, 2), np.ones(2)) is None
+    assert even_factors(Channels.of([[0, 0], [0, 0], [0, 0]]), (0, 0), np.ones(2)) is None
+    assert even_factors(spread, (-60, 60), np.zeros(3)) is None
+    # What calibration cut off does not count.
+    assert even_factors(spread, (-2, 2), np.ones(3)) is None
+
+
+def _product(x: Array, w: Array) -> tuple[glow.GraphBuilder, dict[str, Array]]:
+    g = glow.GraphBuilder()
+    value = g.placeholder("x", x.shape)
+    g.save(g.matmul(value, g.constant(w, "w")), "y")
+    return g, {"x": x}
+
+
+def test_uneven_channels_of_a_product() -> None:
+    """One channel a hundred times as large as the others costs next to no accuracy."""
+    x, w = _normal(64, 48), _normal(48, 32)
+    x[:, 7] *= 100
+    w[7] /= 100
+    g, feed = _product(x, w)
+    module = quantize(g, [feed], backend="interpreter")
+    assert "quantized_fully_connected" in _operators(module) and "mul" in _operators(module)
+    have = glow.compile(module, backend="interpreter").run(feed)["y"]
+    assert _decibels(x @ w, have) > 33  # 14 with one scale for all channels
+
+
+def test_even_channels_are_left_alone() -> None:
+    g, feed = _product(_normal(64, 48), _normal(48, 32))
+    assert "mul" not in _operators(quantize(g, [feed], backend="interpreter"))
+
+
+def test_rounded_weights_keep_the_mean() -> None:
+    """Inputs far from zero: what rounding the weights adds to every output is in the bias."""
+    x, w = (_normal(512, 64) / 4 + 3).astype(np.float32), _normal(64, 8)
+    g, feed = _product(x, w)
+    have = glow.compile(quantize(g, [feed], backend="interpreter"), backend="interpreter").run(feed)["y"]
+    want = x.astype(np.float64) @ w
+    assert np.abs((have - want).mean(0)).max() < 0.2 * np.abs(have - want).std()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("everything", [False, True])
+def test_layers_of_little_arithmetic(everything: bool, layout: str) -> None:
+    """A depthwise convolution between two full ones stays float, unless everything is asked for."""
+    g = glow.GraphBuilder()
+    last = layout == "NHWC"
+    shape = (1, 8, 8, 16) if last else (1, 16, 8, 8)
+    x = g.placeholder("x", shape)
+
+    def conv(value: object, inner: int, size: int, group: int = 1) -> object:
+        kernel = (16, size, size, inner) if last else (16, inner, size, size)
+        pads = (size // 2,) * 4
+        w = g.constant(_normal(*kernel) / 4)
+        return g.conv(value, w, pads=pads, group=group, layout=layout)  # pyright: ignore
+
+    y = g.hard_swish(conv(x, 16, 3))  # pyright: ignore
+    g.save(conv(g.hard_swish(conv(y, 1, 3, 16)), 16, 1), "y")  # pyright: ignore
+    feed = {"x": _normal(*shape)}
+    feed["x"][..., :2] *= 20
+    module = quantize(g, [feed], backend="interpreter", everything=everything)
+    operators = _operators(module)
+    assert operators.count("conv") == (0 if everything else 1)
+    assert operators.count("lookup") == (2 if everything else 0)
+    want = glow.compile(g, backend="interpreter").run(feed)["y"]
+    interpreted = glow.compile(module, backend="interpreter").run(feed)["y"]
+    assert _decibels(want, interpreted) > (24 if everything else 30)
+
+
+def test_activation_ranges_end_where_it_is_constant() -> None:
+    """hard_swish sends all below -3 to 0: the integers before it need not reach further."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (1, 8, 8, 8))
+    y = g.conv(x, g.constant(_normal(8, 8, 3, 3)))
+    g.save(g.conv(g.hard_swish(y), g.constant(_normal(8, 8, 3, 3))), "y")
+    feed = {"x": _normal(1, 8, 8, 8)}
+    module = quantize(g, profile(g, [feed], backend="interpreter"))
+    lookups = [op for op in next(functions(module)).body.block.ops if op.name == "glow.lookup"]
+    (kind,) = (op.operands[0].type.element_type for op in lookups)  # pyright: ignore
+    least = (-128 - kind.zero_point_array[0]) * kind.scale_array[0]  # pyright: ignore
+    assert -4 < least < -2.9
