@@ -13,6 +13,10 @@ from commands import refused, run
 import glow_compiler as glow
 from glow_tools import compile as compile_command
 
+ARM_CC, ARM = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+needs_arm = pytest.mark.skipif(
+    not (shutil.which(ARM_CC) and shutil.which(ARM)), reason=f"no {ARM_CC} or no {ARM}"
+)
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
@@ -30,12 +34,22 @@ def network(folder: Path, name: str = "net", channels: int = 8) -> Path:
     return path
 
 
-def build(folder: Path, source: str, *objects: str) -> Path:
-    """Compile and link a C program with all warnings as errors."""
+def build(folder: Path, source: str, *objects: str, cc: str = "cc") -> Path:
+    """Compile and link a C program with all warnings as errors; a static one for another processor."""
     target = folder / "program"
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-std=c11"]
-    subprocess.run(["cc", *flags, source, *objects, "-lm", "-o", str(target)], cwd=folder, check=True)
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-std=c11"] + ["-static"] * (cc != "cc")
+    subprocess.run([cc, *flags, source, *objects, "-lm", "-o", str(target)], cwd=folder, check=True)
     return target
+
+
+def outputs(folder: Path, program: Path, *emulator: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the example of `network` computes for random data, and what the interpreter computes."""
+    x = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
+    x.tofile(folder / "x.bin")
+    subprocess.run([*emulator, str(program), "net.weights", "x.bin"], cwd=folder, check=True)
+    got = np.fromfile(folder / "probabilities.out", np.float32).reshape(1, 5)
+    net = glow.compile(network(folder), backend="interpreter")
+    return got, net.run({"x": x})["probabilities"]
 
 
 @needs_cc
@@ -51,11 +65,7 @@ def test_example_runs(tmp_path: Path) -> None:
         "net_example.c",
     }
     program = build(tmp_path / "out", "net_example.c", "net.o")
-    x = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
-    x.tofile(tmp_path / "out/x.bin")
-    subprocess.run([str(program), "net.weights", "x.bin"], cwd=tmp_path / "out", check=True)
-    got = np.fromfile(tmp_path / "out/probabilities.out", np.float32).reshape(1, 5)
-    expected = glow.compile(path, backend="interpreter").run({"x": x})["probabilities"]
+    got, expected = outputs(tmp_path / "out", program)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -92,6 +102,15 @@ def test_another_processor(tmp_path: Path) -> None:
     data = (tmp_path / "net.o").read_bytes()
     assert data[:4] == b"\x7fELF"
     assert int.from_bytes(data[18:20], "little") == 183  # EM_AARCH64
+
+
+@needs_arm
+def test_another_processor_runs(tmp_path: Path) -> None:
+    """NEON code, run by an emulator, computes what the interpreter computes."""
+    path = network(tmp_path)
+    assert run(compile_command.main, path, "-o", tmp_path, "--mcpu", "cortex-a72").status == 0
+    got, expected = outputs(tmp_path, build(tmp_path, "net_example.c", "net.o", cc=ARM_CC), ARM)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_bad_input(tmp_path: Path) -> None:
