@@ -140,8 +140,13 @@ class Quantizer:
         return bool(known & set(self.options.keep))
 
     def wanted(self, value: SSAValue) -> bool:
-        """Whether a layer on integers reads `value`, through operators that may be on integers too."""
+        """Whether a layer on integers reads `value`, through operators that may be on integers too.
+
+        What only float operators read is exact where it stays float. With `everything` all is wanted.
+        """
         stack, seen = [value], {value}
+        if self.options.everything:
+            return True
         while stack:
             for use in stack.pop().uses:
                 op = use.operation

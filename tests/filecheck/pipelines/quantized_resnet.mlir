@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-quantize,glow-fold-conversions,glow-dce | filecheck %s
+// RUN: glow-opt %s -p 'glow-quantize{everything=true},glow-fold-conversions,glow-dce' | filecheck %s
 
 // Figure 5 of the Glow paper: a residual block of ResNet50 computes on integers from end to end. Each
 // relu is the least stored integer of the operator before it; the addition takes operands of two
