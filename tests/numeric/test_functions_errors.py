@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,230 @@ def looping_import(x):
     return math.sin(x)
 
 
+def in_context(x):
+    with x:
+        return x
+
+
+def formatted(x):
+    return f"{x}"
+
+
+def rebinding(x):
+    def g():
+        nonlocal x
+        x = 2.0
+
+    g()
+    return x
+
+
+def raising(x):
+    raise ValueError(x)
+
+
+def generating(x):
+    yield x
+
+
+def own_class(x):
+    class A:
+        pass
+
+    return x
+
+
+def attribute(x):
+    return x.foo
+
+
+def inverse(x):
+    return np.linalg.inv(x)
+
+
+def keywords(x):
+    return (lambda **k: x)()
+
+
+def unknown_parameter(x):
+    return (lambda a: a)(b=x)
+
+
+def item_of_float(x):
+    return x[0]
+
+
+def beyond(x):
+    return (x, x)[2]
+
+
+def three_for_two(x):
+    a, b = (x, x, x)
+    return a + b
+
+
+def unpacked_float(x):
+    a, b = x
+    return a + b
+
+
+def called_float(x):
+    return x(1)
+
+
+def length_of_float(x):
+    return len(x)
+
+
+def float_iterated(x):
+    s = x
+    for i in x:
+        s += i
+    return s
+
+
+def changing(x):
+    s = 0.0
+    for _i in range(3):
+        s = (s, x)
+    return s
+
+
+def unbroadcast(x):
+    return np.ones((2, 3)) + np.ones((4,)) * x
+
+
+def reshaped(x):
+    return np.reshape(np.ones(6), (4, 2)) * x
+
+
+def array_condition(x):
+    if np.ones(3) > x:
+        return x
+    return -x
+
+
+def product_of_floats(x):
+    return x @ x
+
+
+def shifted_float(x):
+    return x << 1
+
+
+def endless_loop(x):
+    while True:
+        x = x + 1
+
+
+def asserting(x):
+    assert x > 0
+    return x
+
+
+def deleting(x):
+    y = x
+    del y
+    return x
+
+
+def range_value(x):
+    return [i for i in range(int(x))]
+
+
+def matched(x):
+    match x:
+        case 1:
+            return 2.0
+    return x
+
+
+def grad_of_tuple(x):
+    return glow.grad(lambda a: (a, a))(x)
+
+
+def grad_by_second(x):
+    return glow.grad(lambda a: a * 2, argnums=1)(x)
+
+
+def large_int(x):
+    return 2**100 + x
+
+
+def stored_slice(x):
+    a = np.zeros(3)
+    a[0:2] = x
+    return np.sum(a)
+
+
+def empty_reduce(x):
+    return reduce(lambda a, b: a + b, ()) + x
+
+
+def far_axis(x):
+    return np.sum(np.ones((2, 3)), axis=5) * x
+
+
+def nested_array(x):
+    return np.array([x, (x, x)])
+
+
+def identity_test(x):
+    return x if x is 1.0 else -x  # noqa: F632
+
+
+def skipped_walrus(x):
+    return x > 0 and (y := x * 2) > 1 and y
+
+
+def complex_number(x):
+    return x + 1j
+
+
+def none_added(x):
+    return None + x
+
+
 CASES = [
+    (in_context, "With statements cannot be compiled; call the functions of the context yourself"),
+    (formatted, "JoinedStr expressions cannot be compiled; build texts outside"),
+    (rebinding, "closures capture by value"),
+    (raising, "Raise statements cannot be compiled; return a value that says so"),
+    (generating, "Yield expressions cannot be compiled; return a tuple"),
+    (own_class, "define classes outside"),
+    (attribute, "attribute 'foo' of a value cannot be compiled"),
+    (inverse, "numpy.linalg.inv cannot be compiled"),
+    (keywords, "**keywords cannot be compiled; name the parameters"),
+    (unknown_parameter, "there is no parameter 'b'"),
+    (item_of_float, "an item of a float; use a tuple or an array"),
+    (beyond, "index 2 of a tuple of 2"),
+    (three_for_two, "3 values for 2 names"),
+    (unpacked_float, "a float is unpacked"),
+    (called_float, "a float is called; call a function"),
+    (length_of_float, "a float has no length"),
+    (float_iterated, "a float has no length"),
+    (changing, "'s' is a float and a tuple of 2 in turn; keep one type"),
+    (unbroadcast, "shapes 2x3 and 4 do not broadcast"),
+    (reshaped, "reshape of 6 (6 elements) to (4, 2)"),
+    (array_condition, "is no condition; compare or reduce it to a bool"),
+    (product_of_floats, "matrix product of a number; multiply with *"),
+    (shifted_float, "shl of a float; use ints"),
+    (endless_loop, "never returns"),
+    (asserting, "Assert statements cannot be compiled; check outside"),
+    (deleting, "Delete statements cannot be compiled; leave the name unused"),
+    (range_value, "range as a value needs numbers known when compiling"),
+    (matched, "Match statements cannot be compiled; write if and elif"),
+    (grad_of_tuple, "grad of a function that returns a tuple of 2; return a float"),
+    (grad_by_second, "argument 1 of a function of 1 parameter"),
+    (large_int, "an int of more than 64 bits cannot be compiled; write it as a float"),
+    (stored_slice, "assignment to a[0:2] cannot be compiled; build a new tuple or array"),
+    (empty_reduce, "reduce of an empty tuple; give a first value"),
+    (far_axis, "axis 5 of an array of 2 axes"),
+    (nested_array, "np.array of a tuple of 2; use numbers or arrays"),
+    (identity_test, "'is' compares identities of Python objects; use =="),
+    (skipped_walrus, "assign in a statement before"),
+    (complex_number, "complex constants cannot be compiled; use real numbers"),
+    (none_added, "add of None"),
     (branches, "an array of shape (3,) (float64) and a float"),
     (no_base, "add a base case"),
     (guarded, "Try statements cannot be compiled; test the condition with if"),
@@ -119,7 +343,7 @@ def endless(n):
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_infinite_recursion(backend: str) -> None:
     """A limit error, and the process goes on."""
-    with pytest.raises(glow.GlowError, match="is a base case missing"):
+    with pytest.raises(glow.GlowError, match=r"errors\.py:\d+: endless: .*is a base case missing"):
         glow.jit(endless, backend=backend)(1)
     assert glow.jit(endless, backend=backend)(-1) == -1
 

@@ -39,9 +39,10 @@ CALL, TAIL, RETURN = "call", "tail", "return"
 class RecursionLimitError(GlowError):
     """A function called itself more often than the limit; most likely it never stops."""
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, where: str, limit: int) -> None:
         base = name.split(".")[0]
-        super().__init__(f"{base}: recursion is deeper than {limit:,} calls; is a base case missing?")
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}{base}: recursion is deeper than {limit:,} calls; is a base case missing?")
 
 
 @dataclass
@@ -152,11 +153,14 @@ class Machine:
                     stack.append((steps, registers, pc, target, tails))
                     tails = 0
                     if len(stack) > MAX_DEPTH:
-                        raise RecursionLimitError(function.name, MAX_DEPTH)
+                        raise RecursionLimitError(
+                            function.name, self.functions.place(function.name), MAX_DEPTH
+                        )
                 elif code.counted:
                     tails += 1
                     if tails > MAX_TAIL_CALLS:
-                        raise RecursionLimitError(function.name, MAX_TAIL_CALLS)
+                        where = self.functions.place(function.name)
+                        raise RecursionLimitError(function.name, where, MAX_TAIL_CALLS)
                 given = [*function.captured, *[registers[i] for i in operands[1:]]]
                 if len(given) != code.arity:
                     raise GlowError(_wrong_count(code, len(function.captured), len(operands) - 1))

@@ -70,6 +70,8 @@ class Expressions(Emitter):
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
             if isinstance(thing, np.ndarray) and thing.dtype == object:
                 self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
+            if isinstance(thing, int) and not -(2**63) <= thing < 2**63:
+                self.fail(node, "an int of more than 64 bits cannot be compiled", "write it as a float")
             return self.constant(thing)
         if isinstance(thing, range) and len(thing) <= 1024:
             thing = tuple(thing)
@@ -423,7 +425,7 @@ def folded(name: str, left: Any, right: Any) -> Static | None:
     if not texts and not (isinstance(left, plain) and isinstance(right, plain)):
         return None
     function = getattr(operator, _PYTHON.get(name, name), None)
-    if function is None or name == "pow" and abs(right) > 64 or name == "shl" and right > 64:
+    if function is None or name in ("pow", "shl") and abs(right) > 10_000:
         return None
     try:
         made = function(left, right)

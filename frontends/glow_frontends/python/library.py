@@ -84,6 +84,8 @@ def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
     if items is None:
         kind = "fold" if start else "reduce"
         return c.over(kind, c.ssa(source, node), *_ssa(c, node, [function, *start]))
+    if not start and not items:
+        c.fail(node, "reduce of an empty tuple", "give a first value")
     return functools.reduce(lambda a, b: apply_value(c, node, function, [a, b], {}), [*start, *items])
 
 

@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ReturnOp, ValueAndGradOp
 from glow_dialects.fn.over import KINDS, OverOp
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.custom import declared, make_reverse, make_tangents
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
@@ -80,6 +81,17 @@ class Functions:
         if name not in self.table and kind == "jvp":
             return 2 * self.arity(base)
         return len(self.table[name].block.args)
+
+    def place(self, name: str) -> str:
+        """Where a function stands: `file:line` of its first operation that stands somewhere."""
+        found = (op.source for op in self.table[name].block.ops if isinstance(op, FnOp) and op.source)
+        return next(found, "")
+
+    def plain_count(self, name: str, count: int) -> int:
+        """Arguments of the user's function where its derived form `name` has `count`."""
+        for suffix in reversed(name.split(".")):
+            count = count - 1 if suffix == "fwd" else count // 2 if suffix == "jvp" else count
+        return count
 
     def reached(self, name: str) -> list[str]:
         """A function and all that it refers to, directly or through others."""

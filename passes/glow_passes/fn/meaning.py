@@ -44,6 +44,11 @@ _ANNIHILATE = {"mul", "div", "neg", "where", "reshape_like", "like_source", "tup
 _BITS = {"bitand", "bitor", "bitxor", "shl", "shr", "invert"}
 
 
+#: What primitives are called in Python.
+_SHOWN = {"stack_values": "np.array", "to_float": "float", "to_int": "int", "to_bool": "a condition",
+          "op:batch_matmul": "a matrix product"}  # fmt: skip
+
+
 class Meaning(Values):
     """Primitives on typed values."""
 
@@ -125,7 +130,8 @@ class Meaning(Values):
         if (name.startswith("op:") or name == "stack_values") and all(isinstance(v.type, Scalar) for v in x):
             return self.tensors(name, op.attributes, x, where)
         bad = next((v for v in x if not isinstance(v.type, Scalar | TensorType)), x[0])
-        raise UnsupportedError(f"{where}: {name.split(':')[-1]} of {text(bad.type)}; use numbers or arrays")
+        shown = _SHOWN.get(name, name.split(":")[-1])
+        raise UnsupportedError(f"{where}: {shown} of {text(bad.type)}; use numbers or arrays")
 
     def _same(self, a: V, b: V, where: str) -> V:
         """Whether two values are equal: tuples item by item."""

@@ -52,6 +52,7 @@ from glow_passes.fn.domain import (
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
+from glow_passes.fn.places import placed, with_line
 from glow_passes.fn.structure import length
 from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep
 from glow_passes.fn.values import NoCode, V, captured, parts
@@ -290,11 +291,14 @@ class Specializer(Meaning):
         for name, bound in self.sets.members(function):
             wanted = self.functions.arity(name) - len(bound)
             if wanted != len(given):
-                short, extra = name.split(".")[0], name.count(".fwd")
-                raise UnsupportedError(
-                    f"{where}: {short} is called with {len(given) - extra} arguments, it has {wanted - extra}"
-                )
-            found.append((self.instance(name, (*bound, *given), instance), bound))
+                short = name.split(".")[0]
+                have, want = (self.functions.plain_count(name, n) for n in (len(given), wanted))
+                raise UnsupportedError(f"{where}: {short} is called with {have} arguments, it has {want}")
+            try:
+                target = self.instance(name, (*bound, *given), instance)
+            except GlowError as error:
+                raise placed(error, where) from None
+            found.append((target, bound))
         return found
 
     def partial(self, function: V, values: Sequence[V], where: str) -> V:
@@ -330,7 +334,10 @@ class Specializer(Meaning):
             raise UnsupportedError(f"{where}: grad of functions with different numbers of parameters")
         either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
         modes = "jr" if either else "r"
-        name = self.functions.gradient_of(op, arities.pop(), modes)
+        try:
+            name = self.functions.gradient_of(op, arities.pop(), modes)
+        except GlowError as error:
+            raise placed(error, where) from None
         forms = [self.derived(function, op, mode) for mode in modes]
         # What is captured by a function in forward mode is followed by its tangent: nothing, here.
         tangents = [V(ZERO)] * (2 ** modes_of(op).count("j") - 1)
@@ -384,6 +391,8 @@ def infer(
             unrolling = Unrolling(rolled={*unrolling.rolled, str(long)})
         except NotNative:
             break
+        except GlowError as error:
+            raise with_line(error) from None
     made = Specializer(functions, ahead_only)
     return made, made.infer(name, arguments)
 

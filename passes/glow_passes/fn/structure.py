@@ -127,6 +127,8 @@ def _item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         if not x[0].type.items:
             raise UnsupportedError(f"{where}: an item of an empty tuple")
         return m.layer(x[1], parts(x[0]), where)
+    if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
+        raise UnsupportedError(f"{where}: an item of {text(x[0].type)}; use a tuple or an array")
     return m.tensors("item", op.attributes, x, where)
 
 

@@ -169,14 +169,14 @@ def _card(
         rank = len(shape_of(values[0]))
         axis = options.pop("axis", None)
         axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-        options["axes"] = tuple(sorted(a % max(rank, 1) for a in axes))
+        options["axes"] = tuple(sorted(_axis(a, rank) for a in axes))
         options.setdefault("keepdims", False)
         value = values[0] if element_of(values[0]) != i1 else u.cast(values[0], i64)
         return u.op(name, value, **options)
     if name == "transpose" and "permutation" not in options:
         options["permutation"] = tuple(reversed(range(len(shape_of(values[0])))))
     if "axis" in options and isinstance(options["axis"], int):
-        options["axis"] %= max(len(shape_of(values[0])), 1)
+        options["axis"] = _axis(options["axis"], len(shape_of(values[0])))
     if name == "concat":
         return u.op(name, *[u.common(values, weak)], **options)
     if name == "batch_matmul":
@@ -186,11 +186,18 @@ def _card(
     return u.op(name, *values, **options)
 
 
+def _axis(axis: int, rank: int) -> int:
+    """An axis counted from 0; VerifyException where there is none."""
+    if not -rank <= axis < rank:
+        raise VerifyException(f"axis {axis} of an array of {rank} ax{'is' if rank == 1 else 'es'}")
+    return axis % rank
+
+
 def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
     """numpy.matmul with vectors as well."""
     a, b = shape_of(left), shape_of(right)
     if not a or not b:
-        return u.op("mul", left, right)
+        raise VerifyException("matrix product of a number; multiply with *")
     wide_left = u.reshape(left, (1, *a)) if len(a) == 1 else left
     wide_right = u.reshape(right, (*b, 1)) if len(b) == 1 else right
     if shape_of(wide_left)[-1] != shape_of(wide_right)[-2]:

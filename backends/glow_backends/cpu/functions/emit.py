@@ -171,9 +171,9 @@ class Emitter(Specializer):
         kinds = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
         received = self._received(function, kinds)
         if self.reaches_itself(instance):
-            self.support.check_stack(self.b)
+            self.support.check_stack(self.b, instance.number)
             if self._counted(instance):
-                self.support.count_call(self.b)
+                self.support.count_call(self.b, instance.number)
         before = self.b.block
         self.b.branch(loop)
         self.b.position_at_end(loop)
@@ -357,7 +357,7 @@ class Emitter(Specializer):
             registers = self._registers(arguments)
             if target is frame.root:
                 if self._counted(target):
-                    self.support.count_call(self.b)
+                    self.support.count_call(self.b, target.number)
                 for phi, register in zip(frame.phis, registers, strict=True):
                     phi.add_incoming(register, self.b.block)
                 self.b.branch(frame.loop)

@@ -16,7 +16,7 @@ import numpy as np
 from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
 from glow_backends.cpu.functions.layout import F64, leaves
-from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, STACK
+from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.target import host, initialize_llvm
@@ -84,6 +84,8 @@ class NativeFunction:
         module = new_module(name, target)
         self.name = name
         emitter = Emitter(inferred, module)
+        functions = inferred.functions
+        self._places = {i.number: (i.name, functions.place(i.name)) for i in inferred.instances}
         self.parameters = [inferred.sets.resolve(t) for t in root.parameters]
         self.result = inferred.sets.resolve(root.result)
         if not _plain(self.result):
@@ -136,10 +138,12 @@ class NativeFunction:
             if not code:
                 found = _rebuilt(self.result, iter(struct.unpack_from(self._out, self._results)))
             _memory[0].release(self._setup[6])
+        number, code = code >> SHIFT, code & (1 << SHIFT) - 1
         if code == MEMORY:
             raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of memory; use fewer steps")
         if code:
-            raise RecursionLimitError(self.name, 5_000_000 if code == STACK else MAX_TAIL_CALLS)
+            limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
+            raise RecursionLimitError(*self._places.get(number, (self.name, "")), limit)
         return found
 
 

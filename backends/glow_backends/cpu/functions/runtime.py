@@ -13,6 +13,8 @@ from glow_passes.fn.domain import NotNative
 I32 = ir.IntType(32)
 #: Codes that a native program stops with.
 STACK, MEMORY, TAIL_CALLS = 1, 2, 3
+#: The number of the instance that stops stands above the code.
+SHIFT = 3
 #: Memory that a loop may leave behind before it is reclaimed.
 COLLECT_BYTES = 1 << 20
 #: Calls in tail position of functions that call themselves, in one run.
@@ -50,7 +52,7 @@ class Support:
         return made
 
     def stop(self, b: ir.IRBuilder, code: int) -> None:
-        """Leave the program with a code."""
+        """Leave the program with a code: why, and SHIFT bits higher the number of the instance."""
         if code not in self._stops:
             made = ir.Function(self.module, ir.FunctionType(ir.VoidType(), []), f"fn.stop.{code}")
             made.linkage = "internal"
@@ -78,17 +80,17 @@ class Support:
         b.unreachable()
         b.position_at_end(good)
 
-    def check_stack(self, b: ir.IRBuilder) -> None:
-        """Stop where the stack is nearly used up."""
+    def check_stack(self, b: ir.IRBuilder, number: int) -> None:
+        """Stop in an instance where the stack is nearly used up."""
         kind = ir.FunctionType(I64, [])
         pointer = b.asm(kind, "mov %rsp, $0", "=r", [], side_effect=False)
-        self._unlikely(b, b.icmp_unsigned("<", pointer, b.load(self.stack_limit)), STACK)
+        self._unlikely(b, b.icmp_unsigned("<", pointer, b.load(self.stack_limit)), STACK | number << SHIFT)
 
-    def count_call(self, b: ir.IRBuilder) -> None:
-        """Stop after very many calls without a base case: a recursion that never ends."""
+    def count_call(self, b: ir.IRBuilder, number: int) -> None:
+        """Stop in an instance after very many calls without a base case: a recursion that never ends."""
         left = b.sub(b.load(self.fuel), ir.Constant(I64, 1))
         b.store(left, self.fuel)
-        self._unlikely(b, b.icmp_signed("<", left, ir.Constant(I64, 0)), TAIL_CALLS)
+        self._unlikely(b, b.icmp_signed("<", left, ir.Constant(I64, 0)), TAIL_CALLS | number << SHIFT)
 
     def reset_count(self, b: ir.IRBuilder) -> None:
         """A base case was reached."""
