@@ -137,10 +137,10 @@ def mlp() -> tuple[dict[str, Step], Callable[[], float]]:
 
     x, w, b, v, c = made(8, 64), made(64, 64), made(64), made(64, 10), made(10)
     f = glow.jit(mlp_value)
-    with glow.GraphBuilder() as graph:
-        given = [graph.input(n, a.shape) for n, a in zip("wbvcx", (w, b, v, c, x), strict=True)]
-        hidden = graph.relu(graph.add(graph.matmul(given[4], given[0]), given[1]))
-        graph.output("y", graph.add(graph.matmul(hidden, given[2]), given[3]))
+    graph = glow.GraphBuilder()
+    given = [graph.placeholder(n, a.shape) for n, a in zip("wbvcx", (w, b, v, c, x), strict=True)]
+    hidden = graph.relu(graph.add(graph.matmul(given[4], given[0]), given[1]))
+    graph.save(graph.add(graph.matmul(hidden, given[2]), given[3]), "y")
     net = glow.compile(graph)
     inputs = dict(zip("wbvcx", (w, b, v, c, x), strict=True))
     ways: dict[str, Step] = {

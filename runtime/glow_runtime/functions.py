@@ -76,6 +76,11 @@ class FunctionProgram:
         made = self.machine.run(self.name, arguments)
         return _public(made, self.name)
 
+    def native(self, arguments: Sequence[Value]) -> Callable[[Sequence[Any]], Any] | None:
+        """The machine code for arguments of the types of these, where there is some."""
+        found = self.instances.get(tuple(map(type_of, arguments)))
+        return None if found is None or found.reason else found.native
+
     def specialize(self, types: tuple[Type, ...]) -> Specialized:
         """The program for argument types; errors of types are raised here."""
         found = self.instances.get(types)

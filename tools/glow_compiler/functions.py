@@ -16,6 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_passes.fn.domain import NotNative
 from glow_runtime.functions import FunctionProgram, Value
 
 BACKENDS = ("cpu", "interpreter")
@@ -43,6 +44,7 @@ class CompiledFunction:
         self._gradient = gradient
         self._function = function
         self._program: FunctionProgram | None = None
+        self._ready: dict[Any, Callable[[Sequence[Any]], Any]] = {}
         functools.update_wrapper(self, function, updated=())
 
     @property
@@ -79,8 +81,19 @@ class CompiledFunction:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The function's value for numbers, arrays and tuples of them."""
-        given = self._bound(arguments, keywords)
-        return self.program.run([_checked(v, i) for i, v in enumerate(given)])
+        key = None if keywords else _kind(arguments)
+        ready = self._ready.get(key)
+        if ready is not None:
+            try:
+                return ready(arguments)
+            except NotNative:
+                pass  # an int that is too large: the interpreter has it below
+        given = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        made = self.program.run(given)
+        native = self.program.native(given)
+        if key is not None and native is not None and len(given) == len(arguments):
+            self._ready[key] = native
+        return made
 
     def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
         import inspect
@@ -110,6 +123,19 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<glow function {getattr(self, '__name__', '')} on {self.backend}>"
+
+
+def _kind(value: Any) -> Any:
+    """What calls of the same machine code have in common; None where that is not simple."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.shape, value.dtype
+    if kind is float or kind is int or kind is bool:
+        return kind
+    if kind is tuple:
+        made = tuple([_kind(v) for v in value])
+        return None if None in made else made
+    return None
 
 
 def _checked(value: Any, index: int) -> Value:

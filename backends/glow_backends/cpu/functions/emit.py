@@ -157,6 +157,7 @@ class Emitter(Specializer):
 
     def emit_all(self, root: Instance) -> ir.Function:
         """Emit the root and everything it calls; returns the root's function."""
+        self.root = root
         self.survey(root)
         made = self.declared(root)
         while self.pending:
@@ -272,7 +273,10 @@ class Emitter(Specializer):
         if not frame.called and self._counted(frame.root):
             self.support.reset_count(self.b)  # a base case: the recursion ends somewhere
         kind = self.sets.resolve(frame.root.result)
-        registers = self._registers([self.convert(value, kind)])
+        value = self.convert(value, kind)
+        if frame.root is self.root and not self.reaches_itself(frame.root):
+            self.t.tensors.deliver(flat(value.code))
+        registers = self._registers([value])
         if frame.out is not None:
             self._store(frame.out, registers)
             self.b.ret_void()

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
-import numpy as np
 
 from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
-from glow_backends.cpu.functions.layout import F64, leaves
+from glow_backends.cpu.functions.layout import leaves, sizes
+from glow_backends.cpu.functions.passing import Arguments, Results
 from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
-from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.target import host, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.types import Array, dtype_of, tensor
 from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 from glow_passes.fn.specialize import Instance, Specializer
 
@@ -93,7 +90,7 @@ class NativeFunction:
         inputs = [leaf for t in self.parameters for leaf in leaves(t)]
         outputs = leaves(self.result)
         function = emitter.emit_all(root)
-        emitter.support.entry(function, inputs, outputs)
+        emitter.support.entry(function, inputs, outputs, sizes(self.result))
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
         self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
@@ -106,37 +103,29 @@ class NativeFunction:
         self._linked = Linked([emit_object(self.llvm, target), *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
-        self._format = "=" + "".join("d" if leaf == F64 else "q" for leaf in inputs)
-        self._out = "=" + "".join("d" if leaf == F64 else "q" for leaf in outputs)
+        self._values = Results(self.result)
         if not _memory:
             _memory.append(_Memory())
         memory = _memory[0]
-        self._arguments = ctypes.create_string_buffer(max(8, 8 * len(inputs)))
-        self._results = ctypes.create_string_buffer(max(8, 8 * len(outputs)))
+        self._inputs = Arguments(self.parameters)
         words = (
-            ctypes.addressof(self._arguments), ctypes.addressof(self._results), memory.first,
-            memory.end, memory.top, memory.limit,
+            self._inputs.address, self._values.address, memory.first, memory.end, memory.top, memory.limit,
+            0, self._values.places_address,
         )  # fmt: skip
-        self._setup = (ctypes.c_int64 * 7)(*words)
+        self._setup = (ctypes.c_int64 * 8)(*words)
         self._place = ctypes.addressof(self._setup)
-        self._simple = all(isinstance(t, Scalar) for t in self.parameters)
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached."""
-        held: list[Array] = []
-        values = arguments if self._simple else list(_flattened(arguments, held))
         with _lock:
-            try:
-                struct.pack_into(self._format, self._arguments, 0, *values)
-            except struct.error:
-                raise NotNative("an int of more than 64 bits") from None
+            held = self._inputs.fill(arguments)
+            self._values.prepare()
             code = self._run(self._place)
+            del held
             if self.graphs.failure is not None:
                 failure, self.graphs.failure = self.graphs.failure, None
                 raise failure
-            found = None
-            if not code:
-                found = _rebuilt(self.result, iter(struct.unpack_from(self._out, self._results)))
+            found = None if code else self._values.taken()
             _memory[0].release(self._setup[6])
         number, code = code >> SHIFT, code & (1 << SHIFT) - 1
         if code == MEMORY:
@@ -151,37 +140,3 @@ def _plain(kind: Type) -> bool:
     if isinstance(kind, TupleType):
         return all(map(_plain, kind.items))
     return isinstance(kind, Scalar | TensorType | NoneType | Text)
-
-
-def _flattened(values: Sequence[Any], held: list[Array]) -> Iterator[Any]:
-    """Numbers, and addresses of arrays; `held` keeps the arrays."""
-    for value in values:
-        if isinstance(value, np.ndarray):
-            where = address(value)
-            if where % ALIGN or not value.flags.c_contiguous:
-                copy = aligned_array(value.shape, value.dtype)
-                copy[...] = value
-                value, where = copy, address(copy)
-            held.append(value)
-            yield where
-        elif isinstance(value, tuple):
-            yield from _flattened(value, held)
-        elif value is not None and not isinstance(value, str):
-            yield value
-
-
-def _rebuilt(kind: Type, values: Iterator[Any]) -> Any:
-    match kind:
-        case TensorType():
-            made = aligned_array(kind.shape, dtype_of(tensor(kind.shape, kind.dtype)))
-            ctypes.memmove(address(made), next(values), made.nbytes)
-            return made
-        case TupleType():
-            return tuple(_rebuilt(t, values) for t in kind.items)
-        case Scalar():
-            found = next(values)
-            return bool(found & 1) if kind.kind == "bool" else found
-        case Text():
-            return kind.value
-        case _:
-            return None

@@ -32,6 +32,7 @@ class Support:
         self.stack_limit = self._global("fn.stack_limit", I64)
         self.fuel = self._global("fn.fuel", I64)
         self.floor = self._global("fn.floor", POINTER)
+        self.places = self._global("fn.places", POINTER)
         self.jump = ir.GlobalVariable(module, ir.ArrayType(I64, 64), "fn.jump")
         self.jump.initializer = ir.Constant(self.jump.value_type, None)
         self.jump.linkage = "internal"
@@ -193,6 +194,21 @@ class Support:
             found.append(new)
         return found
 
+    def _delivered(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, size: int) -> None:
+        """Copy a tensor to its place unless it is there."""
+        copy, done = b.append_basic_block("copy"), b.append_basic_block("there")
+        b.cbranch(b.icmp_unsigned("!=", value, place), copy, done)
+        b.position_at_end(copy)
+        self._copy(b, place, value, ir.Constant(I64, size))
+        b.branch(done)
+        b.position_at_end(done)
+
+    def _copy(self, b: ir.IRBuilder, place: ir.Value, value: ir.Value, size: ir.Value) -> None:
+        name = "llvm.memcpy.p0.p0.i64"
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
+        function = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        b.call(function, [place, value, size, ir.Constant(I1, 0)])
+
     def _keeper(self) -> ir.Function:
         """keep(tensor, floor, size): a copy at the top of the heap where the tensor is above the floor."""
         if "keep" not in self._helpers:
@@ -210,15 +226,24 @@ class Support:
             b.ret(value)
             b.position_at_end(copy)
             place = b.call(self._helper("tensors", self._aligned), [size])
-            kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
-            memcpy = ir.Function(self.module, kind, "llvm.memcpy.p0.p0.i64")
-            b.call(memcpy, [place, value, size, ir.Constant(I1, 0)])
+            self._copy(b, place, value, size)
             b.ret(place)
         return self._helpers["keep"]
 
-    def entry(self, root: ir.Function, inputs: list[ir.Type], outputs: list[ir.Type]) -> None:
-        """`fn_run(arguments, results, setup)`: run on the stack that `setup` gives."""
-        inner = self._inner(root, inputs, outputs)
+    def place(self, b: ir.IRBuilder, index: int) -> ir.Value:
+        """Where the caller wants the tensor of a number among the registers of the result."""
+        places = b.bitcast(b.load(self.places), POINTER.as_pointer())
+        return b.load(b.gep(places, [ir.Constant(I64, index)]))
+
+    def entry(
+        self,
+        root: ir.Function,
+        inputs: list[ir.Type],
+        outputs: list[ir.Type],
+        bytes_of: Sequence[int | None],
+    ) -> None:
+        """`fn_run(setup)`: run on the stack that `setup` gives; `bytes_of` the tensors of the result."""
+        inner = self._inner(root, inputs, outputs, bytes_of)
         kind = ir.FunctionType(I32, [POINTER])
         made = ir.Function(self.module, kind, "fn_run")
         made.attributes.add("noinline")
@@ -228,7 +253,7 @@ class Support:
         def word(index: int) -> ir.Value:
             return b.load(b.gep(words, [ir.Constant(I64, index)]))
 
-        for place, index in ((self.heap, 2), (self.heap_end, 3), (self.floor, 2)):
+        for place, index in ((self.heap, 2), (self.heap_end, 3), (self.floor, 2), (self.places, 7)):
             b.store(b.inttoptr(word(index), POINTER), place)
         b.store(word(5), self.stack_limit)
         b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
@@ -247,7 +272,13 @@ class Support:
         b.store(b.ptrtoint(b.load(self.heap), I64), b.gep(words, [ir.Constant(I64, 6)]))
         b.ret(ir.Constant(I32, 0))
 
-    def _inner(self, root: ir.Function, inputs: list[ir.Type], outputs: list[ir.Type]) -> ir.Function:
+    def _inner(
+        self,
+        root: ir.Function,
+        inputs: list[ir.Type],
+        outputs: list[ir.Type],
+        bytes_of: Sequence[int | None],
+    ) -> ir.Function:
         made = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [POINTER]), "fn.inner")
         made.linkage = "internal"
         made.attributes.add("noinline")
@@ -282,5 +313,8 @@ class Support:
                 if kind == ir.IntType(1):
                     value, kind = b.zext(value, I64), I64
                 b.store(value, place(results, index, kind))
+        for index, size in enumerate(bytes_of):
+            if size:
+                self._delivered(b, b.load(place(results, index, POINTER)), self.place(b, index), size)
         b.ret_void()
         return made

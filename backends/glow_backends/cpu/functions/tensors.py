@@ -50,6 +50,8 @@ class Node:
     operands: tuple[Node, ...] = ()
     run: Run | None = None
     depth: int = 0
+    #: The number of the program's result that it is, where it is computed in place.
+    place: int | None = None
 
     def base(self) -> Node:
         """The node whose memory this one only sees under another shape."""
@@ -254,6 +256,14 @@ class Tensors:
         for node in wanted:
             self._hand_out(node)
 
+    def deliver(self, codes: Sequence[Any]) -> None:
+        """The result of the program: what waits is computed where the caller wants it."""
+        for index, code in enumerate(codes):
+            if isinstance(code, Node) and code.scalar is None:
+                base = code.base()
+                if base.real is None and base.const is None:
+                    base.place = index
+
     def _patched(self, b: ir.IRBuilder, run: Run, what: str, index: int) -> ir.Value:
         """An address that is known when the graphs are compiled."""
         constant = ir.Constant(I64, 0)
@@ -272,8 +282,11 @@ class Tensors:
         run.outputs.append(node)
         if node.scalar is None:
             b.position_before(run.call)
-            node.real = b.gep(run.memory, [ir.Constant(I64, run.size.constant)])
-            run.size.constant += max(rounded(bytes_of(node.type)), ALIGN)
+            if node.place is not None:
+                node.real = self.support.place(b, node.place)
+            else:
+                node.real = b.gep(run.memory, [ir.Constant(I64, run.size.constant)])
+                run.size.constant += max(rounded(bytes_of(node.type)), ALIGN)
             self._store(b, run, node.real, "out", index)
         else:
             b.position_after(run.call)
