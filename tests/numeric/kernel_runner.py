@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.builder import sizes_of
 from glow_backends.cpu.target import CpuTarget, named
 
 CPU = os.environ.get("GLOW_TEST_CPU", "host")  # such as haswell, on a machine that can run it
@@ -44,6 +45,7 @@ class Kernel:
         self.engine = llvm.create_mcjit_compiler(parsed, machine)
         self.engine.finalize_object()
         self.threads = threads
+        self.sizes = np.array(sizes_of(function), np.int64)
         operands = len(function.args) - 1
         address = self.engine.get_function_address("kernel")
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * operands, ctypes.c_int64)
@@ -52,6 +54,8 @@ class Kernel:
     def __call__(self, *buffers: np.ndarray) -> None:
         """Run on aligned buffers, results first."""
         pointers = [b.ctypes.data for b in buffers]
+        if self.sizes.size:
+            pointers.append(self.sizes.ctypes.data)
         for worker in range(self.threads):
             self.call(*pointers, worker)
 

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name
 from glow_backends.cpu.bundle import program_text
-from glow_backends.cpu.calls import KernelCall
-from glow_backends.cpu.jit import new_module, optimized
+from glow_backends.cpu.calls import KernelCode
+from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.memory import rounded
 from glow_backends.cpu.select import select
 from glow_backends.cpu.target import CpuTarget
@@ -61,14 +61,14 @@ def compile_ahead(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, na
     if missing:
         raise UnsupportedError(f"no kernel for {', '.join(missing)}: it cannot run ahead of time")
     code = convert(module, function, selection, target)
-    data = _link({c.kernel_name(target): c for c in selection.calls}, code.module, target, name)
+    data = _link(selection.kernels, code.module, target, name)
     weights = bytearray(code.weights.build().tobytes())
     tensors = [_tensor(op, weights) for op in placeholders(module).values()]
     arena = rounded(selection.arena_bytes) + rounded(selection.scratch_bytes)
     return AotProgram(name, data, bytes(weights), arena, tensors)
 
 
-def _link(calls: Mapping[str, KernelCall], program: ModuleOp, target: CpuTarget, name: str) -> bytes:
+def _link(kernels: Mapping[str, KernelCode], program: ModuleOp, target: CpuTarget, name: str) -> bytes:
     entry = f"""
 target triple = "{target.triple}"
 declare void @{MAIN}(ptr, ptr, ptr, i64)
@@ -79,10 +79,8 @@ define void @{name}(ptr %tensors, ptr %weights, ptr %arena) {{
 """
     linked, machine = optimized(entry, target)
     linked.link_in(optimized(program_text(program, target), target)[0])
-    for kernel, call in calls.items():
-        made = new_module(kernel, target)
-        call.emit(made, kernel, call.spec, target).linkage = "external"
-        linked.link_in(optimized(made, target)[0])
+    for kernel in kernels.values():
+        linked.link_in(optimized(kernel.text, target)[0])
     for function in linked.functions:
         if not function.is_declaration and function.name != name:
             function.linkage = llvm.Linkage.internal

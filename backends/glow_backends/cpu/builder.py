@@ -37,31 +37,78 @@ class _Splat(ir.Constant):
         return f"splat ({value.type} {value.get_reference()})"
 
 
+class Kernel(ir.Function):
+    """A kernel's function; `sizes` are the numbers that each of its calls hands over in a table."""
+
+    sizes: tuple[int, ...] = ()
+
+
+def sizes_of(function: ir.Function) -> tuple[int, ...]:
+    """What a call of a kernel hands over in its table of sizes; empty where it takes none."""
+    return function.sizes if isinstance(function, Kernel) else ()
+
+
 class KernelBuilder:
-    """One kernel under construction: `void name(ptr operand..., i64 worker)`.
+    """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker)`.
 
     All pointers are `noalias` and 64-byte aligned. With `target.threads > 1` the kernel does the
-    share of `worker` (see `share`). Kernels take no other run-time arguments: shapes are constants.
+    share of `worker` (see `share`). Shapes are constants of the code, but for what a `sized` kernel
+    reads by `size`: kernels that differ in nothing else are one piece of code.
     """
 
-    def __init__(self, module: ir.Module, name: str, operands: int, target: CpuTarget) -> None:
+    def __init__(
+        self, module: ir.Module, name: str, operands: int, target: CpuTarget, sized: bool = False
+    ) -> None:
         self.module = module
         self.target = target
-        kind = ir.FunctionType(ir.VoidType(), [PTR] * operands + [I64])
-        self.function = ir.Function(module, kind, name)
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64])
+        self.function = Kernel(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("nounwind")
-        for argument in self.function.args[:operands]:
+        for argument in self.function.args[:-1]:
             argument.add_attribute("noalias")
             argument.attributes.align = 64
         self.operands: Sequence[ir.Value] = self.function.args[:operands]
-        self.worker: ir.Value = self.function.args[operands]
-        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.worker: ir.Value = self.function.args[-1]
+        self._sizes: list[int] = []
+        self._table = self.function.args[operands] if sized else None
+        if self._table is not None:
+            self._table.attributes.align = 8
+        self._entry = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.b = ir.IRBuilder(self.function.append_basic_block("body"))
+        # Arguments and stack come before everything else, whenever they are asked for.
+        self._entry.position_before(self._entry.branch(self.b.block))
 
-    def finish(self) -> ir.Function:
+    def finish(self) -> Kernel:
         """Close the kernel."""
         self.b.ret_void()
+        assert bool(self._sizes) == (self._table is not None), "a sized kernel has sizes"
+        self.function.sizes = tuple(self._sizes)
         return self.function
+
+    def size(self, value: int) -> ir.Value:
+        """`value` as an argument of the call: the code does not depend on it.
+
+        Never ask whether two such numbers are equal, or what they are, and emit otherwise.
+        """
+        return self._entry.load(self._place([value]), typ=I64, align=8)
+
+    def table_for(self, callee: ir.Function) -> list[ir.Value]:
+        """The table argument for calling a kernel of the same module, where that takes one."""
+        return [self._place(sizes_of(callee))] if sizes_of(callee) else []
+
+    def _place(self, sizes: Sequence[int]) -> ir.Value:
+        """Where in the table of this kernel's sizes some more of them are."""
+        assert self._table is not None, "the kernel is not sized"
+        slot = ir.Constant(I64, len(self._sizes))
+        self._sizes += sizes
+        return self._entry.gep(self._table, [slot], inbounds=True, source_etype=I64)
+
+    def stack(self, count: int) -> ir.Value:
+        """Room for `count` floats as long as the kernel runs, aligned for vectors."""
+        made = self._entry.alloca(ir.ArrayType(F32, count))
+        made.type, made.align = PTR, self.target.vector_bytes
+        return made
 
     # Constants and integer arithmetic (folded when both sides are Python ints).
     def i(self, value: int | ir.Value) -> ir.Value:
@@ -90,7 +137,7 @@ class KernelBuilder:
             return 0
         return self.b.mul(self.i(x), self.i(y), flags=["nsw"])
 
-    def index(self, *terms: tuple[int | ir.Value, int]) -> int | ir.Value:
+    def index(self, *terms: tuple[int | ir.Value, int | ir.Value]) -> int | ir.Value:
         """sum of position * stride."""
         total: int | ir.Value = 0
         for position, stride in terms:
@@ -221,7 +268,7 @@ class KernelBuilder:
         self.b.position_at_end(done)
         return list(carried)
 
-    def share(self, count: int) -> tuple[int | ir.Value, int | ir.Value]:
+    def share(self, count: int | ir.Value) -> tuple[int | ir.Value, int | ir.Value]:
         """The half-open part of range(count) that this worker does."""
         threads = self.target.threads
         if threads == 1:

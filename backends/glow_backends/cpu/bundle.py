@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Port, Report, public_name
 from glow_backends.cpu import cache
-from glow_backends.cpu.calls import KernelCall
-from glow_backends.cpu.jit import emit_object, new_module
+from glow_backends.cpu.calls import KernelCode
+from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.select import Selection, select
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
@@ -76,9 +76,11 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
 
     selection = select(function, target)
     stage("select kernels")
+    kernels = selection.kernels
+    stage("emit kernels")
     code = convert(module, function, selection, target)
     stage("convert to llvm")
-    objects = objects_of(code.module, selection.calls, target, report)
+    objects = objects_of(code.module, kernels, target, report)
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
@@ -107,16 +109,15 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
 
 
 def objects_of(
-    program: ModuleOp, calls: Sequence[KernelCall], target: CpuTarget, report: Report
+    program: ModuleOp, kernels: Mapping[str, KernelCode], target: CpuTarget, report: Report
 ) -> list[bytes]:
     """Machine code of every kernel once, of the program functions and of the support functions."""
-    kernels = {c.kernel_name(target): c for c in calls}
     fresh = 0
     objects: list[bytes] = []
-    for name, call in kernels.items():
+    for name, code in kernels.items():
         made = cache.get(name)
         if made is None:
-            made = kernel_object(name, call, target)
+            made = emit_object(code.text, target)
             cache.put(name, made)
             fresh += 1
         objects.append(made)
@@ -130,13 +131,6 @@ def objects_of(
     report.kernels = len(kernels)
     report.notes["kernels compiled"] = fresh
     return objects
-
-
-def kernel_object(name: str, call: KernelCall, target: CpuTarget) -> bytes:
-    """Machine code of one kernel under an exported name."""
-    module = new_module(name, target)
-    call.emit(module, name, call.spec, target).linkage = "external"
-    return emit_object(module, target)
 
 
 def program_text(program: ModuleOp, target: CpuTarget) -> str:

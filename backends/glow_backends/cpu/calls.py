@@ -11,6 +11,8 @@ from llvmlite import ir
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
+from glow_backends.cpu.builder import sizes_of
+from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, typed
 from glow_dialects.instr.memory import WeightOp
@@ -32,7 +34,10 @@ Operand = SSAValue | Packed
 
 @dataclass
 class KernelCall:
-    """One call: the kernel is `emit(spec)`, `operands` its pointers, `scratch` bytes of work space."""
+    """One call: the kernel is `emit(spec)`, `operands` its pointers, `scratch` bytes of work space.
+
+    Behind them the kernel takes its sizes, if it has any, and the number of the worker.
+    """
 
     emit: Emitter
     spec: Any
@@ -41,11 +46,49 @@ class KernelCall:
     flops: int = 0
     label: str = ""
 
-    def kernel_name(self, target: CpuTarget) -> str:
-        """Equal for equal code."""
-        name = f"{self.emit.__module__}.{self.emit.__qualname__}"
-        digest = cache.key(name, repr(self.spec), repr(target))
-        return f"glow_{self.emit.__name__.removeprefix('emit_')}_{digest[:16]}"
+
+@dataclass(frozen=True)
+class KernelCode:
+    """LLVM IR of a kernel, and the sizes that a call hands over; `name` is equal for equal code."""
+
+    name: str
+    text: str
+    sizes: tuple[int, ...]
+
+    @property
+    def operands(self) -> list[Packed]:
+        """What follows the operands of a call: the table of sizes, if there are any."""
+        if not self.sizes:
+            return []
+        numbers = ",".join(map(str, self.sizes))
+        return [Packed(f"sizes|{numbers}", lambda: np.array(self.sizes, np.int64))]
+
+
+_STEM = "glow_kernel_in_the_making"
+
+
+class KernelCodes:
+    """The kernels of a program's calls; each is emitted once."""
+
+    def __init__(self, target: CpuTarget) -> None:
+        self.target = target
+        self._made: dict[tuple[Emitter, str], KernelCode] = {}
+
+    def of(self, call: KernelCall) -> KernelCode:
+        """The code that a call runs."""
+        key = (call.emit, repr(call.spec))
+        if key not in self._made:
+            self._made[key] = self._emitted(call)
+        return self._made[key]
+
+    def _emitted(self, call: KernelCall) -> KernelCode:
+        module = new_module("kernel", self.target)
+        kernel = call.emit(module, _STEM, call.spec, self.target)
+        kernel.linkage = "external"
+        text = str(module)
+        digest = cache.key(text, repr(self.target))
+        name = f"glow_{call.emit.__name__.removeprefix('emit_')}_{digest[:16]}"
+        return KernelCode(name, text.replace(_STEM, name), sizes_of(kernel))
 
 
 @dataclass
@@ -91,4 +134,14 @@ def dtype_name(value: SSAValue | Attribute) -> str:
     return kind.name.replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
-__all__ = ["CallContext", "KernelCall", "Operand", "Packed", "Rule", "dtype_name", "shape"]
+__all__ = [
+    "CallContext",
+    "KernelCall",
+    "KernelCode",
+    "KernelCodes",
+    "Operand",
+    "Packed",
+    "Rule",
+    "dtype_name",
+    "shape",
+]

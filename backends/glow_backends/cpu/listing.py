@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.cpu.bundle import program_text
-from glow_backends.cpu.jit import new_module, optimized
+from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.select import select
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
@@ -28,13 +28,10 @@ def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
         if function.arena is None:
             raise CompileError(f"@{function.sym_name.data} has no memory plan; add `-p glow-plan-memory`")
         selection = select(function, target)
-        for call in selection.calls:
-            name = call.kernel_name(target)
+        for name, code in selection.kernels.items():
             if name not in seen:
                 seen.add(name)
-                kernel = new_module(call.label, target)
-                call.emit(kernel, name, call.spec, target).linkage = "external"
-                parts.append(_text(str(kernel), target, assembly))
+                parts.append(_text(code.text, target, assembly))
         program = convert(module, function, selection, target)
         parts.append(_text(program_text(program.module, target), target, assembly))
     return "\n".join(parts)

@@ -147,18 +147,18 @@ def profile(
     steps = np.median(np.diff(taken, axis=1), axis=0) / rate
     starts = np.median(taken - taken[:, :1], axis=0) / rate
     return [
-        _time(step, float(starts[i]), float(steps[i]), sizes[i], target)
+        _time(step, float(starts[i]), float(steps[i]), sizes[i], selection)
         for i, step in enumerate(selection.steps)
     ]
 
 
 def _time(
-    step: KernelCall | HostStep, start: float, seconds: float, size: int, target: CpuTarget
+    step: KernelCall | HostStep, start: float, seconds: float, size: int, selection: Selection
 ) -> KernelTime:
     if isinstance(step, HostStep):
         name = step.op.name.removeprefix("glow_instr.")
         return KernelTime(name, "(host)", start, seconds, 0, size)
-    return KernelTime(step.label, step.kernel_name(target), start, seconds, step.flops, size)
+    return KernelTime(step.label, selection.codes.of(step).name, start, seconds, step.flops, size)
 
 
 def peak_gflops(target: CpuTarget, seconds: float = 0.2) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from glow_backends.cpu.calls import CallContext, KernelCall
+from glow_backends.cpu.calls import CallContext, KernelCall, KernelCode, KernelCodes
 from glow_backends.cpu.memory import ALIGN, rounded
 from glow_backends.cpu.rules import call_for
 from glow_backends.cpu.target import CpuTarget
@@ -31,6 +31,7 @@ class HostStep:
 class Selection:
     """The steps of a program in order, and the memory behind its arena that kernels work in."""
 
+    codes: KernelCodes
     steps: list[KernelCall | HostStep] = field(default_factory=list[KernelCall | HostStep])
     arena_bytes: int = 0
     scratch_bytes: int = 0
@@ -41,6 +42,11 @@ class Selection:
         return [s for s in self.steps if isinstance(s, KernelCall)]
 
     @property
+    def kernels(self) -> dict[str, KernelCode]:
+        """Every kernel once, by name."""
+        return {code.name: code for code in map(self.codes.of, self.calls)}
+
+    @property
     def host_steps(self) -> list[HostStep]:
         """The steps on the host, numbered as the code calls them."""
         return [s for s in self.steps if isinstance(s, HostStep)]
@@ -49,7 +55,9 @@ class Selection:
 def select(function: InstrFuncOp, target: CpuTarget) -> Selection:
     """Choose a kernel for every instruction of a planned function."""
     context = CallContext(target)
-    made = Selection(arena_bytes=rounded(function.arena.value.data if function.arena else 0))
+    made = Selection(
+        KernelCodes(target), arena_bytes=rounded(function.arena.value.data if function.arena else 0)
+    )
     for op in function.block.ops:
         if isinstance(op, WeightOp | AllocOp | ViewOp | DeallocOp):
             continue

@@ -88,10 +88,12 @@ class Conversion:
         body.add_op(llvm.FuncOp(MAIN, kind, llvm.LinkageAttr("external"), body=Region(self.block)))
 
     def kernel_call(self, call: KernelCall) -> None:
+        code = self.selection.codes.of(call)
         pointers = [self.pointer(o) for o in call.operands]
         if call.scratch:
             pointers.append(self.offset(self.block.args[2], self.selection.arena_bytes))
-        self.call(call.kernel_name(self.target), [*pointers, self.block.args[3]])
+        pointers += [self.pointer(o) for o in code.operands]
+        self.call(code.name, [*pointers, self.block.args[3]])
 
     def host_call(self, number: int) -> None:
         """Worker 0 hands instruction `number` to the host."""

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_backends.base import Report
 from glow_backends.cpu.bundle import objects_of
-from glow_backends.cpu.calls import KernelCall
+from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.functions.tensors import Run, graph_of
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.program import HostSteps
@@ -37,7 +37,7 @@ class Graphs:
         self.failure: BaseException | None = None
         self.names: dict[Run, str] = {}
         self._program = ModuleOp([])
-        self._calls: list[KernelCall] = []
+        self._kernels: dict[str, KernelCode] = {}
         self._target = target
         self._sizes = [0]
         made: dict[tuple[Any, ...], tuple[str, Array, HostSteps | None]] = {}
@@ -56,7 +56,7 @@ class Graphs:
 
     def objects(self) -> list[bytes]:
         """Machine code of the graphs and their kernels."""
-        return objects_of(self._program, self._calls, self._target, self.report) if self.names else []
+        return objects_of(self._program, self._kernels, self._target, self.report) if self.names else []
 
     def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
         lower(module)
@@ -72,7 +72,7 @@ class Graphs:
                 if op.sym_name.data == MAIN:
                     op.properties["sym_name"] = StringAttr(name)
                 body.add_op(op)
-        self._calls += selection.calls
+        self._kernels |= selection.kernels
         self._sizes.append(selection.arena_bytes + selection.scratch_bytes)
         weights = code.weights.build()
         self.report.weight_bytes += weights.nbytes

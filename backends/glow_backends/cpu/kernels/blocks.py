@@ -12,6 +12,12 @@ from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.memory import Index, ceil_div, load_first, store_first
 from glow_backends.cpu.target import CpuTarget
 
+_ALIKE = 1.02
+"""Estimates that differ by no more are taken for equal."""
+
+_OVERLAP = 1.03
+"""Work that is done for the sake of code which more sizes share."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -42,15 +48,21 @@ def even_tiles(total: int, size: int) -> tuple[int, int, int]:
     return size, total // size, total % size
 
 
+def may_overlap(total: int, rows: int) -> bool:
+    """Whether the last tile takes rows of the one before again, rather than have code of its own."""
+    return ceil_div(total, rows) * rows <= _OVERLAP * total
+
+
 def choose_block(
     rows: int, vectors: int, target: CpuTarget, max_rows: int = 32, whole: bool = False
 ) -> Block:
     """The register block with the least estimated cycles for `rows` x `vectors` sums.
 
     `max_rows` limits the rows (streams that fall on one cache set); `whole`: the block's vectors
-    must divide `vectors`.
+    must divide `vectors`. Of numbers of rows about as good the largest is taken: sizes that are near
+    each other then share their code.
     """
-    best, best_cost = Block(1, 1), float("inf")
+    found: list[tuple[float, Block]] = []
     for v in range(1, min(vectors, 8) + 1):
         if whole and vectors % v:
             continue
@@ -63,9 +75,10 @@ def choose_block(
                 if width:
                     cost += columns * full * Block(size, width).cycles()
                     cost += columns * Block(rest, width).cycles() if rest else 0.0
-            if cost < best_cost:
-                best, best_cost = Block(size, v), cost
-    return best
+            found.append((cost, Block(size, v)))
+    least, best = min(found, key=lambda f: f[0])
+    alike = [b for cost, b in found if cost <= _ALIKE * least and b.vectors == best.vectors]
+    return max(alike, key=lambda b: b.rows)
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,8 @@ class Loop:
     """One level of a reduction: trip count, and what it adds to the two addresses (elements)."""
 
     count: Index
-    a_step: int
-    b_step: int
+    a_step: Index
+    b_step: Index
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ class Stream:
             at = k.b.lshr(at, k.i(self.parts.bit_length() - 1))
         return replace(self, start=k.gep(self.start, at))
 
-    def divided(self, loop: Loop) -> tuple[Loop, Loop]:
+    def divided(self, k: KernelBuilder, loop: Loop) -> tuple[Loop, Loop]:
         """An innermost loop as two, the outer with as many trips as there are fetches, if that goes."""
         assert isinstance(loop.count, int)
         lines = self.chunk // self.parts // LINE
@@ -105,7 +118,7 @@ class Stream:
         if lines % pieces or loop.count % pieces:
             pieces = 1
         steps = loop.count // pieces
-        return Loop(pieces, steps * loop.a_step, steps * loop.b_step), replace(loop, count=steps)
+        return Loop(pieces, k.mul(loop.a_step, steps), k.mul(loop.b_step, steps)), replace(loop, count=steps)
 
     def fetch(self, k: KernelBuilder, at: Index, pieces: Index) -> None:
         """Emit the fetches that go with one of the `pieces` of an innermost loop."""
@@ -122,8 +135,8 @@ NEAR = 1024
 
 
 def stream_parts(tiles: int, chunk: int) -> int:
-    """Into how many parts (a power of two) `tiles` tiles divide the fetching of a block."""
-    return 1 << (max(1, min(tiles, chunk // LINE)).bit_length() - 1)
+    """Into how many parts (a power of four) `tiles` tiles divide the fetching of a block."""
+    return 1 << ((max(1, min(tiles, chunk // LINE)).bit_length() - 1) & ~1)
 
 
 Dot = Callable[[KernelBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
@@ -156,7 +169,7 @@ def reduce_nest(
 def multiply(
     k: KernelBuilder,
     a: ir.Value,
-    row_offsets: Sequence[int],
+    row_offsets: Sequence[Index],
     b: ir.Value,
     vectors: int,
     nest: Sequence[Loop],
@@ -193,7 +206,7 @@ def multiply(
     if stream is None:
         return reduce_nest(k, nest, body, sums)
 
-    pieces, steps = stream.divided(nest[-1])
+    pieces, steps = stream.divided(k, nest[-1])
 
     def inner(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
         stream.fetch(k, b_at, pieces.count)
@@ -209,7 +222,7 @@ def multiply(
 def multiply_in_chains(
     k: KernelBuilder,
     a: ir.Value,
-    row_offsets: Sequence[int],
+    row_offsets: Sequence[Index],
     b: ir.Value,
     vectors: int,
     loop: Loop,
@@ -238,7 +251,7 @@ def multiply_in_chains(
     parts = [sums[i : i + count] for i in range(0, chains * count, count)]
     for i in range(rest):
         at = rounds * chains + i
-        a_at, b_at = k.gep(a, at * loop.a_step), k.gep(b, at * loop.b_step)
+        a_at, b_at = k.gep(a, k.mul(loop.a_step, at)), k.gep(b, k.mul(loop.b_step, at))
         parts[i] = multiply(k, a_at, row_offsets, b_at, vectors, [], parts[i], live)
     total = parts[0]
     for part in parts[1:]:
@@ -246,14 +259,39 @@ def multiply_in_chains(
     return total
 
 
+def each_row(
+    k: KernelBuilder,
+    sums: Sequence[ir.Value],
+    vectors: int,
+    finish: Callable[[Index, Sequence[ir.Value]], None],
+    long: bool = False,
+) -> None:
+    """finish(row, its sums) for the rows of a block.
+
+    Where `finish` is `long`, its code is that of one row, in a loop that reads the sums from the stack.
+    """
+    rows, lanes = len(sums) // vectors, k.target.lanes
+    if not long or rows == 1:
+        for row in range(rows):
+            finish(row, sums[row * vectors : (row + 1) * vectors])
+        return
+    held, kind = k.stack(len(sums) * lanes), sums[0].type.element
+    for i, value in enumerate(sums):
+        k.store(value, held, i * lanes, align=k.target.vector_bytes)
+    with k.loop(0, rows) as row:
+        own = k.gep(held, k.mul(row, vectors * lanes))
+        finish(row, [k.load(own, v * lanes, kind, lanes) for v in range(vectors)])
+
+
 @dataclass(frozen=True)
 class Output:
-    """Where a block's sums go: base pointers and the element offset of row r, vector v."""
+    """Where a block's sums go: element `at` + r `row_step` + v `vector_step` for row r, vector v."""
 
     y: ir.Value
     at: Index
-    row_offsets: Sequence[int]
-    vector_offset: int
+    rows: int
+    row_step: Index
+    vector_step: Index
     lanes: int
     bias: ir.Value | None = None
     bias_at: Index = 0
@@ -268,17 +306,21 @@ class Output:
             for v in range(vectors)
             if self.bias is not None
         ]
-        for r, row in enumerate(self.row_offsets):
-            for v in range(vectors):
-                at = k.add(self.at, row + v * self.vector_offset)
+
+        def finish(row: Index, sums: Sequence[ir.Value]) -> None:
+            start = k.add(self.at, k.mul(row, self.row_step))
+            for v, value in enumerate(sums):
+                at = k.add(start, k.mul(self.vector_step, v))
                 live = self._live(v, vectors)
 
                 def read(extra: ir.Value, at: Index = at, live: int = live) -> ir.Value:
                     return load_first(k, extra, at, lanes, live)
 
                 own = bias[v] if bias else None
-                value = epilogue.apply(k, sums[r * vectors + v], own, self.extras, read)
+                value = epilogue.apply(k, value, own, self.extras, read)
                 store_first(k, value, self.y, at, live)
+
+        each_row(k, sums, vectors, finish, epilogue.long)
 
     def load(self, k: KernelBuilder, vectors: int) -> list[ir.Value]:
         """The sums stored so far."""
@@ -287,11 +329,11 @@ class Output:
             load_first(
                 k,
                 self.y,
-                k.add(self.at, row + v * self.vector_offset),
+                k.add(k.add(self.at, k.mul(self.row_step, row)), k.mul(self.vector_step, v)),
                 lanes,
                 self._live(v, vectors),
             )
-            for row in self.row_offsets
+            for row in range(self.rows)
             for v in range(vectors)
         ]
 

@@ -33,7 +33,13 @@ from glow_backends.cpu.kernels.blocks import (
     stream_parts,
     zeros,
 )
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, tile_runs
+from glow_backends.cpu.kernels.conv_spec import (
+    DirectConvSpec,
+    TileRun,
+    filter_rows,
+    last_pixel,
+    tile_runs,
+)
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index, table
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
@@ -206,17 +212,28 @@ class DirectEmission:
     def __init__(self, k: KernelBuilder, plan: ConvPlan) -> None:
         self.k, self.plan, self.spec = k, plan, plan.spec
         self.lanes = k.target.lanes
-        self.depth = 1 if plan.spec.plain_input else self.lanes  # channels of an input block
+        self.depth = self.channels_a_block()
         self.width = plan.block.vectors * self.lanes
-        self.plane = prod(plan.spec.size) * self.depth
-        self.out_plane = prod(plan.spec.out_size) * self.lanes
+        height, width = plan.spec.size
+        self.plane = k.size(height * width * self.depth)
+        self.line = k.size(width * self.depth)
+        self.filter_line = k.size(width * self.depth * plan.spec.dilations[0])
+        self.out_plane = k.size(prod(plan.spec.out_size) * self.lanes)
+        self.out_line = k.size(plan.spec.out_size[1] * self.lanes)
+        self.last_pixel = k.size(last_pixel(plan.spec, plan.block.rows))
+        self.filter_size = k.size(plan.depth_blocks * prod(plan.spec.kernel) * self.depth * self.width)
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if plan.spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(plan.spec.epilogue.extras)]
         self.bands = table(k, np.array(plan.bands)) if plan.bands else None
-        self.full: Index = plan.in_blocks
+        self.tiles = k.size(plan.rows_an_item * plan.tiles_an_item)
+        self.full: Index = k.size(plan.in_blocks)
         self.partial: Index = int(plan.in_rest > 0)
+
+    def channels_a_block(self) -> int:
+        """What an input block has."""
+        return 1 if self.spec.plain_input else self.lanes
 
     def emit(self) -> None:
         """Items (image, rows, tiles, output channels), shared by the workers."""
@@ -224,31 +241,35 @@ class DirectEmission:
         in_blocks = plan.in_blocks + (plan.in_rest > 0)
         filters = plan.out_blocks // plan.block.vectors
         sizes = [
-            spec.batch,
             ceil_div(spec.out_size[0], plan.rows_an_item),
             ceil_div(plan.tiles, plan.tiles_an_item),
             plan.groups * filters,
         ]
-        taps = prod(spec.kernel) * self.depth * self.width
-        low, high = k.share(prod(sizes))
+        low, high = k.share(k.size(spec.batch * prod(sizes)))
+        sizes = [0, *(k.size(count) for count in sizes)]
+        self.rows_an_item, self.tiles_an_item = k.size(plan.rows_an_item), k.size(plan.tiles_an_item)
+        image_blocks, out_blocks = k.size(plan.groups * in_blocks), k.size(plan.groups * plan.out_blocks)
+        end_row = k.size(spec.out_size[0])
         with k.loop(low, high) as item:
             image, row_item, tile_item, channel = split_index(k, item, sizes)
-            group = split_index(k, channel, [plan.groups, filters])[0]
             block = k.mul(channel, plan.block.vectors)
-            planes = k.index((image, plan.groups * in_blocks), (group, in_blocks))
+            planes = k.mul(image, image_blocks)
+            if plan.groups > 1:
+                group = k.b.udiv(k.i(channel), k.size(filters))
+                planes = k.add(planes, k.mul(group, k.size(in_blocks)))
             if self.bands is not None:
                 at = k.mul(channel, 3)
                 band = [k.load(self.bands, k.add(at, i), I64) for i in range(3)]
                 planes, self.full, self.partial = k.add(planes, band[0]), band[1], band[2]
             self.x_item = k.gep(self.x, k.mul(planes, self.plane))
-            self.w_item = k.gep(self.w, k.mul(channel, plan.depth_blocks * taps))
-            out = k.add(k.mul(image, plan.groups * plan.out_blocks), block)
+            self.w_item = k.gep(self.w, k.mul(channel, self.filter_size))
+            out = k.add(k.mul(image, out_blocks), block)
             self.y_item = k.mul(out, self.out_plane)
             self.bias_at = k.mul(block, self.lanes)
-            first = k.mul(row_item, plan.rows_an_item)
-            last = minimum(k, k.add(first, plan.rows_an_item), spec.out_size[0])
-            begin = k.mul(tile_item, plan.tiles_an_item)
-            end = k.add(begin, plan.tiles_an_item)
+            first = k.mul(row_item, self.rows_an_item)
+            last = minimum(k, k.add(first, self.rows_an_item), end_row)
+            begin = k.mul(tile_item, self.tiles_an_item)
+            end = k.add(begin, self.tiles_an_item)
             self.first_row, self.first_tile = first, begin
             with k.loop(first, last) as row:
                 self._row(row, begin, end)
@@ -256,19 +277,13 @@ class DirectEmission:
     def _row(self, row: Index, begin: Index, end: Index) -> None:
         k, spec = self.k, self.spec
         low, high = filter_rows(k, spec, row)
-        step = spec.dilations[0] * spec.size[1] * self.depth
         start = k.add(k.mul(row, spec.strides[0]), -spec.pads[0])
-        x = k.add(k.mul(start, spec.size[1] * self.depth), k.mul(low, step))
+        x = k.add(k.mul(start, self.line), k.mul(low, self.filter_line))
         w = k.mul(low, spec.kernel[1] * self.depth * self.width)
         count = k.b.sub(k.i(high), k.i(low)) if isinstance(high, ir.Value) else high
-        y = k.add(self.y_item, k.mul(row, spec.out_size[1] * self.lanes))
-        single = self.plan.tiles_an_item == self.plan.tiles
+        y = k.add(self.y_item, k.mul(row, self.out_line))
         for run in self.plan.runs:
-            if single and run.stop == run.start + 1:
-                self._tile(run, row, run.start, x, w, y, count)
-                continue
-            first = run.start if single else maximum(k, begin, run.start)
-            last = run.stop if single else minimum(k, end, run.stop)
+            first, last = maximum(k, begin, k.size(run.start)), minimum(k, end, k.size(run.stop))
             with k.loop(first, last) as tile:
                 self._tile(run, row, tile, x, w, y, count)
 
@@ -281,28 +296,27 @@ class DirectEmission:
         if tiles == 1:
             return Stream(k.gep(self.w_item, NEAR), 1, self.depth * self.width)
         parts = stream_parts(tiles, self.depth * self.width)
-        size = plan.depth_blocks * prod(self.spec.kernel) * self.depth * self.width
-        number = k.b.sub(k.i(tile), k.i(self.first_tile))
-        if plan.rows_an_item > 1:
+        next_block = k.gep(self.w_item, self.filter_size)
+        if parts > 1:
             passed = k.b.sub(k.i(row), k.i(self.first_row))
-            number = k.add(k.mul(passed, plan.tiles_an_item), number)
-        part = k.b.udiv(k.b.mul(k.i(number), k.i(parts)), k.i(tiles))
-        next_block = k.gep(self.w_item, size)
-        return Stream(k.gep(next_block, k.mul(part, size // parts)), parts, self.depth * self.width)
+            number = k.add(k.mul(passed, self.tiles_an_item), k.b.sub(k.i(tile), k.i(self.first_tile)))
+            part = k.b.udiv(k.b.mul(k.i(number), k.i(parts)), self.tiles)
+            next_block = k.gep(next_block, k.mul(part, k.b.udiv(self.filter_size, k.i(parts))))
+        return Stream(next_block, parts, self.depth * self.width)
 
     def _tile(
         self, run: TileRun, row: Index, tile: Index, x: Index, w: Index, y: Index, count: Index
     ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
         vectors, columns = plan.block.vectors, spec.kernel[1]
-        pixel = k.mul(tile, plan.block.rows)
+        pixel = minimum(k, k.mul(tile, plan.block.rows), self.last_pixel)
         step = spec.strides[1] * self.depth
         left = -spec.pads[1] * self.depth
         x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(pixel, step)))
         w_start = k.gep(self.w_item, w)
         taps = prod(spec.kernel) * self.depth * self.width
         column_step = spec.dilations[1] * self.depth
-        rows = Loop(count, spec.dilations[0] * spec.size[1] * self.depth, columns * self.depth * self.width)
+        rows = Loop(count, self.filter_line, columns * self.depth * self.width)
 
         def reduce(
             x_at: ir.Value, skip: Index, blocks: Index, depth: int, sums: Sequence[ir.Value]
@@ -355,15 +369,24 @@ class DirectEmission:
 
     def store(self, at: Index, rows: int, sums: Sequence[ir.Value]) -> None:
         """Finish the sums of `rows` pixels and store them from element `at` of y on."""
-        offsets = [r * self.lanes for r in range(rows)]
-        Output(self.y, at, offsets, self.out_plane, self.lanes, self.bias, self.bias_at, self.extras).store(
-            self.k, sums, self.plan.block.vectors, self.spec.epilogue
+        vectors = self.plan.block.vectors
+        output = Output(
+            self.y,
+            at,
+            rows,
+            self.lanes,
+            self.out_plane,
+            self.lanes,
+            self.bias,
+            self.bias_at,
+            self.extras,
         )
+        output.store(self.k, sums, vectors, self.spec.epilogue)
 
 
 def emit_conv_direct(module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_direct(spec, target)
-    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
     DirectEmission(k, plan_conv(spec, target)).emit()
     return k.finish()

@@ -113,6 +113,7 @@ def conv_gemm_scratch_bytes(spec: ConvGemmSpec, target: CpuTarget) -> int:
 class _Emission:
     def __init__(self, k: KernelBuilder, spec: ConvGemmSpec, inner: ir.Function) -> None:
         self.k, self.spec, self.inner = k, spec, inner
+        self.table = k.table_for(inner)
         self.lanes = k.target.lanes
         places, size = spec.layout(k.target)
         base = k.gep(k.operands[-1], k.mul(k.worker, size) if k.target.threads > 1 else 0)
@@ -194,8 +195,9 @@ class _Emission:
 
     def multiply(self, c: ir.Value, a: ir.Value, b: ir.Value) -> None:
         """Call the matrix product."""
-        arguments = [c, a, b, *([self.part["product"]] if len(self.inner.args) > 4 else [])]
-        self.k.b.call(self.inner, [*arguments, self.k.i(0)])
+        single = _single(self.k.target)
+        scratch = [self.part["product"]] if gemm_scratch_bytes(self.spec.product(single), single) else []
+        self.k.b.call(self.inner, [c, a, b, *scratch, *self.table, self.k.i(0)])
 
     def turn(self, sums: ir.Value) -> None:
         """dw[o, row] = sums[row, o] of each group."""
@@ -307,6 +309,6 @@ def emit_conv_gemm(module: ir.Module, name: str, spec: ConvGemmSpec, target: Cpu
     inner = emit_gemm(module, f"{name}_product", spec.product(target), _single(target))
     for argument in inner.args:
         argument.attributes.align = 0  # samples start anywhere
-    k = KernelBuilder(module, name, 4 + spec.bias, target)
+    k = KernelBuilder(module, name, 4 + spec.bias, target, sized=True)
     _Emission(k, spec, inner).emit()
     return k.finish()

@@ -13,6 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.kernels.blocks import each_row
 from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.integer import Requantize, dot4
@@ -69,10 +70,11 @@ class _Int8Emission(DirectEmission):
     def __init__(self, k: KernelBuilder, plan: ConvPlan, requantize: Requantize) -> None:
         super().__init__(k, plan)
         self.requantize = requantize
-        self.depth = self.lanes // 4
-        self.plane = self.plane // 4
         self.sums_bias, self.factor = k.operands[3], k.operands[4]
         self.residual = k.operands[5] if requantize.residual is not None else None
+
+    def channels_a_block(self) -> int:
+        return self.lanes // 4
 
     def start(self, count: int) -> list[ir.Value]:
         """The sums begin as the bias."""
@@ -89,19 +91,21 @@ class _Int8Emission(DirectEmission):
             k.load(self.factor, k.add(self.bias_at, v * self.lanes), lanes=self.lanes) for v in range(vectors)
         ]
         kind = F32 if self.requantize.real else I8
-        for r in range(rows):
-            for v, factor in enumerate(factors):
-                place = k.add(at, r * self.lanes + v * self.out_plane)
-                other = None
+
+        def finish(row: Index, sums: Sequence[ir.Value]) -> None:
+            start = k.add(at, k.mul(row, self.lanes))
+            for v, (value, factor) in enumerate(zip(sums, factors, strict=True)):
+                place, other = k.add(start, k.mul(self.out_plane, v)), None
                 if self.residual is not None:
                     other = k.load(self.residual, place, I8, self.lanes)
-                value = self.requantize.apply(k, sums[r * vectors + v], factor, other)
-                k.store(value, self.y, place, kind)
+                k.store(self.requantize.apply(k, value, factor, other), self.y, place, kind)
+
+        each_row(k, sums, vectors, finish)
 
 
 def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, bias, factor, [residual], worker)` of a spec."""
     assert supports_int8(spec)
-    k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target)
+    k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target, sized=True)
     _Int8Emission(k, _plan(spec, target), spec.requantize).emit()
     return k.finish()

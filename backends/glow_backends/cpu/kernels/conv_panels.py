@@ -171,7 +171,7 @@ class _Forward(_Base):
 
     def __init__(self, k: KernelBuilder, spec: ConvGemmSpec, scratch: ir.Value, product: ir.Function) -> None:
         super().__init__(k, spec, scratch)
-        self.product = product
+        self.product, self.table = product, k.table_for(product)
         piece = _piece(spec, self.lanes)
         assert piece is not None
         self.piece, self.live = piece, min(piece, spec.outputs[1])
@@ -208,7 +208,7 @@ class _Forward(_Base):
         for g in range(spec.group):
             self._gather(sources, g * inputs)
             part = [self.part["product"], k.gep(w, g * share * spec.rows), self.part["panel"]]
-            k.b.call(self.product, [*part, k.i(0)])
+            k.b.call(self.product, [*part, *self.table, k.i(0)])
             self._write(targets, g * share, y, bias)
 
     def _gather(self, sources: list[Index], channel: int) -> None:
@@ -385,7 +385,7 @@ def emit_conv_panels(module: ir.Module, name: str, spec: ConvGemmSpec, target: C
         product = emit_gemm(module, f"{name}_product", gemm, single)
         for argument in product.args:
             argument.attributes.align = 0  # weights of a group start anywhere
-    k = KernelBuilder(module, name, 4 + spec.bias, target)
+    k = KernelBuilder(module, name, 4 + spec.bias, target, sized=product is not None)
     size = plan.size + (_filter_size(spec) if spec.mode == "data" else 0)
     scratch = k.gep(k.operands[-1], k.mul(k.worker, size) if target.threads > 1 else 0)
     if product is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.kernels.blocks import may_overlap
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum
 
@@ -62,15 +63,25 @@ class TileRun:
     columns: tuple[tuple[int, int], ...] | None
 
 
+def last_pixel(spec: DirectConvSpec, rows: int) -> int:
+    """Where the last tile of a row begins at the latest."""
+    width = spec.out_size[1]
+    return width if spec.epilogue.inplace or not may_overlap(width, rows) else width - rows
+
+
 def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
-    """The tiles of an output row in runs of the same kind, `rows` pixels in each full tile."""
-    width, out_width = spec.size[1], spec.out_size[1]
+    """The tiles of an output row in runs of the same kind, `rows` pixels in each full tile.
+
+    The last tile begins at `last_pixel` at the latest.
+    """
+    width, out_width, last = spec.size[1], spec.out_size[1], last_pixel(spec, rows)
     runs: list[TileRun] = []
     for tile in range(ceil_div(out_width, rows)):
-        count = min(rows, out_width - tile * rows)
+        pixel = min(tile * rows, last)
+        count = min(rows, out_width - pixel)
         columns: list[tuple[int, int]] = []
         for s in range(spec.kernel[1]):
-            first = tile * rows * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
+            first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
             inside = [p for p in range(count) if 0 <= first + p * spec.strides[1] < width]
             columns.append((inside[0], inside[-1] + 1) if inside else (0, 0))
         whole = all(c == (0, count) for c in columns)
@@ -83,14 +94,14 @@ def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
 
 
 def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Index, Index]:
-    """The filter rows [low, high) inside the image for an output row."""
+    """The filter rows [low, high) inside the image for an output row, in a sized kernel."""
     height, count, dilation = spec.size[0], spec.kernel[0], spec.dilations[0]
     reach = (spec.out_size[0] - 1) * spec.strides[0] - spec.pads[0] + (count - 1) * dilation
     if spec.pads[0] == 0 and reach < height:
         return 0, count
     top = k.b.sub(k.i(spec.pads[0]), k.i(k.mul(row, spec.strides[0])))
     before = maximum(k, k.add(top, dilation - 1), 0)
-    inside = maximum(k, k.add(top, height - 1 + dilation), 0)
+    inside = maximum(k, k.add(top, k.size(height - 1 + dilation)), 0)
     if dilation > 1:
         before = k.b.udiv(k.i(before), k.i(dilation))
         inside = k.b.udiv(k.i(inside), k.i(dilation))

@@ -12,8 +12,9 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import KernelBuilder
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, tile_runs
-from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index
+from glow_backends.cpu.kernels.blocks import Output
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, last_pixel, tile_runs
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
 
@@ -52,26 +53,30 @@ class _Emission:
         blocks = ceil_div(spec.in_channels, lanes)
         pixels = pixels_of(spec, k.target)
         height, width = spec.out_size
-        runs = tile_runs(spec, pixels)
-        low, high = k.share(spec.batch * blocks * height)
+        low, high = k.share(k.size(spec.batch * blocks * height))
+        lines, planes, out_line = k.size(height), k.size(blocks), k.size(width)
+        x_plane, x_line = k.size(spec.size[0] * spec.size[1]), k.size(spec.size[1])
+        self.filter_line = k.size(spec.dilations[0] * spec.size[1] * lanes)
+        last = k.size(last_pixel(spec, pixels))
+        runs = [(run, k.size(run.start), k.size(run.stop)) for run in tile_runs(spec, pixels)]
         with k.loop(low, high) as item:
-            plane, row = split_index(k, item, [spec.batch * blocks, height])
-            block = split_index(k, plane, [spec.batch, blocks])[1]
-            first, last = filter_rows(k, spec, row)
+            plane, row = split_index(k, item, [0, lines])
+            block = k.b.urem(k.i(plane), planes)
+            top, bottom = filter_rows(k, spec, row)
             start = k.add(k.mul(row, spec.strides[0]), -spec.pads[0])
-            x_row = k.index((plane, spec.size[0] * spec.size[1]), (start, spec.size[1]))
-            y_row = k.mul(item, width)
+            x_row = k.add(k.mul(plane, x_plane), k.mul(start, x_line))
+            y_row = k.mul(item, out_line)
             w = k.gep(self.w, k.mul(block, spec.kernel[0] * spec.kernel[1] * lanes))
-            bias = None
-            if self.bias is not None:
-                bias = k.load(self.bias, k.mul(block, lanes), lanes=lanes)
-            for run in runs:
-                with k.loop(run.start, run.stop) as tile:
-                    pixel = k.mul(tile, pixels)
+            for run, run_start, run_stop in runs:
+                with k.loop(run_start, run_stop) as tile:
+                    pixel = minimum(k, k.mul(tile, pixels), last)
                     left = k.add(k.mul(pixel, spec.strides[1]), -spec.pads[1])
                     x = k.gep(self.x, k.mul(k.add(x_row, left), lanes))
-                    sums = self._sums(run, x, w, first, last)
-                    self._store(sums, bias, k.mul(k.add(y_row, pixel), lanes))
+                    sums = self._sums(run, x, w, top, bottom)
+                    at = k.mul(k.add(y_row, pixel), lanes)
+                    bias_at = k.mul(block, lanes)
+                    output = Output(self.y, at, run.rows, lanes, 0, lanes, self.bias, bias_at, self.extras)
+                    output.store(k, sums, 1, spec.epilogue)
 
     def _sums(self, run: TileRun, x: ir.Value, w: ir.Value, first: Index, last: Index) -> list[ir.Value]:
         k, spec, lanes = self.k, self.spec, self.lanes
@@ -79,33 +84,26 @@ class _Emission:
 
         def line(r: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             after = list(sums)
-            x_row = k.gep(x, k.mul(r, spec.dilations[0] * spec.size[1] * lanes))
+            x_row = k.gep(x, k.mul(r, self.filter_line))
             w_row = k.gep(w, k.mul(r, spec.kernel[1] * lanes))
+            read: dict[int, ir.Value] = {}
             for s, (low, high) in enumerate(columns):
                 if low == high:
                     continue
                 weight = k.load(w_row, s * lanes, lanes=lanes)
                 for p in range(low, high):
                     at = (p * spec.strides[1] + s * spec.dilations[1]) * lanes
-                    after[p] = k.fma(k.load(x_row, at, lanes=lanes), weight, after[p])
+                    if at not in read:
+                        read[at] = k.load(x_row, at, lanes=lanes)
+                    after[p] = k.fma(read[at], weight, after[p])
             return after
 
         return k.reduce_loop(first, last, 1, [k.splat(0.0, lanes)] * run.rows, line)
-
-    def _store(self, sums: list[ir.Value], bias: ir.Value | None, start: Index) -> None:
-        k, epilogue = self.k, self.spec.epilogue
-        for p, value in enumerate(sums):
-            at = k.add(start, p * self.lanes)
-
-            def read(extra: ir.Value, at: Index = at) -> ir.Value:
-                return k.load(extra, at, lanes=self.lanes)
-
-            k.store(epilogue.apply(k, value, bias, self.extras, read), self.y, at)
 
 
 def emit_depthwise(module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec; w is from `pack_depthwise`."""
     assert supports_depthwise(spec)
-    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()

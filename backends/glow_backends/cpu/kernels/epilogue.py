@@ -13,6 +13,8 @@ from glow_backends.cpu.pointwise_rules import Param
 
 BINARY = ("add", "sub", "mul", "div", "max", "min")
 """Steps that read one more operand, as their right-hand side."""
+_SHORT = (*BINARY, "neg", "abs", "relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "sqrt")
+"""Steps of a few instructions."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,19 @@ class Epilogue:
 
     `bias`: an operand with one value an output channel. Each binary step (`BINARY`) takes one more
     operand of the result's shape and layout as its right-hand side, such as a residual. Operand
-    order: bias, then these extras in the order of the steps, after the weights.
+    order: bias, then these extras in the order of the steps, after the weights. `inplace`: one of
+    them lies where the result goes, so that no element may be computed twice.
     """
 
     bias: bool = False
     scale: float | None = None
     steps: tuple[EpilogueStep, ...] = ()
+    inplace: bool = False
+
+    @property
+    def long(self) -> bool:
+        """Whether the steps are so many instructions that their code is kept short by a loop."""
+        return any(step.op not in _SHORT for step in self.steps)
 
     @property
     def extras(self) -> int:

@@ -8,7 +8,7 @@ read where it lies when few rows use it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
@@ -25,6 +25,7 @@ from glow_backends.cpu.kernels.blocks import (
     Stream,
     choose_block,
     even_tiles,
+    may_overlap,
     multiply,
     multiply_in_chains,
     stream_parts,
@@ -93,7 +94,10 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product is cut: see the module. Row tiles: `tiles` full ones, then `rest` rows."""
+    """How a product is cut: see the module.
+
+    Row tiles: `tiles` full ones, then `rest` rows.
+    """
 
     block: Block
     source: Source
@@ -177,22 +181,37 @@ class _Emission:
         self.c, self.a, self.b = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
-        self.scratch = next(operands, None)
-        self.a_row, self.a_step = (1, spec.m) if spec.trans_a else (spec.k, 1)
+        scratch = gemm_scratch_bytes(spec, k.target) > 0
+        self.scratch = next(operands) if scratch else None
+        self.a_row: Index = 1 if spec.trans_a else spec.k
+        self.a_step: Index = k.size(spec.m) if spec.trans_a else 1
+        # Rows may be computed twice where nothing that a first result replaces is read.
+        once = spec.accumulate or spec.epilogue.inplace or plan.slice < spec.k
+        overlap = not once and may_overlap(spec.m, plan.block.rows)
+        self.last_row = k.size(spec.m - plan.block.rows if overlap else spec.m)
+        self.full_tiles = k.size(plan.all_tiles if overlap else plan.tiles)
+        self.rest = 0 if overlap else plan.rest
+        self.all_tiles = k.size(plan.all_tiles)
+        self.group = k.size(plan.group)
         self.live: int | None = None  # valid lanes of the last vector of the current panel
 
     def emit(self) -> None:
         """Items (batch, group of row tiles, panel), shared by the workers."""
         k, spec, plan = self.k, self.spec, self.plan
         panels = plan.panels + (plan.tail_vectors > 0)
-        sizes = [prod(spec.batch), ceil_div(plan.all_tiles, plan.group), panels]
+        groups = ceil_div(plan.all_tiles, plan.group)
+        count = k.size(prod(spec.batch) * groups * panels)
+        self.batch_step = k.size(spec.m * spec.n)
+        batches = self._batches(spec.a_batch, spec.m * spec.k), self._batches(spec.b_batch, self._b_size())
+        sizes = [0, k.size(groups), panels]
         if self.scratch is not None:
             own = k.mul(k.worker, spec.k * self.width) if k.target.threads > 1 else 0
             self.scratch = k.gep(self.scratch, own)
-        low, high = k.share(prod(sizes))
+        low, high = k.share(count)
         with k.loop(low, high) as item:
             batch, group, panel = split_index(k, item, sizes)
-            first = k.mul(group, plan.group)
+            first = k.mul(group, self.group)
+            self.a_at, self.b_at = (offset(batch) for offset in batches)
             if not plan.tail_vectors:
                 self._panel(batch, first, panel, plan.block.vectors, None)
             elif not plan.panels:
@@ -205,28 +224,43 @@ class _Emission:
                     with otherwise:
                         self._panel(batch, first, panel, plan.tail_vectors, plan.tail_live)
 
-    def _batch_offset(self, batch: Index, shape: Sequence[int], size: int) -> Index:
-        """Element offset of the operand with batch `shape` for item `batch` of the result."""
-        whole = self.spec.batch
-        at = split_index(self.k, batch, whole) if whole else []
-        offset: Index = 0
-        for position, extent in zip(reversed(at), reversed(shape), strict=False):
-            offset = self.k.add(offset, self.k.mul(position, size if extent > 1 else 0))
+    def _b_size(self) -> int:
+        """Elements of one matrix of B as it lies."""
+        spec, plan = self.spec, self.plan
+        if plan.source is not Source.PANELS:
+            return spec.k * spec.n
+        return (plan.panels + (plan.tail_vectors > 0)) * spec.k * self.width
+
+    def _batches(self, shape: Sequence[int], size: int) -> Callable[[Index], Index]:
+        """From a place in the result's batch to the element offset in an operand with batch `shape`."""
+        k, whole = self.k, self.spec.batch
+        if prod(shape) == 1:
+            return lambda batch: 0
+        if prod(shape) == prod(whole):
+            step = k.size(size)
+            return lambda batch: k.mul(batch, step)
+        sizes = [k.size(extent) for extent in whole]
+        steps: list[Index] = []
+        for extent in reversed(shape):
+            steps.append(k.size(size if extent > 1 else 0))
             size *= extent
+
+        def offset(batch: Index) -> Index:
+            at = split_index(k, batch, sizes)
+            return k.index(*zip(reversed(at), steps, strict=False))
+
         return offset
 
     def _panel(self, batch: Index, first: Index, panel: Index, vectors: int, live: int | None) -> None:
         k, spec, plan = self.k, self.spec, self.plan
         self.live = None if live == self.lanes else live
         column = k.mul(panel, self.width)
-        a = k.gep(self.a, self._batch_offset(batch, spec.a_batch, spec.m * spec.k))
-        c = k.add(k.mul(batch, spec.m * spec.n), column)
+        a = k.gep(self.a, self.a_at)
+        c = k.add(k.mul(batch, self.batch_step), column)
         if plan.source is Source.PANELS:
-            size = (plan.panels + (plan.tail_vectors > 0)) * spec.k * self.width
-            at = self._batch_offset(batch, spec.b_batch, size)
-            b, step, packed = k.gep(self.b, k.add(at, k.mul(column, spec.k))), self.width, True
+            b, step, packed = k.gep(self.b, k.add(self.b_at, k.mul(column, spec.k))), self.width, True
         else:
-            at = self._batch_offset(batch, spec.b_batch, spec.k * spec.n)
+            at = self.b_at
             start = k.mul(column, spec.k) if spec.trans_b else column
             b, step, packed = k.gep(self.b, k.add(at, start)), spec.n, False
             if plan.source is Source.SCRATCH:
@@ -237,14 +271,14 @@ class _Emission:
         slices = ceil_div(spec.k, plan.slice)
 
         def tiles(number: Index, load: bool, last: bool, length: int) -> None:
-            a_at = k.gep(a, k.mul(number, plan.slice * self.a_step))
+            a_at = k.gep(a, k.mul(k.mul(number, plan.slice), self.a_step))
             b_at = k.gep(b, k.mul(number, plan.slice * step))
-            end = k.add(first, plan.group)
+            end = k.add(first, self.group)
             loop = Loop(length, self.a_step, step)
-            with k.loop(first, minimum(k, end, plan.tiles)) as tile:
+            with k.loop(first, minimum(k, end, self.full_tiles)) as tile:
                 self._tile(a_at, b_at, c, tile, plan.block.rows, vectors, loop, read, load, last)
-            if plan.rest:
-                with k.loop(maximum(k, first, plan.tiles), minimum(k, end, plan.all_tiles)) as tile:
+            if self.rest:
+                with k.loop(maximum(k, first, self.full_tiles), minimum(k, end, self.all_tiles)) as tile:
                     self._tile(a_at, b_at, c, tile, plan.rest, vectors, loop, read, load, last)
 
         self.c_column = column
@@ -270,14 +304,15 @@ class _Emission:
         last: bool,
     ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
-        row = k.mul(tile, plan.block.rows)
+        row = minimum(k, k.mul(tile, plan.block.rows), self.last_row)
         a = k.gep(a, k.mul(row, self.a_row))
-        offsets = [r * self.a_row for r in range(rows)]
+        offsets = [k.mul(self.a_row, r) for r in range(rows)]
         epilogue = spec.epilogue if last else Epilogue()
         output = Output(
             self.c,
             k.add(c, k.mul(row, spec.n)),
-            [r * spec.n for r in range(rows)],
+            rows,
+            spec.n,
             self.lanes,
             self.lanes,
             self.bias if last else None,
@@ -298,7 +333,7 @@ class _Emission:
     def _reduce(
         self,
         a: ir.Value,
-        offsets: Sequence[int],
+        offsets: Sequence[Index],
         b: ir.Value,
         vectors: int,
         loop: Loop,
@@ -322,11 +357,11 @@ class _Emission:
             k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
         )
         inner = Loop(_CHUNK, loop.a_step, loop.b_step)
-        outer = Loop(chunks, _CHUNK * loop.a_step, _CHUNK * loop.b_step)
+        outer = Loop(chunks, k.mul(loop.a_step, _CHUNK), k.mul(loop.b_step, _CHUNK))
         after = multiply(k, a, offsets, b, vectors, [outer, inner], sums, read, stream)
         if rest:
             done = chunks * _CHUNK
-            a, b = k.gep(a, done * loop.a_step), k.gep(b, done * loop.b_step)
+            a, b = k.gep(a, k.mul(loop.a_step, done)), k.gep(b, k.mul(loop.b_step, done))
             after = multiply(k, a, offsets, b, vectors, [replace(loop, count=rest)], after, read)
         return after
 
@@ -371,6 +406,6 @@ def emit_gemm(module: ir.Module, name: str, spec: GemmSpec, target: CpuTarget) -
     """The kernel `name(C, A, B, [bias], [extras], [scratch], worker)` of a spec."""
     plan = plan_gemm(spec, target)
     scratch = int(gemm_scratch_bytes(spec, target) > 0)
-    k = KernelBuilder(module, name, 3 + spec.epilogue.operands + scratch, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands + scratch, target, sized=True)
     _Emission(k, spec.folded(), plan).emit()
     return k.finish()

@@ -22,18 +22,18 @@ def ceil_div(x: int, y: int) -> int:
     return -(-x // y)
 
 
-def split_index(k: KernelBuilder, index: Index, sizes: Sequence[int]) -> list[Index]:
-    """Row-major coordinates of `index` in a box of `sizes`."""
+def split_index(k: KernelBuilder, index: Index, sizes: Sequence[Index]) -> list[Index]:
+    """Row-major coordinates of `index` in a box of `sizes`, of which the first is not read."""
     coordinates: list[Index] = []
     for size in reversed(sizes[1:]):
-        if size == 1:
+        if isinstance(size, int) and size == 1:
             coordinates.append(0)
-        elif isinstance(index, int):
+        elif isinstance(index, int) and isinstance(size, int):
             coordinates.append(index % size)
             index //= size
         else:
-            coordinates.append(k.b.urem(index, k.i(size)))
-            index = k.b.udiv(index, k.i(size))
+            coordinates.append(k.b.urem(k.i(index), k.i(size)))
+            index = k.b.udiv(k.i(index), k.i(size))
     coordinates.append(index)
     return coordinates[::-1]
 

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import I64, PTR
+from glow_backends.cpu.builder import I64, PTR, sizes_of
 from glow_backends.cpu.jit import new_module, optimized
 from glow_backends.cpu.target import CpuTarget
 
@@ -32,10 +32,16 @@ class StandaloneKernel:
     def __init__(self, emit: Emitter, spec: object, target: CpuTarget) -> None:
         module = new_module("standalone", target)
         kernel = emit(module, "kernel", spec, target)
-        count = len(kernel.args) - 1
+        sizes = sizes_of(kernel)
+        count = len(kernel.args) - 1 - bool(sizes)
         entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * count + [I64]), "entry")
         builder = ir.IRBuilder(entry.append_basic_block())
-        builder.call(kernel, entry.args)
+        tables: list[ir.Value] = []
+        if sizes:
+            kind = ir.ArrayType(I64, len(sizes))
+            tables = [ir.GlobalVariable(module, kind, "sizes")]
+            tables[0].initializer = ir.Constant(kind, sizes)
+        builder.call(kernel, [*entry.args[:-1], *tables, entry.args[-1]])
         builder.ret_void()
         parsed, machine = optimized(module, target)
         self.threads = target.threads

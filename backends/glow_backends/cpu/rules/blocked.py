@@ -34,6 +34,7 @@ from glow_backends.cpu.kernels.winograd import (
     pack_winograd,
     winograd_scratch_bytes,
 )
+from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import Array
 
@@ -54,7 +55,9 @@ def conv_spec(op: Any) -> DirectConvSpec:
         dilations=op.prop("dilations"),
         group=group,
         plain_input=len(size) == 4,
-        epilogue=Epilogue(bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"])),
+        epilogue=Epilogue(
+            bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"]), inplace=inplace(op)
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import Packed, dtype_name
 from glow_dialects.core.types import Array
+from glow_dialects.instr.memory import origin
 
 
 def known(op: Any) -> bool:
@@ -20,6 +21,11 @@ def float_typed(op: Any) -> str | None:
     kinds = {dtype_name(v) for v in (*op.written(), *op.read()) if v not in op.group("predicate")}
     kind = kinds.pop()
     return kind if not kinds and values.is_float(kind) else None
+
+
+def inplace(op: Any) -> bool:
+    """Whether the result of an instruction lies where one of its extra operands does."""
+    return any(origin(v) is origin(r) for r in op.group("result") for v in op.group("extras"))
 
 
 def table(name: str, array: Array) -> Packed:

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
+from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
 
 
@@ -67,7 +68,7 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
 def gemm(op: Any, context: CallContext) -> KernelCall | None:
     """A product with transposed operands, scale, bias and further steps."""
     bias, extras = op.group("bias"), op.group("extras")
-    epilogue = Epilogue(bool(bias), op.prop("scale"), steps_of(op.properties["steps"]))
+    epilogue = Epilogue(bool(bias), op.prop("scale"), steps_of(op.properties["steps"]), inplace(op))
     transposed = (op.prop("transpose_a"), op.prop("transpose_b"))
     return _product(context, op.result, op.a, op.b, transposed, epilogue, (*bias, *extras))
 
