@@ -28,10 +28,14 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
         return _evaluate_decomposed(op, arrays)
     outs = [np.zeros(shape_of(r), dtype_of(cast(TensorType, r.type))) for r in op.results]
     instruction = op.INSTR
-    definition = instruction.get_irdl_definition()
     properties = dict(op.properties)
-    variadic = any(isinstance(d, VariadicDef) for _, d in op.get_irdl_definition().results)
-    grouped: list[object] = [outs] if variadic else list(outs)
+    grouped: list[object] = []
+    kinds, position = op.get_irdl_definition().results, 0
+    for _, definition in kinds:
+        many = isinstance(definition, VariadicDef)
+        count = len(outs) - len(kinds) + 1 if many else 1
+        grouped.append(outs[position : position + count] if many else outs[position])
+        position += count
     position = 0
     for name, many in op.groups():
         count = len(op.group(name))
@@ -39,11 +43,10 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
         position += count
         optional = many and type(dict(op.get_irdl_definition().operands)[name]).__name__.startswith("Opt")
         grouped.append((part[0] if part else None) if optional or not many else part)
-    assert definition is not None
-    kinds = [typed(v) for v in (*op.results, *op.operands)]
-    quantized = any(isinstance(k.element_type, UniformQuantizedType) for k in kinds)
+    types = [typed(v) for v in (*op.results, *op.operands)]
+    quantized = any(isinstance(k.element_type, UniformQuantizedType) for k in types)
     # Quantised references read scales off the buffers' types; the others need no buffers.
-    block = Block(arg_types=[buffer_type(k) for k in kinds] if quantized else ())
+    block = Block(arg_types=[buffer_type(k) for k in types] if quantized else ())
     probe = instruction.create(operands=block.args, properties=properties)
     probe.reference(*grouped)
     probe.drop_all_references()

@@ -19,7 +19,9 @@ from glow_dialects.ops.batch_norm import BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
+from glow_dialects.ops.recurrent import RecurrentOp
 from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
+from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.autodiff.reverse import (
     NotDifferentiableError,
     blockers,
@@ -116,6 +118,9 @@ def differentiate(
         raise GlowError(f"cannot differentiate with respect to {text}")
     parameters = _parameters(list(block.ops), names)
     wanted = list(parameters.values())
+    for op in on_path(list(block.ops), [loss_value], wanted):
+        if isinstance(op, RecurrentOp) and has_training_form(op):
+            _replace(op, training_form(op, Builder.before(op)))
     expand(list(block.ops), on_path(list(block.ops), [loss_value], wanted))
     loss_value = loss_of(made, loss)
     b = Builder.at_end(block)

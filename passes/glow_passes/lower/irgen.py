@@ -82,7 +82,7 @@ class IRGen:
         ins = [self.buffers[v] for v in op.operands]
         properties = dict(op.properties)
         kinds = [kind for _, kind in op.get_irdl_definition().results]
-        results = [len(outs)] if any(isinstance(k, VariadicDef) for k in kinds) else [1] * len(outs)
+        results = [len(outs) - len(kinds) + 1 if isinstance(k, VariadicDef) else 1 for k in kinds]
         if SEGMENTS in properties:
             sizes = results + list(properties.pop(SEGMENTS).get_values())  # pyright: ignore
         else:

@@ -26,13 +26,26 @@ def rules() -> dict[str, Rule]:
         nn,
         pointwise,
         quantized,
+        recurrent_train,
         reduce,
         resize,
         training,
     )
 
     table: dict[str, Rule] = {}
-    for part in (pointwise, conv, gemm, blocked, data, nn, quantized, reduce, resize, training):
+    for part in (
+        pointwise,
+        conv,
+        gemm,
+        blocked,
+        data,
+        nn,
+        quantized,
+        recurrent_train,
+        reduce,
+        resize,
+        training,
+    ):
         assert not table.keys() & part.RULES.keys(), "an instruction has one rule"
         table |= part.RULES
     return table

@@ -1,0 +1,105 @@
+"""Recurrent networks in training functions: one product for all steps, and a loop that saves its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.recurrent import RecurrentOp, activations_of
+from glow_dialects.ops.recurrent_train import ACTIVATIONS, RecurrentTrainOp
+
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+_KINDS: dict[type[RecurrentOp], str] = {LstmOp: "lstm", GruOp: "gru"}
+
+
+def has_training_form(op: RecurrentOp) -> bool:
+    """Whether `recurrent_train` does what the network does: plain gates, every sample of full length."""
+    if dtype_of(op.operands[0].type).name not in ("float32", "float64") or 0 in shape_of(op.results[0]):
+        return False
+    if op.group("predicate") or op.group("lengths") or op.prop("clip"):
+        return False
+    if isinstance(op, LstmOp) and (op.group("peepholes") or op.prop("input_forget")):
+        return False
+    if isinstance(op, GruOp) and not op.prop("linear_before_reset"):
+        return False
+    properties = {n: op.prop(n) for n in ("activations", "activation_alpha", "activation_beta", "direction")}
+    for index, _ in enumerate(_DIRECTIONS[op.prop("direction")]):
+        names = tuple(name for name, _, _ in activations_of(properties, index))
+        if type(op) in _KINDS and names != op.FUNCTIONS:
+            return False
+        if type(op) not in _KINDS and names[0] not in ACTIVATIONS:
+            return False
+    return True
+
+
+def training_form(op: RecurrentOp, b: Builder) -> list[SSAValue]:
+    """The results of a network that `has_training_form`, by one recurrent_train a direction."""
+    f, first = Formula(b, op.operands[0]), op.prop("layout") == 1
+    x = f.transpose(op.operands[0], (1, 0, 2)) if first else op.operands[0]
+    made = [_direction(op, f, x, index) for index, _ in enumerate(_DIRECTIONS[op.prop("direction")])]
+    results = [f.concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*made, strict=True))]
+    if first:
+        every, *last = results
+        results = [f.transpose(every, (2, 0, 1, 3)), *(f.transpose(v, (1, 0, 2)) for v in last)]
+    return results
+
+
+def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence[SSAValue]:
+    """[every state [T, 1, N, H], last state [1, N, H], for an LSTM the last cell] of one direction."""
+    steps, samples, inputs = shape_of(x)
+    hidden, kind = shape_of(op.operands[2])[2], _KINDS.get(type(op), "rnn")
+    rows, backwards = op.GATES * hidden, _DIRECTIONS[op.prop("direction")][index]
+
+    def own(value: SSAValue, shape: Sequence[int], axis: int = 0) -> SSAValue:
+        return f.reshape(f.slice(value, axis, index, index + 1), shape)
+
+    weights = f.transpose(own(op.operands[1], (rows, inputs)), (1, 0))
+    outer, inner = _biases(op, f, index, rows, hidden)
+    flat = f.b(FullyConnectedOp(f.reshape(x, (steps * samples, inputs)), weights, outer))
+    state_axis = 1 if op.prop("layout") == 1 else 0
+
+    def state(name: str) -> SSAValue:
+        given = op.group(name)
+        if given:
+            return own(given[0], (samples, hidden), state_axis)
+        return f.b.splat(0, tensor((samples, hidden), element_of(x)))
+
+    names = [n.strip().lower() for n in op.prop("activations").split(",")]
+    made = f.b.insert(
+        RecurrentTrainOp(
+            f.reshape(flat, (steps, samples, rows)),
+            f.transpose(own(op.operands[2], (rows, hidden)), (1, 0)),
+            state("initial_state"),
+            [state("initial_cell")] if kind == "lstm" else [],
+            [] if inner is None else inner,
+            kind=kind,
+            reverse=backwards,
+            activation=names[index] if kind == "rnn" else "tanh",
+        )
+    )
+    last = 0 if backwards else steps - 1
+    ends = [f.slice(v, 0, last, last + 1) for v in (made.results[0], *made.results[2:])]
+    return [f.reshape(made.results[0], (steps, 1, samples, hidden)), *ends]
+
+
+def _biases(
+    op: RecurrentOp, f: Formula, index: int, rows: int, hidden: int
+) -> tuple[SSAValue, SSAValue | None]:
+    """(bias of the projected input [G H], the recurrent one of a GRU's last gate [H])."""
+    given = op.group("bias")
+    if not given:
+        return f.b.splat(0, tensor((rows,), element_of(op.operands[0]))), None
+    both = f.reshape(f.slice(given[0], 0, index, index + 1), (2 * rows,))
+    outer, inner = f.slice(both, 0, 0, rows), f.slice(both, 0, rows, 2 * rows)
+    if not isinstance(op, GruOp):
+        return f.add(outer, inner), None
+    gates = f.add(f.slice(outer, 0, 0, 2 * hidden), f.slice(inner, 0, 0, 2 * hidden))
+    outer = f.concat([gates, f.slice(outer, 0, 2 * hidden, rows)], 0)
+    return outer, f.slice(inner, 0, 2 * hidden, rows)

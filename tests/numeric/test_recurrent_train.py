@@ -1,0 +1,174 @@
+"""Recurrent networks in training: their gradients against those of unrolled graphs, kernels, PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_runner import Graph
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+import glow_compiler as glow
+import glow_passes.autodiff.differentiate as passes_differentiate
+from glow_backends.base import get_backend
+from glow_compiler.training_graph import main_of
+from glow_dialects.core.sample import random
+from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
+from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.recurrent_train import GATES, SAVED, RecurrentBackwardOp, RecurrentTrainOp
+from glow_dialects.ops.rnn import RnnOp
+from glow_passes.autodiff.differentiate import differentiate, save_gradients
+from glow_passes.pipeline import INSTR, LOWER
+from glow_runtime.compile import compile_module
+
+CARDS: dict[str, Any] = {"lstm": LstmOp, "gru": GruOp, "rnn": RnnOp}
+T, N, I, H = 4, 3, 5, 6
+
+
+def gradients(kind: str, unrolled: bool, monkeypatch: Any, **properties: Any) -> dict[str, Array]:
+    """Gradients of every operand of a network in float64, where every result is used."""
+    directions = 2 if properties.get("direction") == "bidirectional" else 1
+    first, card, rows = properties.get("layout") == 1, CARDS[kind], GATES[kind] * H
+    state = (N, directions, H) if first else (directions, N, H)
+    shapes = {
+        "x": (N, T, I) if first else (T, N, I),
+        "w": (directions, rows, I),
+        "r": (directions, rows, H),
+        "b": (directions, 2 * rows),
+        "h": state,
+        **({"c": state} if kind == "lstm" else {}),
+    }
+    g = glow.GraphBuilder()
+    weights = [
+        g.trainable(random(*shape, dtype="float64", seed=i), name)
+        for i, (name, shape) in enumerate(shapes.items())
+    ]
+    operands: list[Any] = [*weights[:4], None, *weights[4:]]
+    total = None
+    for index, result in enumerate(g.insert(card, *operands, **properties)):
+        factor = random(*result.shape, dtype="float64", seed=20 + index)
+        part = g.reduce_sum(result * g.constant(factor), axes=tuple(range(len(result.shape))), keepdims=False)
+        total = part if total is None else total + part
+    g.save(total, "loss")
+    module: ModuleOp = glow.load(g)
+    if unrolled:
+        monkeypatch.setattr(passes_differentiate, "has_training_form", lambda op: False)
+    function = main_of(module)
+    training = differentiate(module, function, "loss")
+    found = any(isinstance(op, RecurrentTrainOp) for op in module.walk())
+    assert found is not unrolled
+    save_gradients(module, training)
+    function.detach()
+    function.erase()
+    training.function.properties["sym_name"] = StringAttr("main")
+    out = compile_module(module, get_backend("interpreter")).run({})
+    return {n: out[f"{n}.grad"] for n in shapes}
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        ("lstm", {}),
+        ("lstm", {"direction": "bidirectional", "layout": 1}),
+        ("lstm", {"direction": "reverse"}),
+        ("gru", {"linear_before_reset": True}),
+        ("gru", {"linear_before_reset": True, "direction": "bidirectional", "layout": 1}),
+        ("rnn", {}),
+        ("rnn", {"direction": "bidirectional", "activations": "Relu,Tanh"}),
+    ],
+)
+def test_training_form(kind: str, properties: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of the loop are those of the unrolled graph, last states and cells included."""
+    got = gradients(kind, False, monkeypatch, **properties)
+    want = gradients(kind, True, monkeypatch, **properties)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def compiled(graph: Graph, threads: int) -> list[Array]:
+    """The outputs in order, by native code without host steps."""
+    backend = get_backend("cpu", threads=threads)
+    for passes in (backend.graph_passes(), LOWER, backend.instr_passes(), INSTR):
+        for item in passes:
+            item.apply(context(), graph.module)
+    program = backend.compile(graph.module)
+    assert program.report.notes["host instructions"] == 0
+    return list(program.run(graph.inputs).values())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("samples", "hidden"), [(1, 1), (5, 17), (8, 16), (11, 40), (32, 67)])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_kernels(kind: str, samples: int, hidden: int, dtype: str, threads: int) -> None:
+    """Sizes that fill no vector and no block of samples, on one worker and two."""
+    steps, rows, reverse = 3, GATES[kind] * hidden, samples % 2 == 0
+
+    def some(*shape: int, seed: int) -> Array:
+        return (random(*shape, dtype=dtype, seed=seed) * 0.5).astype(dtype)
+
+    state, cell = some(samples, hidden, seed=3), some(samples, hidden, seed=4) if kind == "lstm" else None
+    every = (steps, samples, hidden)
+    bias = some(hidden, seed=5) if kind == "gru" else None
+    forward = (some(steps, samples, rows, seed=1), some(hidden, rows, seed=2), state, cell, bias)
+    saved = some(steps, samples, SAVED[kind] * hidden, seed=8)
+    cells = some(*every, seed=9) if kind == "lstm" else None
+    backward = (
+        some(*every, seed=6),
+        some(rows, hidden, seed=2),
+        some(*every, seed=7),
+        saved,
+        state,
+        cell,
+        cells,
+    )
+    for op, operands in ((RecurrentTrainOp, forward), (RecurrentBackwardOp, backward)):
+        graph = Graph()
+        inputs = [None if a is None else graph.input(a) for a in operands]
+        made = graph.b.insert(op(*inputs, kind=kind, reverse=reverse))
+        for result in made.results:
+            graph.save(result)
+        want = made.evaluate([a for a in operands if a is not None])
+        for got, expected in zip(compiled(graph, threads), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_against_pytorch(kind: str) -> None:
+    """Ten steps of a stacked bidirectional network with the samples first."""
+    torch = pytest.importorskip("torch")
+    from test_training_networks import exported
+
+    nn = torch.nn
+
+    class Network(nn.Module):
+        """Two layers in both directions and a classifier of the last place."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = getattr(nn, kind)(5, 9, num_layers=2, bidirectional=True, batch_first=True)
+            self.head = nn.Linear(18, 3)
+
+        def forward(self, x: Any) -> Any:
+            """Scores [N, 3]."""
+            return self.head(self.layers(x)[0][:, -1])
+
+    torch.manual_seed(0)
+    net, x, labels = Network(), random(6, 7, 5), np.arange(6) % 3
+    net.eval()
+    model = exported(net, torch.tensor(x))
+    net.train()
+    trainer = glow.Trainer(model, "cross_entropy", glow.optim.Adam(lr=0.01))
+    assert any(isinstance(op, RecurrentTrainOp) for op in trainer.graph.training.walk())
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(torch.tensor(x)), torch.tensor(labels))
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x, labels) == pytest.approx(loss.item(), rel=1e-4)
+    with torch.no_grad():
+        np.testing.assert_allclose(trainer.predict(x), net(torch.tensor(x)).numpy(), rtol=1e-3, atol=1e-4)
