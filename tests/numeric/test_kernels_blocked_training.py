@@ -19,6 +19,13 @@ from glow_backends.cpu.kernels.conv_weights import (
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pack, pack_filter, plain_filter
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.winograd import WinogradSpec
+from glow_backends.cpu.kernels.winograd_changing import (
+    ChangingSpec,
+    changing_scratch_bytes,
+    emit_winograd_changing,
+    supports_changing,
+)
 from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.target import named
 
@@ -133,3 +140,33 @@ def test_batch_norm(channels: int, size: tuple[int, int], offset: float, threads
     for mine, weight in zip((dscale, dbias), weights, strict=True):
         assert weight.grad is not None
         np.testing.assert_allclose(mine, weight.grad.numpy(), rtol=1e-3, atol=1e-4 * (1 + offset))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("out", "inner", "form"), [(3, 2, "IOHW"), (2, 1, "OIHW"), (24, 24, "OHWI"), (2, 2, "IHWO")]
+)
+def test_winograd_changing(out: int, inner: int, form: str, threads: int) -> None:
+    """A convolution by a plain filter, with its epilogue, is PyTorch's; many channels come in parts."""
+    outs, ins = out * LANES - 3 * (inner == 2), inner * LANES + 5 * (inner == 1)
+    size = {"O": outs, "I": ins, "H": 3, "W": 3}
+    filters = random(*(size[axis] for axis in form)) / np.float32(np.sqrt(9 * ins))
+    x, extra = random(2, ins, 5, 8), random(2, outs, 5, 8, seed=1)
+    w = torch.tensor(np.ascontiguousarray(plain_filter(filters, form))).double()
+    want = torch.relu(
+        torch.nn.functional.conv2d(torch.tensor(x).double(), w, padding=1) + torch.tensor(extra)
+    )
+    epilogue = Epilogue(steps=(EpilogueStep("add"), EpilogueStep("relu")))
+    conv = DirectConvSpec(2, ins, outs, (5, 8), (3, 3), pads=(1, 1, 1, 1), epilogue=epilogue)
+    spec = ChangingSpec(WinogradSpec(conv), form)
+    target = named(CPU, threads)
+    assert supports_changing(spec.winograd, target)
+    blocks = block_channels(extra, LANES)
+    inputs = [
+        block_channels(x, LANES),
+        filters,
+        blocks,
+        np.zeros(changing_scratch_bytes(spec, target), np.uint8),
+    ]
+    (got,) = run_kernel(emit_winograd_changing, spec, [(blocks.shape, np.float32)], inputs, threads)
+    np.testing.assert_allclose(unblock_channels(got, outs), want.numpy(), rtol=1e-4, atol=2e-5)

@@ -106,38 +106,14 @@ class FilterPackSpec:
         return found["O"], found["I"], found["H"]
 
 
-class _Emission:
-    def __init__(self, k: KernelBuilder, spec: FilterPackSpec) -> None:
-        self.k, self.spec, self.vector = k, spec, k.target.lanes
-        self.packed, self.filter = k.operands
+class FilterTaps:
+    """Vectors of a filter's taps, read in any form, and their Winograd transform."""
+
+    def __init__(self, k: KernelBuilder, spec: FilterPackSpec, filters: ir.Value) -> None:
+        self.k, self.spec, self.filter, self.vector = k, spec, filters, k.target.lanes
         self.taps = prod(spec.kernel)
 
-    def emit(self) -> None:
-        """A vector of output channels and one input channel after another."""
-        k, spec = self.k, self.spec
-        filters, blocks = ceil_div(spec.out_channels, spec.width), ceil_div(spec.in_channels, spec.lanes)
-        vectors = spec.width // self.vector
-        low, high = k.share(filters * vectors * blocks)
-        with k.loop(low, high) as item:
-            output, vector, block = split_index(k, item, [filters, vectors, blocks])
-            own = k.mul(k.add(k.mul(output, vectors), vector), self.vector)
-            first = k.mul(block, spec.lanes)
-            last = minimum(k, k.add(first, spec.lanes), spec.in_channels)
-            with k.loop(first, last) as channel:
-                values = self._read(own, channel)
-                inside = k.mul(k.b.sub(channel, k.i(first)), spec.width)
-                at = k.add(inside, k.mul(vector, self.vector))
-                size, tile = spec.lanes * spec.width, spec.tile
-                if tile:
-                    at = k.add(at, k.index((output, blocks * size), (block, size)))
-                    step, values = filters * blocks * size, self._transformed(values)
-                else:
-                    at = k.add(at, k.index((output, blocks * self.taps * size), (block, self.taps * size)))
-                    step = size
-                for i, value in enumerate(values):
-                    k.store(value, self.packed, k.add(at, i * step))
-
-    def _read(self, first: Index, channel: Index) -> list[ir.Value]:
+    def read(self, first: Index, channel: Index) -> list[ir.Value]:
         """The taps of output channels `first` and following (the last one repeated) and one input."""
         k, spec, lanes = self.k, self.spec, self.vector
         out, inner, tap = spec.strides
@@ -174,7 +150,7 @@ class _Emission:
             taps.append(value)
         return taps
 
-    def _transformed(self, taps: list[ir.Value]) -> list[ir.Value]:
+    def transformed(self, taps: list[ir.Value]) -> list[ir.Value]:
         """G w G^T."""
         half = [self._line(taps[c::3]) for c in range(3)]
         return [value for r in range(len(half[0])) for value in self._line([half[c][r] for c in range(3)])]
@@ -196,10 +172,36 @@ class _Emission:
             made.append(total)
         return made
 
+    def emit(self, packed: ir.Value) -> None:
+        """A vector of output channels and one input channel after another."""
+        k, spec = self.k, self.spec
+        filters, blocks = ceil_div(spec.out_channels, spec.width), ceil_div(spec.in_channels, spec.lanes)
+        vectors = spec.width // self.vector
+        low, high = k.share(filters * vectors * blocks)
+        with k.loop(low, high) as item:
+            output, vector, block = split_index(k, item, [filters, vectors, blocks])
+            own = k.mul(k.add(k.mul(output, vectors), vector), self.vector)
+            first = k.mul(block, spec.lanes)
+            last = minimum(k, k.add(first, spec.lanes), spec.in_channels)
+            with k.loop(first, last) as channel:
+                values = self.read(own, channel)
+                inside = k.mul(k.b.sub(channel, k.i(first)), spec.width)
+                at = k.add(inside, k.mul(vector, self.vector))
+                size, tile = spec.lanes * spec.width, spec.tile
+                if tile:
+                    at = k.add(at, k.index((output, blocks * size), (block, size)))
+                    step, values = filters * blocks * size, self.transformed(values)
+                else:
+                    at = k.add(at, k.index((output, blocks * self.taps * size), (block, self.taps * size)))
+                    step = size
+                for i, value in enumerate(values):
+                    k.store(value, packed, k.add(at, i * step))
+
 
 def emit_filter_pack(module: ir.Module, name: str, spec: FilterPackSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(packed, filter, worker)` of a spec."""
     assert spec.form in FORMS and spec.width % target.lanes == 0
     k = KernelBuilder(module, name, 2, target)
-    _Emission(k, spec).emit()
+    packed, filters = k.operands
+    FilterTaps(k, spec, filters).emit(packed)
     return k.finish()

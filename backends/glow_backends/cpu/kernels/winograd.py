@@ -147,8 +147,10 @@ def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) ->
     return pack_filter(weights, target.lanes, width, spec.tile)
 
 
-class _Emission(TileEmission):
-    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
+class WinogradEmission(TileEmission):
+    """The loops of a Winograd convolution; a worker has `more` elements of scratch behind V and M."""
+
+    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan, more: int = 0) -> None:
         super().__init__(k, spec.conv, spec.tile)
         self.spec, self.plan = spec, plan
         operands = iter(k.operands)
@@ -156,7 +158,7 @@ class _Emission(TileEmission):
         self.bias = next(operands) if spec.conv.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.conv.epilogue.extras)]
         scratch = next(operands)
-        own = k.mul(k.worker, plan.scratch) if k.target.threads > 1 else 0
+        own = k.mul(k.worker, plan.scratch + more) if k.target.threads > 1 else 0
         self.v = k.gep(scratch, own)
         self.m = k.gep(self.v, plan.points * plan.v_stride)
 
@@ -172,13 +174,13 @@ class _Emission(TileEmission):
             first = k.mul(block, plan.tiles)
             live = minimum(k, k.add(first, plan.tiles), plan.total)
             with k.loop(0, plan.in_blocks) as channel, k.loop(first, live) as tile:
-                self._input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+                self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
             with k.loop(0, plan.points) as point, k.loop(*outputs) as output:
                 self._products(point, output)
             vectors = plan.block.vectors
             low, high = (k.mul(end, vectors) for end in outputs)
             with k.loop(low, high) as channel, k.loop(first, live) as tile:
-                self._output_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+                self.put_output_tile(channel, channel, tile, k.b.sub(k.i(tile), k.i(first)))
 
     def _products(self, point: Index, output: Index) -> None:
         """M[point, output block] = V[point] @ W[point, output block]."""
@@ -215,7 +217,8 @@ class _Emission(TileEmission):
                 for i in range(vectors):
                     k.store(sums[r * vectors + i], m, k.add(start, offset + i * plane))
 
-    def _input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
+    def put_input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
+        """Transform a tile of an input block into V."""
         k, tiles = self.k, self.plan.tiles
         out = k.index((channel, tiles * self.lanes), (slot, self.lanes))
         for i, value in enumerate(self.input_tile(self.x, self.plan.in_blocks, channel, tile)):
@@ -241,11 +244,12 @@ class _Emission(TileEmission):
             self.scale(2 * B, difference_b, odd),
         ]
 
-    def _output_tile(self, channel: Index, tile: Index, slot: Index) -> None:
+    def put_output_tile(self, channel: Index, held: Index, tile: Index, slot: Index) -> None:
+        """The epilogue of a tile of block `channel`, whose products are block `held` of M."""
         k, conv, side, size = self.k, self.conv, self.side, self.spec.tile
         height, width = conv.out_size
         image, row, column = self.place(tile)
-        at = k.index((channel, self.plan.tiles * self.lanes), (slot, self.lanes))
+        at = k.index((held, self.plan.tiles * self.lanes), (slot, self.lanes))
         half = [
             self._output_line(
                 [self.vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride)) for r in range(side)]
@@ -293,5 +297,5 @@ def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuT
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_winograd(spec.conv) and spec.tile in FILTER
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
-    _Emission(k, spec, plan_winograd(spec, target)).emit()
+    WinogradEmission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

@@ -15,6 +15,7 @@ from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
+from glow_backends.cpu.kernels.winograd_changing import supports_changing
 from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.rules.blocked import conv_spec
@@ -67,6 +68,8 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
     written = (tile + 2) ** 2 if tile else prod(spec.kernel)
     squares = ceil_div(prod(spec.kernel), lanes)
     stored = filters * lanes * 4 * (written + prod(spec.kernel))
+    if tile and supports_changing(WinogradSpec(spec, tile), target):  # made in the cache
+        stored = filters * lanes * 4 * prod(spec.kernel)
     return filters * (squares * PACK_CYCLES + written) + stored / BYTES_A_CYCLE
 
 
@@ -109,8 +112,10 @@ def tile_of(algorithm: str) -> int:
 
 
 def packed(conv: ConvOp, target: CpuTarget) -> None:
-    """Pack the filter of a convolution in front of it."""
+    """Pack the filter of a convolution in front of it, unless the kernel itself does so."""
     spec, tile = conv_spec(conv), tile_of(conv.prop("algorithm"))
+    if tile and supports_changing(WinogradSpec(spec, tile), target):
+        return
     plan = plan_winograd(WinogradSpec(spec, tile), target) if tile else plan_conv(spec, target)
     width, lanes = plan.block.vectors * target.lanes, 1 if spec.plain_input else target.lanes
     b = Builder.before(conv)

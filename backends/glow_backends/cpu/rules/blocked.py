@@ -34,6 +34,11 @@ from glow_backends.cpu.kernels.winograd import (
     pack_winograd,
     winograd_scratch_bytes,
 )
+from glow_backends.cpu.kernels.winograd_changing import (
+    ChangingSpec,
+    changing_scratch_bytes,
+    emit_winograd_changing,
+)
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import Array
@@ -66,7 +71,7 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     target, spec = context.target, conv_spec(op)
     algorithm, form = op.prop("algorithm"), op.prop("form")
     scratch = 0
-    kernel_spec: DirectConvSpec | WinogradSpec = spec
+    kernel_spec: DirectConvSpec | WinogradSpec | ChangingSpec = spec
     emit: Emitter = emit_conv_direct
     make: Callable[[Array], Array] = partial(pack_conv, spec=spec, target=target)
     if algorithm == "depthwise":
@@ -76,6 +81,10 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         emit, make = emit_winograd, partial(pack_winograd, spec=kernel_spec, target=target)
         scratch = winograd_scratch_bytes(kernel_spec, target)
     packed: list[Operand | None] = list(op.group("packed"))
+    if isinstance(kernel_spec, WinogradSpec) and not packed and context.constant(op.filter) is None:
+        kernel_spec = ChangingSpec(kernel_spec, form)
+        emit, packed = emit_winograd_changing, [op.filter]
+        scratch = changing_scratch_bytes(kernel_spec, target)
     if not packed:
         packed = [
             context.pack(op.filter, f"{algorithm}|{form}|{spec}", lambda w: make(plain_filter(w, form)))
