@@ -122,3 +122,26 @@ glow.func @main {
   %c = glow.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, output_pads = array<i64: 0, 0>} : (tensor<1x8x4x4xf32>, tensor<8x8x4x4xf32>) -> tensor<1x8x8x8xf32>
   glow.save %c to @y : tensor<1x8x8x8xf32>
 }
+
+// -----
+
+// A result that stays plain is blocked for one reader and read as it is by the others.
+// CHECK-LABEL: glow.func @plain_and_blocked
+// CHECK:       %[[P:.*]] = glow_cpu.plane_conv %x, %w
+// CHECK:       %[[B:.*]] = glow_cpu.block %[[P]]
+// CHECK:       glow_cpu.conv %[[B]], %d {algorithm = "depthwise"
+// CHECK:       glow.save %[[P]] to @y
+glow.placeholder @x : tensor<1x16x4x32xf32>
+glow.constant @w = dense<1.0> : tensor<4x16x1x1xf32>
+glow.constant @d = dense<1.0> : tensor<4x1x3x3xf32>
+glow.placeholder @y output : tensor<1x4x4x32xf32>
+glow.placeholder @z output : tensor<1x4x4x32xf32>
+glow.func @plain_and_blocked {
+  %x = glow.get @x : tensor<1x16x4x32xf32>
+  %w = glow.get @w : tensor<4x16x1x1xf32>
+  %d = glow.get @d : tensor<4x1x3x3xf32>
+  %0 = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x16x4x32xf32>, tensor<4x16x1x1xf32>) -> tensor<1x4x4x32xf32>
+  %1 = glow.conv %0, %d {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, group = 4 : i64} : (tensor<1x4x4x32xf32>, tensor<4x1x3x3xf32>) -> tensor<1x4x4x32xf32>
+  glow.save %0 to @y : tensor<1x4x4x32xf32>
+  glow.save %1 to @z : tensor<1x4x4x32xf32>
+}

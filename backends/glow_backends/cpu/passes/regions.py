@@ -150,7 +150,7 @@ class Region:
             return None
         made = Blocked(form, shape[-1] if last else shape[1], rank, last)
         self.known[value] = made
-        self.plains[value] = value
+        self.plains.setdefault(value, value)  # its plain form, unless another took its place
         return made
 
     def operand(self, value: SSAValue, like: Blocked) -> SSAValue | None:
