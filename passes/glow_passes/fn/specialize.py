@@ -390,6 +390,8 @@ def infer(
         except TooLong as long:
             unrolling = Unrolling(rolled={*unrolling.rolled, str(long)})
         except NotNative:
+            if not unrolling.met:
+                raise
             break
         except GlowError as error:
             raise with_line(error) from None

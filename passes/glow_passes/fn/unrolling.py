@@ -23,22 +23,24 @@ class TooLong(Exception):
 class Unrolling:
     """Which calls of loops are kept apart: those where a known int differs from turn to turn.
 
-    `rolled` are functions of loops that stay loops.
+    `rolled` are functions of loops that stay loops; `met` tells whether any loop of tensors was met.
     """
 
     enabled: bool = True
+    met: bool = False
     rolled: set[str] = field(default_factory=set[str])
     depths: dict[Type, int] = field(default_factory=dict[Type, int])
 
     @property
     def factor(self) -> int:
         """How much larger than usual the program may become."""
-        return 8 if self.enabled else 1
+        return 8 if self.met else 1
 
     def unrolls(self, name: str, kinds: Sequence[Type], before: Sequence[Type], turns: int) -> bool:
         """Whether a further turn of a loop is an instance of its own; TooLong where there are too many."""
         if not self.enabled or name in self.rolled or not any(map(has_tensors, kinds)):
             return False
+        self.met = True
         if not any(_moved(old, new) for old, new in zip(before, kinds, strict=True)):
             return False
         if turns > TURNS:
@@ -47,7 +49,7 @@ class Unrolling:
 
     def shrinks(self, kinds: Sequence[Type], before: Sequence[Type]) -> bool:
         """Whether closures nest less deep than before, as backward steps of turns do one after another."""
-        return self.enabled and self._depth(TupleType(tuple(kinds))) < self._depth(TupleType(tuple(before)))
+        return self.met and self._depth(TupleType(tuple(kinds))) < self._depth(TupleType(tuple(before)))
 
     def _depth(self, kind: Type) -> int:
         found = self.depths.get(kind)
