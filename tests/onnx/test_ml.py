@@ -198,3 +198,51 @@ def test_svm_classifier(classes: int) -> None:
 def test_zip_map() -> None:
     got = check(model("ZipMap", 1, 1, classlabels_strings=["a", "b", "c", "d"]))
     assert set(got["y0"][0]) == {"a", "b", "c", "d"}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_of_pairs(classes: int) -> None:
+    """Platt's sigmoids of pairs, coupled: labels and probabilities as onnxruntime gives them."""
+    pairs = classes * (classes - 1) // 2
+    count = 2 * classes
+    m = model(
+        "SVMClassifier",
+        2,
+        classlabels_ints=list(range(classes)),
+        coefficients=RNG.standard_normal((classes - 1) * count).tolist(),
+        kernel_params=[0.3, 0.0, 3.0],
+        kernel_type="RBF",
+        prob_a=(-1 - RNG.random(pairs)).tolist(),
+        prob_b=RNG.standard_normal(pairs).tolist(),
+        rho=RNG.standard_normal(pairs).tolist(),
+        support_vectors=RNG.standard_normal(count * 4).tolist(),
+        vectors_per_class=[2] * classes,
+    )
+    check(m)
+
+
+def test_classifier_of_strings_is_compiled() -> None:
+    """Only the table of labels runs on the host, and what hands strings on."""
+    nodes = [
+        helper.make_node(
+            "LinearClassifier",
+            ["x"],
+            ["label", "scores"],
+            domain="ai.onnx.ml",
+            classlabels_strings=["cat", "dog", "owl"],
+            coefficients=RNG.standard_normal(12).tolist(),
+            intercepts=[0.1, 0.2, 0.3],
+            post_transform="SOFTMAX",
+        ),
+        helper.make_node("Identity", ["label"], ["y0"]),
+        helper.make_node("Identity", ["scores"], ["y1"]),
+    ]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, [9, 4])
+    infos = [onnx.ValueInfoProto(name=n) for n in ("y0", "y1")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph(nodes, "test", [source], infos)
+    m = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    check(m)
+    net = glow.compile(m, backend="interpreter")
+    net.run({"x": X})
+    assert net.report().notes["host"] == {"Identity", "LabelEncoder"}

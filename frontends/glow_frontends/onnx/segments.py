@@ -26,6 +26,7 @@ from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.host_control import CONTROL
+from glow_frontends.onnx.labels import split_labels
 from glow_frontends.onnx.model import label, sort_nodes, uses
 from glow_frontends.onnx.scope import FAILURES, Scope, Session
 from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
@@ -83,7 +84,7 @@ class GraphRunner:
 
     def __init__(self, setting: Setting, graph: GraphProto, outer: Mapping[str, Array] | None = None) -> None:
         self.setting = setting
-        self.nodes = sort_nodes(graph.node, setting.source)
+        self.nodes = list(split_labels(sort_nodes(graph.node, setting.source)))
         self.inputs = [i.name for i in graph.input]
         self.graph_outputs = list(graph.output)
         self.outputs = [o.name for o in graph.output]
@@ -187,6 +188,9 @@ class GraphRunner:
                 break
             if scope.session.problems:
                 raise ImportProblems(self.setting.source, scope.session.problems)
+            if any(isinstance(scope.values.get(o), HostValue) for o in self.nodes[index].output):
+                segment.stop, segment.host = index, True  # strings handed on, as by Identity
+                break
         if segment.stop == position:
             return segment
         segment.host = False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_dialects.ops.activation import TanhOp
+from glow_dialects.ops.activation import ClipOp, SigmoidOp, TanhOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
@@ -13,7 +15,7 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import ExpOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
@@ -79,8 +81,9 @@ def classifier(g: Emitter, n: Node) -> list[Value]:
     if not per_class:
         scores = g(AddOp, product(g, x, np.ascontiguousarray(weights.reshape(len(labels), -1).T)), rho)
         return [pick_labels(g, scores, labels), post_transform(g, scores, post)]
-    if n.numbers("prob_a"):
-        raise RuleError("probabilities of pairs (prob_a, prob_b)")
+    fitted = [np.array(n.numbers(name) or (), FLOAT) for name in ("prob_a", "prob_b")]
+    if fitted[0].size:
+        known_inputs(n)  # the iteration that couples pairs ends when data say so
     vectors = np.array(n.numbers("support_vectors"), FLOAT).reshape(sum(per_class), -1)
     decisions, votes = _pairs(per_class, weights.reshape(len(per_class) - 1, -1), rho)
     kernel = _kernel(g, n, x, vectors)
@@ -89,11 +92,53 @@ def classifier(g: Emitter, n: Node) -> list[Value]:
     lost = g(SubOp, g.like(1, won), won)
     total = g(AddOp, product(g, won, votes), product(g, lost, 1 - votes - _absent(per_class)))
     best = g(ArgMaxOp, total, axis=1, keepdims=False, select_last_index=False)
-    if len(labels) == 2:
+    if fitted[0].size:
+        scores = _probabilities(g, scores, fitted, len(per_class))
+    elif len(labels) == 2:
         scores = join(g, [g(MulOp, scores, g.like(-1, scores)), scores], 1)
     if labels.dtype == object:
         return [labels[g.known(best, "a label that is a string")], post_transform(g, scores, post)]
     return [take(g, labels, best, 0), post_transform(g, scores, post)]
+
+
+def _probabilities(g: Emitter, scores: Value, fitted: list[Array], count: int) -> Value:
+    """Probabilities [N, classes] from the decisions [N, pairs] by Platt's sigmoids."""
+    pairs = shape(scores)[1]
+    if any(part.size < pairs for part in fitted):
+        raise RuleError(f"{min(p.size for p in fitted)} sigmoids for {pairs} pairs of classes")
+    slope, offset = (part[:pairs] for part in fitted)
+    argument = g(AddOp, g(MulOp, scores, slope), offset)
+    first = g(ClipOp, g(SigmoidOp, g(MulOp, argument, g.like(-1, argument))), min=1e-7, max=1 - 1e-7)
+    return _coupled(g.known(first, "probabilities of pairs"), count)
+
+
+def _coupled(pairs: Array, count: int) -> Array:
+    """Probabilities of classes from those of pairs, by Wu, Lin and Weng's second method (2004)."""
+    rows = len(pairs)
+    won = np.zeros((rows, count, count))
+    for index, (i, j) in enumerate(combinations(range(count), 2)):
+        won[:, i, j] = pairs[:, index]
+        won[:, j, i] = 1 - pairs[:, index]
+    system = -won * won.transpose(0, 2, 1)
+    system[:, range(count), range(count)] = (won**2).sum(1)
+    out = np.full((rows, count), 1 / count)
+    active = np.ones(rows, bool)
+    for _ in range(max(100, count)):
+        image = np.einsum("nij,nj->ni", system, out)
+        norm = (image * out).sum(1)
+        active &= np.abs(image - norm[:, None]).max(1) >= 0.005 / count
+        if not active.any():
+            break
+        made = out.copy()
+        for k in range(count):
+            diagonal = system[:, k, k]
+            step = (norm - image[:, k]) / diagonal
+            made[:, k] += step
+            norm = (norm + step * (step * diagonal + 2 * image[:, k])) / (1 + step) ** 2
+            image = (image + step[:, None] * system[:, k]) / (1 + step[:, None])
+            made /= 1 + step[:, None]
+        out = np.where(active[:, None], made, out)
+    return out.astype(FLOAT)
 
 
 def _pairs(per_class: tuple[int, ...], weights: Array, rho: Array) -> tuple[Array, Array]:
