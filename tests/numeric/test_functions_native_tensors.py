@@ -174,7 +174,8 @@ def test_network_against_pytorch() -> None:
     torch = pytest.importorskip("torch")
     arguments = [
         normal(4, 3, 3, 3, dtype=np.float32), normal(4, dtype=np.float32),
-        normal(64, 5, dtype=np.float32) * 0.2, normal(5, dtype=np.float32), normal(2, 3, 8, 8, dtype=np.float32),
+        normal(64, 5, dtype=np.float32) * 0.2, normal(5, dtype=np.float32),
+        normal(2, 3, 8, 8, dtype=np.float32),
     ]  # fmt: skip
     labels = np.array([1, 4])
     compiled = glow.value_and_grad(convolutional, argnums=(0, 1, 2, 3))
@@ -272,3 +273,20 @@ def test_a_call_costs_little() -> None:
             compiled(x, w)
         best = min(best, (time.perf_counter() - start) / 100)
     assert best < 100e-6
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((33, 40), (40, 17)), ((3, 5, 7), (3, 7, 4)), ((5, 7), (2, 3, 7, 4)), ((2, 3, 5, 7), (7, 4)),
+        ((7,), (7, 4)), ((5, 7), (7,)), ((2, 1, 5, 7), (3, 7, 4)),
+    ],
+)  # fmt: skip
+def test_products_in_double_precision(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    """Products of matrices and stacks of them in float64 against NumPy."""
+
+    def product(a, b):
+        return a @ b
+
+    a, b = normal(*left), normal(*right)
+    np.testing.assert_allclose(glow.jit(product)(a, b), a @ b, rtol=1e-12, atol=1e-12)

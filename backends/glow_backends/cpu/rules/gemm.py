@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
 from glow_backends.cpu.rules.common import inplace
@@ -53,7 +54,25 @@ def _product(
 
 def matmul(op: Any, context: CallContext) -> KernelCall | None:
     """A product of matrices or of stacks of them."""
-    return None if op.group("predicate") else _product(context, op.result, op.lhs, op.rhs)
+    if op.group("predicate"):
+        return None
+    return _product(context, op.result, op.lhs, op.rhs) or _double(op.result, op.lhs, op.rhs)
+
+
+def _double(result: SSAValue, a: SSAValue, b: SSAValue) -> KernelCall | None:
+    """A product in double precision: rows of A are filters of one tap over the rows of B."""
+    if {dtype_name(v) for v in (result, a, b)} != {"f64"} or 0 in shape(result) or 0 in shape(a):
+        return None
+    (*a_batch, m, k), (*b_batch, _, n) = shape(a), shape(b)
+    batch, group, rows = prod(b_batch), 1, m
+    if a_batch and not b_batch:
+        rows *= prod(a_batch)
+    elif a_batch == b_batch:
+        batch, group, rows = 1, batch, batch * m
+    elif a_batch:
+        return None
+    spec = GenericConvSpec((batch, group * k, n), rows, (1,), (1,), (0, 0), (1,), group, double=True)
+    return KernelCall(emit_conv_generic, spec, [result, b, a], flops=2 * prod(shape(result)) * k)
 
 
 def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
