@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
-from glow_backends.cpu.kernels.blocks import each_row
+from glow_backends.cpu.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.integer import Requantize, dot4
+from glow_backends.cpu.kernels.lookup import permutes_bytes
 from glow_backends.cpu.kernels.memory import Index, ceil_div
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
@@ -90,17 +90,32 @@ class _Int8Emission(DirectEmission):
         factors = [
             k.load(self.factor, k.add(self.bias_at, v * self.lanes), lanes=self.lanes) for v in range(vectors)
         ]
-        kind = F32 if self.requantize.real else I8
+        together = 4 if permutes_bytes(k.target) and not self.requantize.real else 1
+        for first in range(0, rows, together):
+            group = range(first, min(first + together, rows))
+            for v, factor in enumerate(factors):
+                start = k.add(at, k.mul(self.out_plane, v))
+                places = [k.add(start, r * self.lanes) for r in group]
+                words = [
+                    self.requantize.words(k, sums[r * vectors + v], factor, self._other(place))
+                    for r, place in zip(group, places, strict=True)
+                ]
+                self._keep(words, places)
 
-        def finish(row: Index, sums: Sequence[ir.Value]) -> None:
-            start = k.add(at, k.mul(row, self.lanes))
-            for v, (value, factor) in enumerate(zip(sums, factors, strict=True)):
-                place, other = k.add(start, k.mul(self.out_plane, v)), None
-                if self.residual is not None:
-                    other = k.load(self.residual, place, I8, self.lanes)
-                k.store(self.requantize.apply(k, value, factor, other), self.y, place, kind)
+    def _other(self, place: Index) -> ir.Value | None:
+        return None if self.residual is None else self.k.load(self.residual, place, I8, self.lanes)
 
-        each_row(k, sums, vectors, finish)
+    def _keep(self, words: Sequence[ir.Value], places: Sequence[Index]) -> None:
+        """Store adjacent vectors: four of them at once, fewer one by one."""
+        k = self.k
+        if self.requantize.real:
+            for value, place in zip(words, places, strict=True):
+                k.store(value, self.y, place)
+        elif len(words) == 4:
+            k.store(self.requantize.packed(k, words), self.y, places[0], I8)
+        else:
+            for value, place in zip(words, places, strict=True):
+                k.store(self.requantize.packed(k, [value]), self.y, place, I8)
 
 
 def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: CpuTarget) -> ir.Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -78,7 +79,8 @@ class Requantize:
     """q = clip(round(float32(sum) * factor) + zero) as a byte; with `real`, sum * factor as f32.
 
     The arithmetic of `glow_dialects.ops.requantize`. `factor` is an operand, one an output channel.
-    With `residual` a byte of another operand is added before the result is stored.
+    With `residual` a byte of another operand is added before the result is stored. Values are clipped
+    before they are rounded, which comes to the same between integers.
     """
 
     zero: int = 0
@@ -87,38 +89,72 @@ class Requantize:
     real: bool = False
     residual: Residual | None = None
 
-    def apply(
+    def words(
         self, k: KernelBuilder, total: ir.Value, factor: ir.Value, other: ir.Value | None = None
     ) -> ir.Value:
-        """Bytes (or floats) of a vector of sums; `other` holds the residual's bytes."""
-        lanes = total.type.count
+        """A vector of sums requantised: i32 whose low bytes, and `shift` more, are what is stored.
+
+        With `real`, floats. `other` holds the residual's bytes.
+        """
         value = k.b.fmul(k.b.sitofp(total, factor.type), factor)
         if self.real:
             return value
-        value = _rounded(k, value, self.zero, self.low, self.high)
+        bounds = self.low - self.zero, self.high - self.zero
         if self.residual is not None:
-            assert other is not None
-            r, words = self.residual, ir.VectorType(I32, lanes)
-            read = k.b.sitofp(k.b.zext(other, words), factor.type)
-            mine = _scaled(k, value, r.own_zero, r.own_factor)
-            total_of_both = k.b.fadd(mine, _scaled(k, read, r.zero, r.factor))
-            value = _rounded(k, total_of_both, r.to_zero, r.low, r.high)
-        whole = k.b.fptosi(value, ir.VectorType(I32, lanes))
-        return k.b.trunc(whole, ir.VectorType(I8, lanes))
+            assert other is not None and self.residual.own_zero == self.zero
+            r, words = self.residual, total.type
+            mine = k.b.fsub(_rounded(k, value, *bounds), k.splat(ROUNDING, words.count))
+            read = k.b.zext(other, words)
+            if r.zero:
+                read = k.b.sub(read, k.splat(r.zero, words.count, I32))
+            mine = k.b.fmul(mine, k.splat(r.own_factor, words.count))
+            read = k.b.fmul(k.b.sitofp(read, factor.type), k.splat(r.factor, words.count))
+            value, bounds = k.b.fadd(mine, read), (r.low - r.to_zero, r.high - r.to_zero)
+        return k.b.bitcast(_rounded(k, value, *bounds), total.type)
+
+    @property
+    def shift(self) -> int:
+        """What is added to the low bytes of `words`: the zero point."""
+        return self.zero if self.residual is None else self.residual.to_zero
+
+    def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value) -> ir.Value:
+        """Bytes (or floats) of a vector of sums, without a residual."""
+        words = self.words(k, total, factor)
+        return words if self.real else self.packed(k, [words])
+
+    def packed(self, k: KernelBuilder, words: Sequence[ir.Value]) -> ir.Value:
+        """The bytes of vectors of words, one vector after the other."""
+        kept = ir.VectorType(I8, words[0].type.count)
+        if len(words) == 4:
+            value = _low_bytes(k, words)
+        else:
+            value = k.b.trunc(words[0], kept)
+            assert len(words) == 1
+        return k.b.add(value, k.splat(self.shift, value.type.count, I8)) if self.shift else value
 
 
-def _scaled(k: KernelBuilder, value: ir.Value, zero: int, factor: float) -> ir.Value:
+#: A float this large plus a small one is rounded to an integer, which its low bits hold.
+ROUNDING = 1.5 * 2**23
+
+
+def _rounded(k: KernelBuilder, value: ir.Value, low: int, high: int) -> ir.Value:
+    """round(clip(value)) + ROUNDING; halves round to even, as ROUNDING is."""
     lanes = value.type.count
-    if zero:
-        value = k.b.fsub(value, k.splat(float(zero), lanes))
-    return k.b.fmul(value, k.splat(float(factor), lanes))
-
-
-def _rounded(k: KernelBuilder, value: ir.Value, zero: int, low: int, high: int) -> ir.Value:
-    """clip(round(value) + zero), still floats."""
-    lanes = value.type.count
-    value = k.b.fadd(k.intrinsic("rint", [value]), k.splat(float(zero), lanes))
     for bound, beyond in ((low, "<"), (high, ">")):
         limit = k.splat(float(bound), lanes)
         value = k.b.select(k.b.fcmp_ordered(beyond, value, limit), limit, value)
-    return value
+    return k.b.fadd(value, k.splat(ROUNDING, lanes))
+
+
+def _low_bytes(k: KernelBuilder, words: Sequence[ir.Value]) -> ir.Value:
+    """The low byte of each word of four vectors, by permutations of two vectors' bytes."""
+    size = 4 * words[0].type.count
+    bytes_ = [k.b.bitcast(w, ir.VectorType(I8, size)) for w in words]
+
+    def chosen(a: ir.Value, b: ir.Value, places: Sequence[int]) -> ir.Value:
+        mask = ir.Constant(ir.VectorType(I32, len(places)), list(places))
+        return k.b.shuffle_vector(a, b, mask)
+
+    low = [4 * i for i in range(size // 2)]
+    halves = [chosen(bytes_[i], bytes_[i + 1], low) for i in (0, 2)]
+    return chosen(halves[0], halves[1], range(size))

@@ -66,7 +66,11 @@ def shifted(op: Any) -> dict[str, Any]:
 
 
 def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
-    """The blocked, unsigned form of a quantised value; what quantises a float is repeated on blocks."""
+    """The blocked, unsigned form of a quantised value.
+
+    What quantises a float on blocks is repeated there; a plain one is blocked as bytes, of which
+    there are fewer.
+    """
     found = region.known.get(value)
     if found is not None:
         return found if found.last == last else None
@@ -75,10 +79,15 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
     kind = unsigned(_byte_kind(value))
     owner = value.owner
     if isinstance(owner, QuantizeOp) and element_of(owner.input) == f32:
-        form = region.blocked(owner.input, last)
-        if form is None:
-            return None
-        made = QuantizeOp(form.value, results=tensor(shape_of(form.value), kind))
+        form = region.known.get(owner.input)
+        if form is not None and form.last == last:
+            made = QuantizeOp(form.value, results=tensor(shape_of(form.value), kind))
+        else:
+            plain = region.add(QuantizeOp(region.plain(owner.input), results=tensor(shape_of(value), kind)))
+            form = region.blocked(plain, last)
+            if form is not None:
+                region.remember(value, form)
+            return form
     else:
         form = region.blocked(value, last)
         if form is None or element_of(form.value) == kind:
