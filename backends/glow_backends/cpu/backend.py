@@ -61,9 +61,11 @@ class CpuBackend(Backend):
         return has_rule(op)  # what has no kernel is made of operators that have
 
     def graph_passes(self) -> Sequence[ModulePass]:
+        from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass
         from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
@@ -77,6 +79,8 @@ class CpuBackend(Backend):
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuChannelsPass(),  # shuffles inside those regions
             CpuFusePass(),  # epilogues
+            CpuAttentionPass(),  # softmax between two products
+            CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions
             CpuStackPass(),  # what is left of element-wise operators
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
@@ -90,6 +94,7 @@ class CpuBackend(Backend):
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
+        from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass
         from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
@@ -107,6 +112,7 @@ class CpuBackend(Backend):
             CpuLayoutPass,
             CpuChannelsPass,
             CpuFusePass,
+            CpuAttentionPass,
             CpuFuseSumsPass,
             CpuStackPass,
             CpuChoosePass,

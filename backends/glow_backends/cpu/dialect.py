@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_backends.cpu.attention import AttentionInstr, AttentionOp
 from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
 from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
@@ -342,6 +343,7 @@ def get_glow_cpu() -> Dialect:
         PlaneConvOp,
         PoolOp,
         GemmOp,
+        AttentionOp,
         StackOp,
         CpuRecurrentOp,
         PermuteChannelsOp,
@@ -352,5 +354,5 @@ def get_glow_cpu() -> Dialect:
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [CpuRecurrentInstr, PermuteChannelsInstr, BlockedLrnInstr, QuantizedConvInstr]
+    own += [AttentionInstr, CpuRecurrentInstr, PermuteChannelsInstr, BlockedLrnInstr, QuantizedConvInstr]
     return Dialect("glow_cpu_instr", [*own, *TRAINING_INSTRUCTIONS])

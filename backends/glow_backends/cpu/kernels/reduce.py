@@ -39,7 +39,13 @@ class ReduceSpec:
 
 
 def combiner(op: str, dtype: str) -> Combine:
-    """The associative operation of a reduction on values of compute type: sum, prod, max or min."""
+    """The associative operation of a reduction on values of compute type: sum, prod, max or min.
+
+    "largest" and "least" are max and min of floats that may lose a NaN.
+    """
+    if op in ("largest", "least"):
+        sign = ">" if op == "largest" else "<"
+        return lambda k, x, y: k.b.select(k.b.fcmp_ordered(sign, x, y), x, y)
     signed = values.is_signed(dtype)
     if values.is_float(dtype):
         if op == "sum":
@@ -57,7 +63,7 @@ def identity(op: str, dtype: str) -> float:
     if op in ("sum", "prod"):
         return 0 if op == "sum" else 1
     if values.is_float(dtype):
-        return -math.inf if op == "max" else math.inf
+        return -math.inf if op in ("max", "largest") else math.inf
     bits = 8 * values.size(dtype)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     if not values.is_signed(dtype):

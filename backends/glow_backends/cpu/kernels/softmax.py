@@ -36,7 +36,7 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
 
     def body(line: Line, number: Index) -> None:
         del number
-        pick = "max" if spec.scale > 0 else "min"
+        pick = "largest" if spec.scale > 0 else "least"  # a NaN makes the sum one
         peak = line.reduce(pick, same)
 
         def shifted(x: Vec, at: At) -> Vec:

@@ -1,4 +1,4 @@
-"""Matrix products: constant right-hand sides are packed once, epilogues stay in registers."""
+"""Matrix products and attention: constant right-hand sides are packed once, epilogues stay in registers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.attention import four, ordered, result_order, strides_of
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.attention import AttentionSpec, attention_scratch_bytes, emit_attention
+from glow_backends.cpu.kernels.common import broadcast_strides
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
@@ -92,9 +95,41 @@ def gemm(op: Any, context: CallContext) -> KernelCall | None:
     return _product(context, op.result, op.a, op.b, transposed, epilogue, (*bias, *extras))
 
 
+def attention(op: Any, context: CallContext) -> KernelCall | None:
+    """Attention over heads of four axes."""
+    q, k, v = (ordered(shape(op.group(n)[0]), op.prop(f"{n}_order")) for n in ("q", "k", "v"))
+    if dtype_name(op.q) != "f32" or 0 in (*q, *k, *v):
+        return None
+    (mask,) = op.group("mask") or (None,)
+    strides = {n: strides_of(shape(op.group(n)[0]), op.prop(f"{n}_order")) for n in ("q", "k", "v")}
+    if mask is not None:
+        strides["mask"] = four(broadcast_strides(shape(mask), (*q[:3], k[2])))
+    spec = AttentionSpec(
+        batch=q[0],
+        heads=q[1],
+        rows=q[2],
+        keys=k[2],
+        depth=q[3],
+        width=v[3],
+        result=strides_of(shape(op.result), result_order(op.prop("order"))),
+        scale=op.prop("scale"),
+        **strides,
+    )
+    if spec.v[3] != 1 or spec.result[3] != 1 or 1 not in spec.k[2:]:
+        return None
+    return KernelCall(
+        emit_attention,
+        spec,
+        [op.result, op.q, op.k, op.v, *op.group("mask")],
+        scratch=attention_scratch_bytes(spec, context.target),
+        flops=2 * prod(q[:3]) * k[2] * (q[3] + v[3]),
+    )
+
+
 RULES: dict[str, Rule] = {
     "matmul": matmul,
     "batch_matmul": matmul,
     "fully_connected": fully_connected,
     "glow_cpu_instr.gemm": gemm,
+    "glow_cpu_instr.attention": attention,
 }

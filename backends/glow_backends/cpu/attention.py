@@ -1,0 +1,97 @@
+"""`glow_cpu.attention`: softmax between two products of matrices, head by head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import ints_prop
+from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
+from glow_dialects.ops.softmax import log_softmax
+from glow_dialects.ops.transpose import inverse
+
+PLAIN = (0, 1, 2, 3)
+
+
+@graph_op
+class AttentionOp(PureOp):
+    """softmax(scale q k' + mask) v over [batch, heads, rows, columns].
+
+    `q_order`, `k_order` and `v_order` say how operands are transposed to that form, `order` how the
+    result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k].
+    """
+
+    name = "glow_cpu.attention"
+    q_order = ints_prop(PLAIN)
+    k_order = ints_prop(PLAIN)
+    v_order = ints_prop(PLAIN)
+    order = ints_prop(PLAIN)
+    scale = opt_prop_def(FloatAttr)
+    q = operand_def(Tensor)
+    k = operand_def(Tensor)
+    v = operand_def(Tensor)
+    mask = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        for name in ("q", "k", "v"):
+            if len(shape_of(self.group(name)[0])) != 4:
+                raise VerifyException(f"{self.name}: {name} must have four axes")
+        for name in ("q_order", "k_order", "v_order", "order"):
+            if sorted(self.prop(name)) != [0, 1, 2, 3]:
+                raise VerifyException(f"{self.name}: {name} {list(self.prop(name))} is no permutation")
+        q, k, v = (ordered(shape_of(self.group(n)[0]), self.prop(f"{n}_order")) for n in ("q", "k", "v"))
+        if q[:2] != k[:2] or k[:3] != v[:3] or q[3] != k[3]:
+            raise VerifyException(f"{self.name}: heads q {q}, k {k} and v {v} do not fit")
+        for value in self.group("mask"):
+            scores = (*q[:3], k[2])
+            if broadcast_shapes(shape_of(value), scores) != scores:
+                raise VerifyException(f"{self.name}: the mask {value.type} does not broadcast to {scores}")
+        return [tensor(ordered((*q[:3], v[3]), self.prop("order")), element_of(self.q))]
+
+
+def ordered(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a transposed tensor."""
+    return tuple(shape[axis] for axis in order)
+
+
+def strides_of(shape: Sequence[int], order: Sequence[int]) -> tuple[int, int, int, int]:
+    """Elements between neighbours along the axes that `order` makes of a contiguous tensor of rank 4."""
+    inner = shape[2] * shape[3]
+    plain = (shape[1] * inner, inner, shape[3], 1)
+    return four(ordered(plain, order))
+
+
+def four(values: Sequence[int]) -> tuple[int, int, int, int]:
+    """Four numbers as what their type says."""
+    a, b, c, d = values
+    return a, b, c, d
+
+
+def result_order(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that takes a result back to [batch, heads, rows, columns]."""
+    return tuple(inverse(order))
+
+
+@instr_op(of=AttentionOp)
+class AttentionInstr(InstrOp):
+    """Scores, softmax and the mean of the values."""
+
+    name = "glow_cpu_instr.attention"
+
+    def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:
+        q, k, v = (np.transpose(a, self.prop(f"{n}_order")) for n, a in (("q", q), ("k", k), ("v", v)))
+        scores = np.matmul(q, np.swapaxes(k, 2, 3))
+        if self.prop("scale") is not None:
+            scores = scores * scores.dtype.type(self.prop("scale"))
+        if mask is not None:
+            scores = scores + mask
+        y = np.matmul(np.exp(log_softmax(scores, 3)), v)
+        result[...] = np.transpose(y, self.prop("order"))

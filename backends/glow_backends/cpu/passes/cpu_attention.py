@@ -1,0 +1,152 @@
+"""glow-cpu-attention: softmax between two products of matrices becomes one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.attention import PLAIN, AttentionOp, strides_of
+from glow_backends.cpu.dialect import GemmOp
+from glow_backends.cpu.steps import steps_of
+from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.softmax import SoftmaxOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+
+_LEAST_ROWS = 4
+"""Rows of q below which packing keys and values costs more than it saves."""
+
+_SWAPPED = (0, 1, 3, 2)
+
+
+def _plain_product(op: GemmOp) -> bool:
+    """Whether a product has no epilogue."""
+    return not (op.group("bias") or steps_of(op.properties["steps"]) or op.prop("scale") is not None)
+
+
+def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
+    """The product that makes the scores, and what is added to them."""
+    if not is_used_once(value):
+        return None
+    masks: list[SSAValue] = []
+    add = producer(value, AddOp)
+    if add is not None and not add.group("predicate"):
+        for own, other in ((0, 1), (1, 0)):
+            if producer(add.operands[own], GemmOp, single=True) and add.operands[own].type == value.type:
+                value, masks = add.operands[own], [add.operands[other]]
+                break
+    product = producer(value, GemmOp, single=True)
+    if product is None:
+        return None
+    steps = steps_of(product.properties["steps"])
+    if any(s.op != "add" or not s.binary for s in steps):
+        return None
+    return product, [*masks, *product.group("bias"), *product.group("extras")]
+
+
+def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
+    """What a value [batch, heads, rows, columns] (or the last two swapped) is a transpose of, and how."""
+    order = _SWAPPED if swapped else PLAIN
+    move = producer(value, TransposeOp)
+    if move is None:
+        return value, order
+    permutation = move.prop("permutation")
+    return move.input, tuple(permutation[axis] for axis in order)
+
+
+def _four(value: SSAValue, r: Rewriter) -> SSAValue:
+    """A value of any rank from two on with the axes before the last two as one batch and heads."""
+    shape = shape_of(value)
+    if len(shape) == 4:
+        return value
+    lead = (1, *shape[:-2]) if len(shape) <= 3 else (int(np.prod(shape[:-3])), shape[-3])
+    return r(ReshapeOp.to(value, ((1,) * (2 - len(lead)) + lead) + shape[-2:]))
+
+
+def _four_mask(mask: SSAValue, scores: Sequence[int], r: Rewriter) -> SSAValue | None:
+    """A mask beside scores of any rank as one beside scores of rank four, where that broadcasts alike."""
+    shape = (1,) * (len(scores) - len(shape_of(mask))) + tuple(shape_of(mask))
+    lead, whole = shape[:-2], scores[:-2]
+    if len(lead) > 2:
+        if lead[:-1] != tuple(whole[:-1]) and any(n != 1 for n in lead[:-1]):
+            return None
+        lead = (int(np.prod(lead[:-1])), lead[-1])
+    lead = (1,) * (2 - len(lead)) + lead
+    made = (*lead, *shape[-2:])
+    return mask if shape_of(mask) == made else r(ReshapeOp.to(mask, made))
+
+
+def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
+    """gemm(softmax(gemm(q, k') + mask), v) -> attention(q, k, v, mask)."""
+    softmax = producer(op.a, SoftmaxOp, single=True)
+    if softmax is None or not _plain_product(op) or op.prop("transpose_a"):
+        return None
+    rank = len(shape_of(softmax.result))
+    if softmax.prop("axis") % rank != rank - 1 or dtype_of(op.result.type) != np.float32:
+        return None
+    found = _scores(softmax.input)
+    if found is None or found[0].prop("transpose_a") or len(found[1]) > 1:
+        return None
+    product, masks = found
+    lead = shape_of(op.result)[:-2]
+    if any(shape_of(v)[:-2] != lead for v in (product.a, product.b, op.b)):
+        return None
+    if shape_of(product.a)[-2] < _LEAST_ROWS:
+        return None
+    scores = shape_of(softmax.result)
+    mask = [_four_mask(m, scores, r) for m in masks]
+    if None in mask:
+        return None
+    made: dict[str, Any] = {}
+    values: list[SSAValue] = []
+    sources = (
+        ("q", product.a, False),
+        ("k", product.b, not product.prop("transpose_b")),
+        ("v", op.b, op.prop("transpose_b")),
+    )
+    for name, value, swapped in sources:
+        if rank == 4:
+            value, order = _headed(value, swapped)
+        else:
+            value, order = _four(value, r), _SWAPPED if swapped else PLAIN
+        steps = strides_of(shape_of(value), order)
+        if name == "v" and steps[3] != 1 or name == "k" and 1 not in steps[2:]:
+            return None
+        values.append(value)
+        made[f"{name}_order"] = order
+    if product.prop("scale") is not None:
+        made["scale"] = product.prop("scale")
+    result = r(AttentionOp(*values, *mask, **made))
+    return result if rank == 4 else r(ReshapeOp(result, results=op.result.type))
+
+
+def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
+    """transpose(attention(q, k, v)) -> attention(q, k, v) {order}, columns last."""
+    made = producer(op.input, AttentionOp, single=True)
+    permutation = op.prop("permutation")
+    if made is None or made.prop("order") != PLAIN or permutation[3] != 3:
+        return None
+    same = {n: made.prop(n) for n in ("q_order", "k_order", "v_order", "scale") if made.prop(n) is not None}
+    return r(AttentionOp(made.q, made.k, made.v, *made.group("mask"), order=permutation, **same))
+
+
+PATTERNS = (Pattern((GemmOp,), attention), Pattern((TransposeOp,), ordered_result))
+
+
+@dataclass(frozen=True)
+class CpuAttentionPass(ModulePass):
+    """gemm(softmax(gemm(q, k')), v) -> glow_cpu.attention(q, k, v), with scale, mask and transposes."""
+
+    name = "glow-cpu-attention"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)
