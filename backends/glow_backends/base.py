@@ -1,21 +1,28 @@
-"""What a backend says and does. A backend is one folder written against this module only."""
+"""What a backend says and does. A backend is one folder written against this module only.
+
+Running a program that was compiled before needs this module, and must not load the compiler with it.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Dialect
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
-from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, dtype_of, shape_of
-from glow_dialects.ops.module import PlaceholderOp, placeholders
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Dialect
+    from xdsl.passes import ModulePass
+
+    from glow_dialects.core.graph_op import GraphOp
+    from glow_dialects.core.types import Array
+    from glow_dialects.ops.module import PlaceholderOp
 
 
 @dataclass(frozen=True)
@@ -99,12 +106,24 @@ class Backend(ABC):
         """The backend's own dialects by name, each loaded when a program first uses it."""
         return {}
 
+    @property
+    def remembers(self) -> bool:
+        """Whether `recall` may find something; if not, nobody need make keys."""
+        return False
+
     def recall(self, key: str) -> Program | None:
         """The program that `remember` kept under `key` in this or another process, if any."""
         return None
 
     def remember(self, key: str, program: Program) -> None:  # noqa: B027 - most backends keep nothing
         """Keep a program under `key` (which stands for model, shapes and options) for `recall`."""
+
+    def recall_note(self, key: str) -> str | None:
+        """The text that `remember_note` kept under `key` in this or another process, if any."""
+        return None
+
+    def remember_note(self, key: str, text: str) -> None:  # noqa: B027 - most backends keep nothing
+        """Keep a short text under `key` for `recall_note`."""
 
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
@@ -113,6 +132,9 @@ class Backend(ABC):
 
 def ports(module: ModuleOp, kind: str) -> list[Port]:
     """The module's placeholders of one kind, as ports under their public names."""
+    from glow_dialects.core.types import dtype_of, shape_of
+    from glow_dialects.ops.module import placeholders
+
     return [
         Port(public_name(p), shape_of(p.type), dtype_of(p.type))
         for p in placeholders(module).values()
@@ -124,6 +146,14 @@ def public_name(op: PlaceholderOp) -> str:
     """The name users know: the importer's `onnx.name`, or the symbol."""
     given = op.attributes.get("onnx.name")
     return getattr(given, "data", op.sym_name.data)
+
+
+def dtype_named(name: str) -> np.dtype:
+    """The dtype with a name, those of the `ml_dtypes` package included."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return np.dtype(getattr(import_module("ml_dtypes"), name))
 
 
 def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
@@ -147,14 +177,23 @@ def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str
     return out
 
 
+_OWN = {
+    "cpu": ("glow_backends.cpu.backend", "CpuBackend"),
+    "interpreter": ("glow_backends.interpreter.backend", "InterpreterBackend"),
+}
+"""Module and class of this project's backends."""
+
+
+def _own(name: str) -> type[Backend]:
+    module, kind = _OWN[name]
+    return getattr(import_module(module), kind)
+
+
 def registry() -> dict[str, type[Backend]]:
     """Backends by name: ours, and those that packages offer through the `glow.backends` entry point."""
     from importlib.metadata import entry_points
 
-    from glow_backends.cpu.backend import CpuBackend
-    from glow_backends.interpreter.backend import InterpreterBackend
-
-    found: dict[str, type[Backend]] = {"cpu": CpuBackend, "interpreter": InterpreterBackend}
+    found = {name: _own(name) for name in _OWN}
     for entry in entry_points(group="glow.backends"):
         found.setdefault(entry.name, entry.load())
     return found
@@ -167,6 +206,8 @@ def backend_passes() -> dict[str, type[ModulePass]]:
 
 def get_backend(name: str, **options: Any) -> Backend:
     """The backend called `name`; UnsupportedError lists those there are."""
+    if name in _OWN:
+        return _own(name)(**options)
     known = registry()
     if name not in known:
         raise UnsupportedError(f"no backend '{name}'; there are: {', '.join(sorted(known))}")

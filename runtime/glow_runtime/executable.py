@@ -6,16 +6,18 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glow_backends.base import Bound, Port, Program, Report, check_inputs
 from glow_dialects.core.errors import BindingError, ShapeError
-from glow_dialects.core.types import Array
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
 
 Shapes = Mapping[str, Sequence[int]]
-Specialize = Callable[[dict[str, tuple[int, ...]], dict[str, Array]], Program]
+Specialize = Callable[[dict[str, tuple[int, ...]], dict[str, np.ndarray]], Program]
 
 
 @dataclass(frozen=True)

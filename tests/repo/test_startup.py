@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
 
 PROGRAM = """
 glow.placeholder @x input : tensor<4xf32>
@@ -47,3 +53,41 @@ def test_reading_imports_only_the_cards_that_are_met() -> None:
     assert packages.isdisjoint({"glow_backends", "glow_passes", "glow_frontends", "glow_compiler"})
     cards = {m for m in found if m.startswith("glow_dialects.ops.")}
     assert len(cards) < 25, sorted(cards)
+
+
+LOAD = """
+import json, sys
+import numpy as np
+import glow_compiler as glow
+net = glow.compile(sys.argv[1])
+print(float(net.run({"x": np.full((2, 8), 3, np.float32)})["y"].sum()))
+sys.stderr.write("\\n".join(sys.modules))
+"""
+
+
+def save_model(path: Path, factor: float) -> None:
+    """A file with y = x * factor, of any number of rows; two seconds old, so that its time tells it."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", 8]) for n in "xy")
+    weights = onnx.numpy_helper.from_array(np.full(8, factor, np.float32), "w")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+    os.utime(path, (path.stat().st_mtime - 10 * factor,) * 2)
+
+
+def test_a_known_model_runs_without_the_compiler(tmp_path: Path) -> None:
+    """Neither xDSL nor onnx is imported for a program that an earlier process compiled; changes are seen."""
+    path = tmp_path / "model.onnx"
+    environment = {**os.environ, "GLOW_CACHE_DIR": str(tmp_path / "cache")}
+
+    def load() -> tuple[float, set[str]]:
+        command = [sys.executable, "-c", LOAD, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        return float(done.stdout), set(done.stderr.splitlines())
+
+    save_model(path, 2)
+    first, _ = load()
+    again, modules = load()
+    assert first == again == 2 * 8 * 6
+    assert modules.isdisjoint({"xdsl", "onnx", "glow_passes", "glow_frontends", "glow_dialects.ops"})
+    save_model(path, 5)
+    assert load()[0] == 2 * 8 * 15

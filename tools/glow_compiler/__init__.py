@@ -18,7 +18,6 @@ from glow_dialects.core.errors import (
     ShapeError,
     UnsupportedError,
 )
-from glow_frontends.builder import GraphBuilder
 from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -32,9 +31,11 @@ if TYPE_CHECKING:
         quantize_dynamic,
     )
     from glow_compiler.trainer import Trainer
+    from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError
 
 _LAZY = {
+    "GraphBuilder": "glow_frontends.builder",
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",

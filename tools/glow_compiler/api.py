@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Backend, Port, Program, get_backend, ports
+from glow_backends.base import Backend, Port, Program, get_backend
+from glow_compiler.onnx_model import OnnxModel
 from glow_dialects.core.errors import GlowError, ShapeError
-from glow_dialects.core.types import Array
-from glow_frontends.builder import GraphBuilder
-from glow_runtime.compile import compile_module
 from glow_runtime.executable import Executable, Signature
 from glow_runtime.segments import SegmentedProgram
 
 if TYPE_CHECKING:
-    pass
+    from xdsl.dialects.builtin import ModuleOp
+
+    from glow_dialects.core.types import Array
+    from glow_frontends.onnx import HostedModel
 
 Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int]]
@@ -31,6 +32,10 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     Otherwise `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
     problem of an ONNX model, ShapeError where a symbolic dimension stays unbound.
     """
+    from xdsl.dialects.builtin import ModuleOp
+
+    from glow_frontends.builder import GraphBuilder
+
     if isinstance(model, ModuleOp):
         return model
     if isinstance(model, GraphBuilder):
@@ -87,18 +92,29 @@ def compile(
     made = get_backend(backend, threads=threads, **options)
 
     def build(module: ModuleOp) -> Program:
+        from glow_runtime.compile import compile_module
+
         return compile_module(module, made, verify=verify, progress=progress)
 
     if isinstance(model, tuple):
         assert shapes is None or isinstance(shapes, Mapping)
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(model, ModuleOp | GraphBuilder) or (
-        isinstance(model, str | Path) and not str(model).endswith(".onnx")
-    ):
+    if not _is_onnx(model):
         module = load(model)
         both = _signatures(module, "input"), _signatures(module, "output")
         return Executable(*both, lambda s, v: build(module))
     return _compile_onnx(model, made, build, shapes)
+
+
+def _is_onnx(model: Any) -> bool:
+    """Whether a model is an ONNX file or proto; of the others nothing is known without the compiler."""
+    if isinstance(model, str | Path):
+        return str(model).endswith(".onnx")
+    from xdsl.dialects.builtin import ModuleOp
+
+    from glow_frontends.builder import GraphBuilder
+
+    return not isinstance(model, ModuleOp | GraphBuilder)
 
 
 def _compile_onnx(
@@ -107,54 +123,49 @@ def _compile_onnx(
     build: Callable[[ModuleOp], Program],
     shapes: Shapes | Sequence[Shapes] | None,
 ) -> Executable:
-    from glow_frontends.onnx import HostedModel, NotStatic, import_model, signature
-    from glow_frontends.onnx import load as read
-    from glow_frontends.onnx.fingerprint import content_digest, fingerprint
-
-    path = Path(model) if isinstance(model, str | Path) else None
-    folder = None if path is None else path.parent
-    proto: Any = model if path is None else read(path)
-    content = content_digest(proto, path)
-    declared = {a.name: a for a in signature.inputs_of(proto)}
+    source = OnnxModel(model, backend)
+    known = source.description
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
+    declared = {s.name: s for s in known.inputs}
     for name, shape in fixed.items():
         if name not in declared:
             raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
-        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
+        if len(shape) != len(declared[name].shape):
             rank = len(declared[name].shape)
             raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
-    inputs = [
-        Signature(a.name, tuple(fixed[a.name]), a.dtype)
-        if a.name in fixed
-        else Signature(a.name, a.shape, a.dtype, a.kind)
-        for a in declared.values()
-    ]
-    outputs = [Signature(a.name, a.shape, a.dtype, a.kind) for a in signature.outputs_of(proto)]
+    inputs = [replace(s, shape=tuple(fixed.get(s.name, s.shape))) for s in known.inputs]
     hosted: list[HostedModel] = []
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
+        from glow_frontends.onnx import HostedModel
+
         if not hosted:
-            source = "model" if path is None else str(path)
-            hosted.append(HostedModel(proto, source, folder, lambda m: build(m).run))
+            folder = None if source.path is None else source.path.parent
+            hosted.append(HostedModel(source.proto, source.name, folder, lambda m: build(m).run))
         ports = [Port(s.name, chosen.get(s.name, ()), s.dtype) for s in inputs]
         return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
-    def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        key = fingerprint(content, chosen, data)
-        known = backend.recall(key)
-        if known is not None:
-            return known
+    def compiled(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
+        from glow_frontends.onnx import NotStatic, import_model
+
         if any(s.kind == "other" or s.dtype == object for s in inputs):
             return segmented(chosen, data)
         try:
-            module = import_model(proto, shapes=chosen, values=data or None, path=path)
+            module = import_model(source.proto, shapes=chosen, values=data or None, path=source.path)
         except NotStatic:
             return segmented(chosen, data)
-        program = build(module)
-        backend.remember(key, program)
+        return build(module)
+
+    def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
+        key = source.key(chosen, data)
+        program = None if key is None else backend.recall(key)
+        if program is None:
+            program = compiled(chosen, data)
+            if key is not None and not isinstance(program, SegmentedProgram):
+                backend.remember(key, program)
         return program
 
-    made = Executable(inputs, outputs, specialize, signature.value_inputs(proto))
+    made = Executable(inputs, known.outputs, specialize, known.value_inputs)
     if shapes is not None and not isinstance(shapes, Mapping):
         for item in shapes:
             made.specialize(item)
@@ -162,4 +173,6 @@ def _compile_onnx(
 
 
 def _signatures(module: ModuleOp, kind: str) -> list[Signature]:
+    from glow_backends.base import ports
+
     return [Signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind)]

@@ -9,13 +9,14 @@ import llvmlite.binding as llvm
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name
-from glow_backends.cpu.bundle import program_text
+from glow_backends.cpu.build import program_text
 from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.memory import rounded
 from glow_backends.cpu.select import select
+from glow_backends.cpu.support import MAIN
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import MAIN, convert
+from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed

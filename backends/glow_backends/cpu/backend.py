@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Dialect
-from xdsl.passes import ModulePass
+from typing import TYPE_CHECKING
 
 from glow_backends.base import Backend, Program
+from glow_backends.cpu import cache
 from glow_backends.cpu.target import named
 from glow_dialects.core.errors import CompileError, UnsupportedError
-from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.instr.memory import instr_functions
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Dialect
+    from xdsl.passes import ModulePass
+
+    from glow_dialects.core.graph_op import GraphOp
 
 
 class CpuBackend(Backend):
@@ -126,8 +129,18 @@ class CpuBackend(Backend):
 
         return {"glow_cpu": get_glow_cpu, "glow_cpu_instr": get_glow_cpu_instr}
 
+    @property
+    def remembers(self) -> bool:
+        return cache.directory() is not None
+
+    def recall_note(self, key: str) -> str | None:
+        return cache.note(key)
+
+    def remember_note(self, key: str, text: str) -> None:
+        cache.keep_note(key, text)
+
     def recall(self, key: str) -> Program | None:
-        from glow_backends.cpu import bundle, cache
+        from glow_backends.cpu import bundle
         from glow_backends.cpu.program import CpuProgram
 
         folder = cache.program_folder(key, self.identity)
@@ -135,7 +148,7 @@ class CpuBackend(Backend):
         return None if found is None else CpuProgram(found, self.target)
 
     def remember(self, key: str, program: Program) -> None:
-        from glow_backends.cpu import bundle, cache
+        from glow_backends.cpu import bundle
         from glow_backends.cpu.program import CpuProgram
 
         assert isinstance(program, CpuProgram)
@@ -149,11 +162,12 @@ class CpuBackend(Backend):
             return  # a cache that cannot be written is no cache
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
-        from glow_backends.cpu.program import CpuProgram
+        from glow_backends.cpu.build import compiled
+        from glow_dialects.instr.memory import instr_functions
 
         for candidate in instr_functions(module):
             if candidate.sym_name.data == function:
-                return CpuProgram.compiled(module, candidate, self.target)
+                return compiled(module, candidate, self.target)
         raise CompileError(f"the module has no instruction function @{function}")
 
     def listing(self, module: ModuleOp, assembly: bool = False) -> str:

@@ -72,6 +72,30 @@ def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _note_file(key: str) -> Path | None:
+    base = directory()
+    if base is None:
+        return None
+    digest = hashlib.sha256(f"{project_digest()}\0{key}".encode())
+    return base / "notes" / f"{digest.hexdigest()[:32]}"
+
+
+def note(key: str) -> str | None:
+    """The text kept under a key, by this compiler; None where there is none."""
+    file = _note_file(key)
+    try:
+        return None if file is None else file.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def keep_note(key: str, text: str) -> None:
+    """Keep a text under a key."""
+    file = _note_file(key)
+    if file is not None:
+        _write(file, text.encode())
+
+
 def key(*parts: str) -> str:
     """The content key of some text, the compiler included."""
     digest = hashlib.sha256(compiler_digest().encode())
@@ -95,12 +119,15 @@ def get(name: str) -> bytes | None:
 def put(name: str, data: bytes) -> None:
     """Store an object; written aside and renamed, so that no reader sees half of it."""
     base = directory()
-    if base is None:
-        return
+    if base is not None:
+        _write(base / f"{name}.o", data)
+
+
+def _write(path: Path, data: bytes) -> None:
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=base, delete=False) as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(data)
-        Path(file.name).replace(base / f"{name}.o")
+        Path(file.name).replace(path)
     except OSError:
         return  # a cache that cannot be written is no cache

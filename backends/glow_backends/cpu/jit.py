@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
+
+if TYPE_CHECKING:
+    from llvmlite import ir
 
 
 def new_module(name: str, target: CpuTarget) -> ir.Module:
     """An empty module for the target."""
+    from llvmlite import ir
+
     module = ir.Module(name, context=ir.Context())
     module.triple = target.triple
     return module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.cpu.bundle import program_text
+from glow_backends.cpu.build import program_text
 from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.select import select
 from glow_backends.cpu.target import CpuTarget

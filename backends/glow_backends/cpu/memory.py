@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glow_dialects.core.types import Array
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
 
 ALIGN = 64
 """Bytes to which every buffer is aligned: a cache line, and one AVX-512 register."""

@@ -13,12 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from glow_backends.base import check_inputs
+from glow_backends.cpu.build import build, program_text
 from glow_backends.cpu.builder import PTR
-from glow_backends.cpu.bundle import build, program_text
 from glow_backends.cpu.calls import KernelCall, Packed
+from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.memory import WeightBlock
-from glow_backends.cpu.program import CpuProgram, HostSteps
+from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import Conversion, ProgramCode

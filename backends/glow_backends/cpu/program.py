@@ -5,28 +5,24 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from glow_backends.base import Bound, Port, Program
-from glow_backends.cpu.bundle import Bundle, build, slots_of
+from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
-from glow_backends.cpu.select import Selection
-from glow_backends.cpu.support import BARRIER_BYTES
+from glow_backends.cpu.support import BARRIER_BYTES, MAIN
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import MAIN
 from glow_backends.cpu.workers import Workers
-from glow_backends.interpreter.backend import step
-from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
-from glow_dialects.instr.memory import AllocOp, InstrFuncOp, WeightOp, origin, view_offset
-from glow_dialects.ops.module import ConstantOp, lookup
 
-HostStepRunner = Callable[[int, Mapping[str, Array], Array], None]
+if TYPE_CHECKING:
+    from glow_backends.cpu.select import Selection
+    from glow_dialects.core.types import Array
+
+HostStepRunner = Callable[[int, Mapping[str, np.ndarray], np.ndarray], None]
 """(number of the step, arrays by placeholder, arena): runs an instruction outside native code."""
 
 
@@ -54,15 +50,6 @@ class CpuProgram(Program):
         self._lock = threading.Lock()
         self._workers = Workers(target.threads) if target.threads > 1 else None
         self._prepare()
-
-    @staticmethod
-    def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> CpuProgram:
-        """The program of a planned instruction function."""
-        bundle, selection = build(module, function, target)
-        host = HostSteps(function, [s.op for s in selection.host_steps])
-        program = CpuProgram(bundle, target, host if selection.host_steps else None)
-        program.selection = selection
-        return program
 
     def _prepare(self) -> None:
         """Everything a run needs that does not change from run to run."""
@@ -169,36 +156,3 @@ class CpuBound(Bound):
     def __call__(self) -> dict[str, Array]:
         self._run(self._where)
         return self.outputs
-
-
-class HostSteps:
-    """Runs instructions by their references, on the program's own memory."""
-
-    def __init__(self, function: InstrFuncOp, ops: Sequence[InstrOp]) -> None:
-        self._function = function
-        self._ops = ops
-
-    def __call__(self, number: int, bound: Mapping[str, Array], arena: Array) -> None:
-        op = self._ops[number]
-        step(op, {v: self._array(v, bound, arena) for v in op.operands})
-
-    def _array(self, value: SSAValue, bound: Mapping[str, Array], arena: Array) -> Array:
-        """The memory of a buffer."""
-        base, skip = origin(value), view_offset(value)
-        owner = base.owner
-        if isinstance(owner, AllocOp):
-            assert owner.offset is not None
-            memory, skip = arena, skip + owner.offset.value.data
-        else:
-            assert isinstance(owner, WeightOp)
-            target = lookup(self._function, owner.target)
-            if isinstance(target, ConstantOp):
-                array = target.array()
-                assert array is not None
-            else:
-                array = bound[owner.target]
-            if base is value:
-                return array
-            memory = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        part = memory[skip : skip + bytes_of(value.type)]
-        return part.view(dtype_of(value.type)).reshape(shape_of(value))

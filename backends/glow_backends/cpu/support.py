@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import BARRIER, HOST
 
+MAIN = "glow_main"
+HOST = "glow_host"
+BARRIER = "glow_barrier"
 #: Bytes of the barrier's state: the count of those who wait, and the generation a line further.
 BARRIER_BYTES = 128
 _SPINS = 2000

@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.memory import WeightBlock
 from glow_backends.cpu.select import HostStep, Selection, select
+from glow_backends.cpu.support import BARRIER, HOST, MAIN
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.errors import CompileError, UnsupportedError
 from glow_dialects.instr.memory import (
@@ -30,9 +31,6 @@ from glow_dialects.instr.memory import (
 )
 from glow_dialects.ops.module import ConstantOp, lookup, placeholders
 
-MAIN = "glow_main"
-HOST = "glow_host"
-BARRIER = "glow_barrier"
 _PTR = llvm.LLVMPointerType()
 _LARGEST_INDEX = 2**31 - 1
 

@@ -1,12 +1,10 @@
-"""A digest of everything that a model's program depends on."""
+"""A digest of everything that a model says."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import onnx
 from onnx.external_data_helper import uses_external_data
 
@@ -22,7 +20,7 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     else:
         digest = hashlib.sha256(model.SerializeToString())
     folder = Path() if path is None else path.parent
-    for location in sorted(_external_files(model)):
+    for location in sorted(external_files(model)):
         data = folder / location
         if data.is_file():
             found = data.stat()
@@ -30,18 +28,8 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(content: str, shapes: Mapping[str, Sequence[int]], values: Mapping[str, np.ndarray]) -> str:
-    """Digest of a model's content, the shapes of its inputs and the inputs known at compile time."""
-    digest = hashlib.sha256(content.encode())
-    for name in sorted(shapes):
-        digest.update(f"{name} {tuple(shapes[name])}\0".encode())
-    for name in sorted(values):
-        array = values[name]
-        digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
-    return digest.hexdigest()
-
-
-def _external_files(model: onnx.ModelProto) -> set[str]:
+def external_files(model: onnx.ModelProto) -> set[str]:
+    """Names of the files that hold weights of the model."""
     return {
         entry.value
         for tensor in model.graph.initializer

@@ -11,15 +11,15 @@ from xdsl.dialects import llvm
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_backends.base import Report
-from glow_backends.cpu.bundle import objects_of
+from glow_backends.cpu.build import objects_of
 from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.functions.tensors import Run, graph_of
+from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
-from glow_backends.cpu.program import HostSteps
 from glow_backends.cpu.select import select
-from glow_backends.cpu.support import BARRIER_BYTES
+from glow_backends.cpu.support import BARRIER_BYTES, MAIN
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import MAIN, convert
+from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import instr_functions
 

@@ -1,0 +1,121 @@
+"""An ONNX model to compile: what its caller must know, remembered from one process to the next.
+
+A model file that has not changed is not read where its programs are remembered too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glow_backends.base import Backend, dtype_named
+from glow_runtime.executable import Signature
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from glow_dialects.core.types import Array
+
+SETTLED = 2.0
+"""Seconds after which a file's time of change tells it from what it was before."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """Inputs, outputs, inputs whose values decide shapes, the files read and a digest of the content.
+
+    `content` is None where nobody asks for it; `files` are the states of the model's files.
+    """
+
+    inputs: list[Signature]
+    outputs: list[Signature]
+    value_inputs: list[str]
+    files: list[str]
+    content: str | None
+
+
+class OnnxModel:
+    """A path or proto, and the backend that may know it; `proto` is read when it is first needed."""
+
+    def __init__(self, model: Any, backend: Backend) -> None:
+        self.path = Path(model) if isinstance(model, str | Path) else None
+        self.name = "model" if self.path is None else str(self.path)
+        self._given = model
+        self._remembers = backend.remembers
+        self._note = f"onnx {state(self.path)}" if self.path is not None and self._remembers else None
+        found = None if self._note is None else _read(backend.recall_note(self._note))
+        self.description = found or self._describe()
+        if found is None and self._note is not None and self.path is not None and _settled(self.path):
+            backend.remember_note(self._note, json.dumps(asdict(self.description), default=str))
+
+    @cached_property
+    def proto(self) -> ModelProto:
+        """The model; a GlowError where the file holds none."""
+        from glow_frontends.onnx import load
+
+        return self._given if self.path is None else load(self.path)
+
+    def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
+        """What a program for these input shapes and values is remembered by, if it is at all."""
+        if self.description.content is None:
+            return None
+        digest = hashlib.sha256(self.description.content.encode())
+        for name in sorted(shapes):
+            digest.update(f"{name} {tuple(shapes[name])}\0".encode())
+        for name in sorted(values):
+            array = values[name]
+            digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def _describe(self) -> Description:
+        from glow_frontends.onnx import signature
+        from glow_frontends.onnx.fingerprint import content_digest, external_files
+
+        def signatures(arguments: Sequence[signature.Argument]) -> list[Signature]:
+            return [Signature(a.name, a.shape, a.dtype, a.kind) for a in arguments]
+
+        folder = Path() if self.path is None else self.path.parent
+        return Description(
+            signatures(signature.inputs_of(self.proto)),
+            signatures(signature.outputs_of(self.proto)),
+            list(signature.value_inputs(self.proto)),
+            [state(folder / name) for name in sorted(external_files(self.proto))],
+            content_digest(self.proto, self.path) if self._remembers else None,
+        )
+
+
+def state(path: Path) -> str:
+    """A text that changes when the file does: where it is, its size and time of change."""
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path} is missing"
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {path.resolve()}"
+
+
+def _settled(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > SETTLED
+
+
+def _read(text: str | None) -> Description | None:
+    """A description that was written; None where its files have changed since."""
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        if any(state(Path(file.split(" ", 3)[3])) != file for file in found["files"]):
+            return None
+        inputs, outputs = ([_signature(s) for s in found[kind]] for kind in ("inputs", "outputs"))
+        return Description(inputs, outputs, found["value_inputs"], found["files"], found["content"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+
+
+def _signature(text: dict[str, Any]) -> Signature:
+    return Signature(text["name"], tuple(text["shape"]), dtype_named(text["dtype"]), text["kind"])
