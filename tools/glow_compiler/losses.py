@@ -102,6 +102,10 @@ class Loss:
                 )
         return np.ascontiguousarray(labels, np.int64)
 
+    def counted(self, labels: Array) -> Array:
+        """Which labels count: those that are not `ignore_index`."""
+        return np.asarray(labels != self.options.get("ignore_index"))
+
     def value(self, output: Array, labels: Array) -> float:
         """The loss of arrays of any batch size."""
         block = Block(arg_types=[tensor_of(output), tensor_of(labels)])

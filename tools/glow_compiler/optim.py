@@ -7,7 +7,7 @@ glow.optim.AdamW(lr=glow.optim.cosine(1e-3, steps=1000, warmup=100), clip_norm=1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,17 @@ from glow_passes.autodiff.optimize import Optimizer
 
 Schedule = Callable[[int], float]
 """Step (from 0) -> learning rate."""
+Groups = Mapping[str, Mapping[str, float]]
+"""Weights whose names match a pattern -> their own `weight_decay`, and `lr_scale`, a factor of the rate."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimiser for the Trainer. `lr` is a number, or a schedule called with each step's number."""
+    """An optimiser for the Trainer. `lr` is a number, or a schedule called with each step's number.
+
+    Of `groups` the first whose pattern matches a weight's name holds: biases without decay are
+    {"*.bias": {"weight_decay": 0.0}}.
+    """
 
     name: str
     lr: float | Schedule
@@ -28,6 +34,7 @@ class Recipe:
     clip_norm: float = 0.0
     clip_value: float = 0.0
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    groups: Groups = field(default_factory=dict[str, Mapping[str, float]])
 
     def __post_init__(self) -> None:
         for what in ("weight_decay", "clip_norm", "clip_value"):
@@ -35,6 +42,12 @@ class Recipe:
                 raise GlowError(f"{self.name}: {what} is {getattr(self, what)}, expected at least 0")
         if isinstance(self.lr, int | float) and not self.lr >= 0:
             raise GlowError(f"{self.name}: lr is {self.lr}, expected at least 0")
+        for pattern, values in self.groups.items():
+            unknown = [n for n in values if n not in ("weight_decay", "lr_scale")]
+            if unknown:
+                raise GlowError(
+                    f"{self.name}: group '{pattern}' sets '{unknown[0]}'; there are: weight_decay, lr_scale"
+                )
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
@@ -43,7 +56,13 @@ class Recipe:
     def compiled(self) -> Optimizer:
         """What the training function is built from; the rate is an input of each step."""
         return Optimizer(
-            self.name, None, self.weight_decay, self.clip_norm, self.clip_value, dict(self.options)
+            self.name,
+            None,
+            self.weight_decay,
+            self.clip_norm,
+            self.clip_value,
+            dict(self.options),
+            self.groups,
         )
 
 
@@ -54,12 +73,13 @@ def SGD(
     weight_decay: float = 0.0,
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
+    groups: Groups | None = None,
 ) -> Recipe:
     """Stochastic gradient descent, with momentum and Nesterov's look-ahead."""
     if nesterov and not momentum:
         raise GlowError("sgd: nesterov needs a momentum")
     options = {"momentum": float(momentum), "nesterov": nesterov} if momentum else {}
-    return Recipe("sgd", lr, weight_decay, clip_norm, clip_value, options)
+    return Recipe("sgd", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
 def Adam(
@@ -69,9 +89,10 @@ def Adam(
     weight_decay: float = 0.0,
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
+    groups: Groups | None = None,
 ) -> Recipe:
     """Adam; the decay joins the gradient."""
-    return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps))
+    return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps), groups or {})
 
 
 def AdamW(
@@ -81,9 +102,10 @@ def AdamW(
     weight_decay: float = 1e-2,
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
+    groups: Groups | None = None,
 ) -> Recipe:
     """Adam whose decay shrinks the weights."""
-    return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps))
+    return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps), groups or {})
 
 
 def _adam(betas: tuple[float, float], eps: float) -> dict[str, Any]:
@@ -100,10 +122,11 @@ def RMSprop(
     weight_decay: float = 0.0,
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
+    groups: Groups | None = None,
 ) -> Recipe:
     """Gradients over the root of their running mean square."""
     options = {"alpha": float(alpha), "epsilon": float(eps)}
-    return Recipe("rmsprop", lr, weight_decay, clip_norm, clip_value, options)
+    return Recipe("rmsprop", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
 def Adagrad(
@@ -112,9 +135,10 @@ def Adagrad(
     weight_decay: float = 0.0,
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
+    groups: Groups | None = None,
 ) -> Recipe:
     """Gradients over the root of the sum of their squares."""
-    return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, {"epsilon": float(eps)})
+    return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, {"epsilon": float(eps)}, groups or {})
 
 
 # --- schedules ---------------------------------------------------------------------------------

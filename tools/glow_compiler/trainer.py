@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from glow_backends.base import Port, Program, Report, check_inputs, get_backend
 from glow_compiler import checkpoint
+from glow_compiler.datasets import batches, by_name, cut, pair, samples
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
 from glow_compiler.training_graph import TrainingGraph, main_of
@@ -24,8 +26,21 @@ from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_passes.autodiff.rematerialize import BUDGET
 from glow_runtime.compile import compile_module
 
-Batch = tuple[Any, Any]
-"""(inputs: an array or a dict by name, labels)."""
+Metrics = Mapping[str, Callable[[Array, Array], float]]
+"""Name -> function of the outputs and the labels."""
+
+
+@dataclass
+class _Step:
+    """A compiled step for one number of samples."""
+
+    graph: TrainingGraph
+    program: Program
+
+    def __post_init__(self) -> None:
+        self.inputs = [p for p in self.program.inputs if p.name not in self.graph.own_inputs]
+        self.label_shape = shape_of(self.graph.labels_type)
+        self.state: dict[str, Array] = self.program.state  # pyright: ignore
 
 
 class Trainer:
@@ -37,6 +52,7 @@ class Trainer:
     `momentum` is that of running averages in normalisations (None: the model's), `seed` that of
     dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
+    A step of fewer samples than `batch` compiles once more, where the model's batch is symbolic.
     Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
     anything else that does not fit.
     """
@@ -67,15 +83,21 @@ class Trainer:
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, seed
         self.detect_anomaly = detect_anomaly
-        module = _module(model, shapes, trainable, batch)
-        self.graph = TrainingGraph(module, self.loss, optimizer.compiled(), trainable, output, momentum, seed)
-        if memory_budget is not None:
-            main_of(self.graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
-        self._program = self._compile(self.graph.training)
-        self.state: dict[str, Array] = self._program.state  # pyright: ignore
+        made = optimizer.compiled()
+
+        def build(bound: Mapping[str, Sequence[int]] | None) -> _Step:
+            module = _module(model, bound, trainable, batch)
+            graph = TrainingGraph(module, self.loss, made, trainable, output, momentum, seed)
+            if memory_budget is not None:
+                main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
+            return _Step(graph, self._compile(graph.training))
+
+        self._build, self._symbolic = build, _is_onnx(model)
+        self._whole = build(shapes)
+        self._others: dict[int, _Step] = {}
+        self.graph, self.state = self._whole.graph, self._whole.state
+        self._inputs = self._whole.inputs
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
-        self._inputs = [p for p in self._program.inputs if p.name not in self.graph.own_inputs]
-        self._label_shape = shape_of(self.graph.labels_type)
         self._inference: Program | None = None
         self._fresh = False
         self.steps = 0
@@ -92,13 +114,14 @@ class Trainer:
 
     @property
     def batch(self) -> int:
-        """Samples a step."""
-        return self.graph.output.get_shape()[0] if self.graph.output.get_shape() else 1
+        """Samples a step: the first dimension of the inputs."""
+        sizes = {p.shape[0] for p in self._inputs if p.shape}
+        return sizes.pop() if len(sizes) == 1 else (self.graph.output.get_shape() or (1,))[0]
 
     @property
     def report(self) -> Report:
         """What compiling the step did: stages with seconds, kernels, bytes of the arena."""
-        return self._program.report
+        return self._whole.program.report
 
     def parameters(self) -> dict[str, Array]:
         """The trainable weights by the model's names, copied."""
@@ -119,47 +142,70 @@ class Trainer:
     # --- training -------------------------------------------------------------------------------
     def step(self, inputs: Any, labels: Any) -> float:
         """One update; returns the loss before it. GlowError where the loss is not finite."""
-        feed = self._feed(inputs)
-        feed[self.graph.labels] = self._checked(np.asarray(labels))
+        compiled, feed = self._feed(inputs)
+        feed[self.graph.labels] = self._checked(compiled, np.asarray(labels))
         if self._rate is not None:
             if not self.steps or callable(self.optimizer.lr):
                 self._rate[...] = self.optimizer.rate(self.steps)
             feed[LEARNING_RATE] = self._rate
         before = {n: a.copy() for n, a in self.state.items()} if self.detect_anomaly else None
-        results = self._program.run(feed)
-        loss = float(results[self.graph.loss_name])
+        if compiled is not self._whole:
+            for name, array in self.state.items():
+                compiled.state[name][...] = array
+        loss = float(compiled.program.run(feed)[self.graph.loss_name])
+        if compiled is not self._whole:
+            for name, array in self.state.items():
+                array[...] = compiled.state[name]
         self._fresh = False
         if not math.isfinite(loss):
-            self._anomaly(loss, feed, before)
+            self._anomaly(compiled, loss, feed, before)
         self.steps += 1
         return loss
 
-    def _feed(self, inputs: Any) -> dict[str, Array]:
-        """The inputs by name, checked; a lone array that fits goes a short way."""
+    def _feed(self, inputs: Any) -> tuple[_Step, dict[str, Array]]:
+        """The program for the number of samples, and the inputs by name, checked."""
         if isinstance(inputs, np.ndarray) and len(self._inputs) == 1:
             port = self._inputs[0]
             if inputs.shape == port.shape and inputs.dtype == port.dtype:
-                return {port.name: inputs}
-        return check_inputs(self._inputs, _by_name(inputs, self._inputs))
+                return self._whole, {port.name: inputs}
+        data = by_name(inputs, self._inputs)
+        count = samples(data, self._inputs, self.batch)
+        chosen = self._whole if count in (None, self.batch) else self._resized(count)
+        return chosen, check_inputs(chosen.inputs, data)
 
-    def _checked(self, labels: Array) -> Array:
+    def _resized(self, count: int) -> _Step:
+        """The step for another number of samples than `batch`; its states are copied in and out."""
+        if count not in self._others:
+            refusal = f"a batch of {count} samples: the model is made for {self.batch}"
+            if not self._symbolic or not count:
+                raise BindingError(refusal)
+            try:
+                made = self._build({p.name: (count, *p.shape[1:]) for p in self._inputs})
+            except GlowError as error:
+                raise BindingError(f"{refusal}; {error}") from None
+            self._others[count] = made
+        return self._others[count]
+
+    def _checked(self, compiled: _Step, labels: Array) -> Array:
         """The labels in the form that the program takes."""
-        graph = self.graph
-        if graph.classes and labels.dtype == np.int64 and labels.shape == self._label_shape:
+        graph = compiled.graph
+        if graph.classes and labels.dtype == np.int64 and labels.shape == compiled.label_shape:
             flat = np.ascontiguousarray(labels)
             # Negative numbers are large ones without a sign.
             if flat.size and flat.view(np.uint64).max() < graph.classes:
                 return flat
         return self.loss.check(labels, graph.labels_type, graph.classes)
 
-    def _anomaly(self, loss: float, feed: dict[str, Array], before: dict[str, Array] | None) -> None:
+    def _anomaly(
+        self, compiled: _Step, loss: float, feed: dict[str, Array], before: dict[str, Array] | None
+    ) -> None:
         if before is None:
             raise GlowError(
                 f"the loss is {loss} at step {self.steps}; Trainer(detect_anomaly=True) names the operator"
             )
         for name, array in before.items():
             self.state[name][...] = array
-        culprit = self.graph.first_not_finite(feed, before)
+        culprit = compiled.graph.first_not_finite(feed, before)
         raise GlowError(f"the loss is {loss} at step {self.steps}: {culprit}; the step was undone")
 
     def fit(
@@ -168,7 +214,9 @@ class Trainer:
         epochs: int,
         *,
         validation: Any = None,
+        metrics: Metrics | None = None,
         shuffle: bool = True,
+        drop_last: bool = True,
         checkpoint: str | Path | None = None,
         every: int = 0,
         progress: bool | Callable[[dict[str, float]], None] = True,
@@ -176,8 +224,10 @@ class Trainer:
         """Train for `epochs` epochs; returns loss, seconds and validation metrics of each.
 
         `dataset` is (inputs, labels) of arrays, cut into batches in an order that depends on the
-        trainer's seed and the epoch only (samples that fill no batch wait for another epoch's
-        order), or an iterable of such pairs, one a step, that can be iterated once an epoch.
+        trainer's seed and the epoch only, or an iterable of such pairs, one a step, that can be
+        iterated once an epoch, or a function that makes one for an epoch's number. With `drop_last`
+        samples that fill no batch wait for another epoch's order. `validation` is data of the same
+        forms, `metrics` are further figures of it by name: functions of outputs and labels.
         With `checkpoint` the training starts from that file where it exists, saves there after
         each epoch and every `every` steps, and ends when `epochs` are done in all.
         """
@@ -187,9 +237,9 @@ class Trainer:
         last = epochs if path is not None else self.epoch + epochs
         history: list[dict[str, float]] = []
         while self.epoch < last:
-            history.append(self._epoch(dataset, shuffle, path, every))
+            history.append(self._epoch(dataset, shuffle, drop_last, path, every))
             if validation is not None:
-                found = self.evaluate(*validation)
+                found = self._validate(validation, metrics or {})
                 history[-1] |= {f"validation_{n}": v for n, v in found.items()}
             if path is not None:
                 self.save(path)
@@ -200,44 +250,37 @@ class Trainer:
                 print(f"epoch {self.epoch}/{last}: {text}", file=sys.stderr)
         return history
 
-    def _epoch(self, dataset: Any, shuffle: bool, path: Path | None, every: int) -> dict[str, float]:
+    def _epoch(
+        self, dataset: Any, shuffle: bool, drop_last: bool, path: Path | None, every: int
+    ) -> dict[str, float]:
         total, count, start = 0.0, 0, time.perf_counter()
-        for index, (inputs, labels) in enumerate(self._batches(dataset, shuffle)):
+        if isinstance(dataset, tuple):
+            order = np.random.default_rng([self.seed, self.epoch]) if shuffle else None
+            inputs, labels = pair(dataset)
+            data = cut(inputs, labels, self._inputs, self.batch, order, not drop_last)
+        else:
+            data = batches(dataset, self.epoch)
+        for index, (inputs, labels) in enumerate(data):
             if index < self._position:
                 continue
-            total += self.step(inputs, labels)
-            count += 1
+            total += self.step(inputs, labels) * len(labels)
+            count += len(labels)
             self._position = index + 1
             if path is not None and every and self.steps % every == 0:
                 self.save(path)
         if not count and not self._position:
-            raise GlowError(f"the data set has no batch of {self.batch} samples")
+            hint = "" if isinstance(dataset, tuple) or not self.epoch else ": generators end with an epoch"
+            raise GlowError(f"the data set has no batch of {self.batch} samples{hint}")
         self.epoch, self._position = self.epoch + 1, 0
         seconds = time.perf_counter() - start
         return {"epoch": self.epoch, "loss": total / max(count, 1), "seconds": seconds}
 
-    def _batches(self, dataset: Any, shuffle: bool) -> Iterable[Batch]:
-        if not isinstance(dataset, tuple):
-            yield from dataset
-            return
-        inputs: Any = dataset[0]  # pyright: ignore[reportUnknownVariableType]
-        labels: Any = dataset[1]  # pyright: ignore[reportUnknownVariableType]
-        data, targets = _by_name(inputs, self._inputs), np.asarray(labels)
-        count = len(targets)
-        for name, array in data.items():
-            if len(array) != count:
-                raise BindingError(f"input '{name}' has {len(array)} samples, the labels {count}")
-        order = np.arange(count)
-        if shuffle:
-            np.random.default_rng([self.seed, self.epoch]).shuffle(order)
-        for first in range(0, count - self.batch + 1, self.batch):
-            chosen = order[first : first + self.batch]
-            yield {n: a[chosen] for n, a in data.items()}, targets[chosen]
-
     # --- inference ------------------------------------------------------------------------------
     def predict(self, inputs: Any) -> Array:
         """The output for any number of samples, with the weights as they are now."""
-        data = _by_name(inputs, self._inputs)
+        data = by_name(inputs, self._inputs)
+        if all(n in data and data[n].shape == tuple(s) for n, s in ((p.name, p.shape) for p in self._inputs)):
+            return self._infer(data)
         count = len(next(iter(data.values())))
         parts: list[Array] = []
         for first in range(0, count, self.batch):
@@ -255,17 +298,29 @@ class Trainer:
             self._fresh = True
         return program.run(check_inputs(program.inputs, feed))[self.graph.output_name]
 
-    def evaluate(self, inputs: Any, labels: Any) -> dict[str, float]:
-        """The mean loss, and the accuracy where labels are classes, over any number of samples."""
-        output, targets = self.predict(inputs), np.asarray(labels)
+    def _validate(self, data: Any, metrics: Metrics) -> dict[str, float]:
+        if isinstance(data, tuple):
+            return self.evaluate(*pair(data), metrics)
+        parts = [(self.predict(x), np.asarray(y)) for x, y in batches(data, self.epoch)]
+        if not parts:
+            raise GlowError("the validation data have no batch")
+        outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return self._figures(outputs, labels, metrics)
+
+    def evaluate(self, inputs: Any, labels: Any, metrics: Metrics | None = None) -> dict[str, float]:
+        """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples."""
+        return self._figures(self.predict(inputs), np.asarray(labels), metrics or {})
+
+    def _figures(self, output: Array, targets: Array, metrics: Metrics) -> dict[str, float]:
         if len(output) != len(targets):
             raise BindingError(f"{len(output)} samples, {len(targets)} labels")
         scores = np.log(np.maximum(output, 1e-38)) if self.graph.softmax_dropped else output
         kind = np.dtype(np.int64) if self.loss.classes else scores.dtype
         found = {"loss": self.loss.value(scores, targets.astype(kind, copy=False))}
         if self.loss.classes:
-            found["accuracy"] = float((output.argmax(axis=1) == targets).mean())
-        return found
+            right, counted = output.argmax(axis=1) == targets, self.loss.counted(targets)
+            found["accuracy"] = float(right[counted].mean())
+        return found | {name: float(metric(output, targets)) for name, metric in metrics.items()}
 
     # --- files ----------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
@@ -299,25 +354,20 @@ class Trainer:
         return compile_module(module, get_backend(self.backend, threads=self.threads))
 
 
+def _is_onnx(model: Any) -> bool:
+    from glow_frontends.builder import GraphBuilder
+
+    path = isinstance(model, str | Path)
+    return str(model).endswith(".onnx") if path else not isinstance(model, ModuleOp | GraphBuilder)
+
+
 def _module(
     model: Any, shapes: Mapping[str, Sequence[int]] | None, trainable: Sequence[str], batch: int | None
 ) -> ModuleOp:
     from glow_compiler.api import load
-    from glow_frontends.builder import GraphBuilder
 
-    if isinstance(model, ModuleOp | GraphBuilder):
-        return load(model)
-    if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
+    if not _is_onnx(model):
         return load(model)
     from glow_frontends.onnx.trainable import import_trainable
 
     return import_trainable(model, shapes, trainable, batch)
-
-
-def _by_name(inputs: Any, expected: Sequence[Port]) -> dict[str, Array]:
-    """Inputs as a dict; a bare array is the only input."""
-    if isinstance(inputs, Mapping):
-        return {str(n): np.asarray(a) for n, a in inputs.items()}  # pyright: ignore
-    if len(expected) != 1:
-        raise BindingError(f"the model has {len(expected)} inputs: {', '.join(p.name for p in expected)}")
-    return {expected[0].name: np.asarray(inputs)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from glow_dialects.ops.softmax import SoftmaxOp
 from glow_passes.autodiff.differentiate import count_step, differentiate
 from glow_passes.autodiff.make_trainable import make_trainable
 from glow_passes.autodiff.optimize import LEARNING_RATE, Optimizer, apply_optimizer
-from glow_passes.autodiff.training import add_placeholder, read
+from glow_passes.autodiff.training import Training, add_placeholder, read
 
 LABELS, LOSS, ROOT = "train.labels", "train.loss", "train.root"
 
@@ -66,13 +67,22 @@ class TrainingGraph:
             scores, self.softmax_dropped = scores.owner.input, True
         self._add_loss(function, loss, scores)
         training = differentiate(self.training, function, ROOT, momentum=momentum, seed=seed)
-        apply_optimizer(self.training, training, optimizer)
+        self._check_reached(training, trainable)
+        apply_optimizer(self.training, training, optimizer, self.parameters)
         count_step(self.training, training)
         self._only(training.function, function)
         rate = placeholders(self.training).get(LEARNING_RATE)
         self.rate: Tensor | None = None if rate is None else typed(rate.type)
         self.loss_name, self.labels = LOSS, LABELS
         self.own_inputs = (LABELS, LEARNING_RATE)
+
+    def _check_reached(self, training: Training, patterns: Sequence[str]) -> None:
+        """GlowError where weights were asked for that the loss does not depend on."""
+        reached = [self.parameters[s] for s in training.gradients]
+        self.unreached = tuple(n for n in self.parameters.values() if n not in reached)
+        for pattern in patterns:
+            if self.unreached and not any(fnmatchcase(n, pattern) for n in reached):
+                raise GlowError(f"no gradient of output '{self.output_name}' reaches '{pattern}'")
 
     def _add_loss(self, function: FuncOp, loss: Loss, scores: SSAValue) -> None:
         self.labels_type = loss.labels(typed(scores))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ class Optimizer:
     """Which optimiser, with which numbers. `lr` None: the learning rate is an input of every step.
 
     `clip_value` bounds each gradient element, `clip_norm` the norm of all gradients together; 0 is
-    no bound. `options` are further properties of the optimiser's operator.
+    no bound. `options` are further properties of the optimiser's operator. `groups` gives weights
+    whose names match a pattern a `weight_decay` of their own, and an `lr_scale`.
     """
 
     name: str
@@ -38,6 +40,11 @@ class Optimizer:
     clip_norm: float = 0.0
     clip_value: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+
+    def group(self, name: str) -> Mapping[str, float]:
+        """What is set for the weight `name`: the first group that matches."""
+        return next((v for p, v in self.groups.items() if fnmatchcase(name, p)), {})
 
     def operator(self) -> tuple[type[GraphOp], tuple[str, ...], dict[str, Any]]:
         """The operator, the names of its states, and its properties."""
@@ -86,8 +93,18 @@ def _operation(value: SSAValue) -> Operation | None:
     return value.owner if isinstance(value.owner, Operation) else None
 
 
-def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> None:
-    """Update every parameter in place, with its states beside it as `<parameter>.<state>`."""
+def apply_optimizer(
+    module: ModuleOp, training: Training, chosen: Optimizer, names: Mapping[str, str] | None = None
+) -> None:
+    """Update every parameter in place, with its states beside it as `<parameter>.<state>`.
+
+    `names` are those of the model where they are not the symbols. GlowError where a group matches
+    no parameter.
+    """
+    public = dict(names or {n: n for n in training.parameters})
+    for pattern in chosen.groups:
+        if not any(fnmatchcase(n, pattern) for n in public.values()):
+            raise GlowError(f"{chosen.name}: no weight matches the group '{pattern}'")
     kind, states, properties = chosen.operator()
     b, known = training.builder, placeholders(module)
     grads = clipped(training, chosen)
@@ -106,9 +123,11 @@ def apply_optimizer(module: ModuleOp, training: Training, chosen: Optimizer) -> 
             add_placeholder(module, f"{name}.{s}", typed(weight), "state", np.zeros(shape, dtype))
             for s in states
         ]
-        extra = [step] if step is not None else []
-        made = b.insert(
-            kind(weight, grad, *(read(s, b) for s in symbols), rates[element], *extra, **properties)
-        )
+        extra, own = [step] if step is not None else [], chosen.group(public[name])
+        rate = rates[element]
+        if own.get("lr_scale", 1.0) != 1.0:
+            rate = Formula(b, rate).mul(rate, own["lr_scale"])
+        own_properties: dict[str, Any] = properties | {n: v for n, v in own.items() if n == "weight_decay"}
+        made = b.insert(kind(weight, grad, *(read(s, b) for s in symbols), rate, *extra, **own_properties))
         for value, symbol in zip(made.results, (known[name], *symbols), strict=True):
             b.insert(SaveOp.of(value, symbol))

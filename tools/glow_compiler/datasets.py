@@ -1,0 +1,77 @@
+"""What the Trainer takes as data: arrays, batches from any iterable, inputs by name or in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glow_backends.base import Port
+from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.types import Array
+
+Batch = tuple[Any, Any]
+"""(inputs: an array, a dict by name or a list in the model's order; labels)."""
+
+
+def by_name(inputs: Any, expected: Sequence[Port]) -> dict[str, Array]:
+    """Inputs as a dict: by name, a list in the model's order, or a bare array for the only one."""
+    if isinstance(inputs, Mapping):
+        return {str(n): np.asarray(a) for n, a in inputs.items()}  # pyright: ignore
+    names = [p.name for p in expected]
+    if len(names) == 1:
+        return {names[0]: np.asarray(inputs)}
+    if isinstance(inputs, list | tuple) and len(inputs) == len(names):  # pyright: ignore[reportUnknownArgumentType]
+        return {n: np.asarray(a) for n, a in zip(names, inputs, strict=True)}  # pyright: ignore
+    raise BindingError(f"the model has {len(names)} inputs: {', '.join(names)}")
+
+
+def pair(item: Any) -> Batch:
+    """A batch as (inputs, labels); of more than two parts the last one is the labels."""
+    if not isinstance(item, list | tuple) or len(item) < 2:  # pyright: ignore[reportUnknownArgumentType]
+        kind: str = type(item).__name__  # pyright: ignore[reportUnknownArgumentType]
+        raise GlowError(f"the data set gave a {kind} where a batch, (inputs, labels), is expected")
+    *inputs, labels = item  # pyright: ignore[reportUnknownVariableType]
+    return (inputs[0] if len(inputs) == 1 else inputs), labels  # pyright: ignore
+
+
+def batches(dataset: Any, epoch: int) -> Iterator[Batch]:
+    """The batches of an epoch from an iterable, or from a function of the epoch's number."""
+    made: Any = dataset(epoch) if callable(dataset) else dataset
+    if not hasattr(made, "__iter__"):
+        raise GlowError(f"a {type(made).__name__} is no data set: arrays or batches are expected")
+    for item in made:
+        yield pair(item)
+
+
+def cut(
+    inputs: Any,
+    labels: Any,
+    expected: Sequence[Port],
+    size: int,
+    order: np.random.Generator | None,
+    rest: bool,
+) -> Iterator[Batch]:
+    """Batches of `size` from whole arrays, shuffled by `order`; with `rest` also what fills no batch."""
+    data, targets = by_name(inputs, expected), np.asarray(labels)
+    count = len(targets)
+    for name, array in data.items():
+        if len(array) != count:
+            raise BindingError(f"input '{name}' has {len(array)} samples, the labels {count}")
+    places = np.arange(count)
+    if order is not None:
+        order.shuffle(places)
+    for first in range(0, count if rest else count - size + 1, size):
+        chosen = places[first : first + size]
+        yield {n: a[chosen] for n, a in data.items()}, targets[chosen]
+
+
+def samples(data: Mapping[str, Array], expected: Sequence[Port], size: int) -> int | None:
+    """How many samples arrays hold that are shaped like the inputs but for their number; else None."""
+    found = {len(data[p.name]) for p in expected if p.name in data and data[p.name].ndim}
+    alike = all(
+        p.name in data and p.shape[:1] == (size,) and data[p.name].shape[1:] == tuple(p.shape[1:])
+        for p in expected
+    )
+    return found.pop() if alike and len(found) == 1 else None
