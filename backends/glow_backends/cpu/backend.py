@@ -101,6 +101,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
         from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
+        from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
@@ -116,6 +117,7 @@ class CpuBackend(Backend):
             CpuChannelsPass,
             CpuFusePass,
             CpuAttentionPass,
+            CpuFuseNormsPass,
             CpuFuseSumsPass,
             CpuStackPass,
             CpuChoosePass,

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.pointwise_rules import Param
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
@@ -51,7 +51,7 @@ def from_text(text: str) -> EpilogueStep:
         params = tuple(to_param(p.strip()) for p in rest.removesuffix(")").split(",")) if rest else ()
     except ValueError:
         raise VerifyException(f"step '{text}' cannot be read; expected op(param, ...)") from None
-    if not supports(name, "f32") or name == "constant":
+    if (not supports(name, "f32") and name != GATE) or name == "constant":
         raise VerifyException(f"step '{text}': there is no element-wise operator '{name}'")
     return EpilogueStep(name, params)
 
@@ -80,6 +80,9 @@ def run_steps(steps: Sequence[EpilogueStep], value: Array, extras: Sequence[Arra
     rest = iter(extras)
     for step in steps:
         operands = [value, next(rest)] if step.binary else [value]
+        if step.op == GATE:
+            value = np.where(operands[1] > 0, value, value.dtype.type(0))
+            continue
         if step.op in BINARY and step.params:
             operands.append(np.array(step.params[0], value.dtype))
             step = EpilogueStep(step.op)

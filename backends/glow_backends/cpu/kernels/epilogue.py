@@ -11,7 +11,9 @@ from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.pointwise import Pointwise, Step, emit_pointwise
 from glow_backends.cpu.pointwise_rules import Param
 
-BINARY = ("add", "sub", "mul", "div", "max", "min")
+GATE = "gate"
+"""The step `gate`: the value where its operand is positive, else 0 (the gradient of a relu)."""
+BINARY = ("add", "sub", "mul", "div", "max", "min", GATE)
 """Steps that read one more operand, as their right-hand side."""
 _SHORT = (*BINARY, "neg", "abs", "relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "sqrt")
 """Steps of a few instructions."""
@@ -90,6 +92,13 @@ class Epilogue:
         current, extra = 0, 1
         for step in self.steps:
             args, params = (current,), step.params
+            if step.op == GATE:
+                zero = inputs + len(made)
+                made.append(Step("constant", (), (0.0,), dtype))
+                made.append(Step("cmp_gt", (extra, zero), (), "i1"))
+                made.append(Step("select", (zero + 1, current, zero), (), dtype))
+                current, extra = zero + 2, extra + 1
+                continue
             if step.binary:
                 args, extra = (current, extra), extra + 1
             elif step.op in BINARY:

@@ -13,20 +13,23 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp, UnblockOp
-from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
 from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.symbols import Symbols
 
 Kernel = ConvOp | PlaneConvOp | GemmOp
 MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
@@ -121,6 +124,25 @@ def _moved_kernel(move: GraphOp) -> bool:
     source = move.operands[0]
     inner = _movement(source)
     return _kernel(source) is not None if inner is None else _moved_kernel(inner)
+
+
+def gate_of(op: SelectOp, symbols: Symbols) -> SSAValue | None:
+    """y of select(y > 0, x, 0), of the result's type: the gradient of a relu whose result is y."""
+    test = producer(op.condition, CmpGtOp)
+    if test is None or op.group("predicate"):
+        return None
+    tested, bound = test.operands[:2]
+    if known_number(bound, symbols) != 0 or known_number(op.rhs, symbols) != 0:
+        return None
+    return tested if tested.type == op.result.type else None
+
+
+def gated(op: SelectOp, r: Rewriter) -> SSAValue | None:
+    """select(y > 0, conv(x), 0) -> conv(x, y) {gate}."""
+    kernel, gate = _kernel(op.lhs), gate_of(op, r.symbols)
+    if kernel is None or gate is None or op.lhs.type != op.result.type:
+        return None
+    return r(fused(kernel, EpilogueStep(GATE), [gate]))
 
 
 def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
@@ -259,6 +281,7 @@ PATTERNS = (
     Pattern((AddOp,), biased),
     Pattern((AddOp, SubOp, MulOp, DivOp), folded),
     Pattern((GraphOp,), step_after),
+    Pattern((SelectOp,), gated),
     Pattern((GraphOp,), before_movement),
 )
 

@@ -170,7 +170,7 @@ def stack(function: FuncOp, symbols: Symbols) -> int:
             op.detach()
             op.erase()
     if count:
-        _sort(function)
+        sort(function)
         for op in reversed(list(block.ops)):
             if is_dead(op):
                 op.detach()
@@ -178,7 +178,7 @@ def stack(function: FuncOp, symbols: Symbols) -> int:
     return count
 
 
-def _sort(function: FuncOp) -> None:
+def sort(function: FuncOp) -> None:
     """Definitions before uses, otherwise the order as it was; saves stay in order, behind all else."""
     block = function.body.block
     ops = list(block.ops)

@@ -1,0 +1,121 @@
+"""glow-cpu-fuse-norms: what stands around a normalisation of training happens in its passes over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, gate_of
+from glow_backends.cpu.passes.cpu_stack import sort
+from glow_backends.cpu.pointwise import supports
+from glow_backends.cpu.steps import parameters, steps_attr, steps_of
+from glow_backends.cpu.training_dialect import BatchNormBackwardOp, BatchNormTrainOp
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import dtype_of
+from glow_dialects.ops.module import FuncOp, functions
+from glow_dialects.ops.select import SelectOp
+from glow_passes.graph.driver import is_used_once, producer
+from glow_passes.graph.symbols import Symbols
+
+
+def _norm(value: SSAValue) -> BatchNormTrainOp | None:
+    """The normalisation that makes `value` for one reader."""
+    found = producer(value, BatchNormTrainOp, single=True)
+    return found if found is not None and found.result is value else None
+
+
+def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValue]] | None:
+    """The normalisation that an element-wise operator follows, the step it is, and what that reads."""
+    name, operands = op.name.removeprefix("glow."), list(op.operands)
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate") or not operands:
+        return None
+    if dtype_of(op.results[0].type) != np.float32 or not supports(name, "f32"):
+        return None
+    if any(v.type != op.results[0].type for v in operands):
+        return None
+    if len(operands) == 1:
+        norm = _norm(operands[0])
+        return None if norm is None else (norm, EpilogueStep(name, parameters(op)), [])
+    if name not in BINARY or len(operands) != 2:
+        return None
+    sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
+    found = [(n, operands[other]) for own, other in sides if (n := _norm(operands[own]))]
+    if len(found) == 2 and found[0][0].is_before_in_block(found[1][0]):
+        found.reverse()  # the later one waits for nothing that is not there
+    return (found[0][0], EpilogueStep(name), [found[0][1]]) if found else None
+
+
+def _replace(old: GraphOp, new: GraphOp, before: GraphOp) -> None:
+    """Put `new` in front of `before` and in the place of `old`."""
+    Builder.before(before).insert(new)
+    for result, made in zip(old.results, new.results, strict=True):
+        made.name_hint = result.name_hint
+        result.replace_all_uses_with(made)
+    old.detach()
+    old.erase()
+
+
+def _follow(op: GraphOp) -> bool:
+    """relu(norm(x)) -> norm(x) {steps = ["relu"]}."""
+    found = _step(op)
+    if found is None:
+        return False
+    norm, step, extras = found
+    steps = steps_attr([*steps_of(norm.properties["steps"]), step])
+    every = [*norm.group("extras"), *extras]
+    epsilon = norm.prop("epsilon")
+    new = BatchNormTrainOp(norm.input, norm.scale, norm.bias, every, steps=steps, epsilon=epsilon)
+    _replace(norm, new, op)
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.detach()
+    op.erase()
+    return True
+
+
+def _gate(op: BatchNormBackwardOp, symbols: Symbols) -> bool:
+    """norm_backward(x, select(y > 0, dy, 0)) -> norm_backward(x, dy, gate y)."""
+    select = producer(op.grad, SelectOp)
+    if select is None or op.group("gate") or not is_used_once(select.result):
+        return False
+    gate = gate_of(select, symbols)
+    if gate is None or select.lhs.type != op.grad.type:
+        return False
+    operands = (op.input, op.scale, op.mean, op.variance, select.lhs, gate)
+    _replace(op, BatchNormBackwardOp(*operands, epsilon=op.prop("epsilon")), op)
+    return True
+
+
+def fuse(function: FuncOp, symbols: Symbols) -> int:
+    """Rewrite one function; how often."""
+    count = 0
+    for op in list(function.body.block.ops):
+        if isinstance(op, BatchNormBackwardOp):
+            count += _gate(op, symbols)
+        elif isinstance(op, GraphOp):
+            count += _follow(op)
+    if count:
+        sort(function)
+    return count
+
+
+@dataclass(frozen=True)
+class CpuFuseNormsPass(ModulePass):
+    """Element-wise operators behind a normalisation of training join it, and relu's gradient before one.
+
+    relu(add(norm(x), y)) -> norm(x, y) {steps = ["add", "relu"]}
+    """
+
+    name = "glow-cpu-fuse-norms"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        symbols = Symbols(op)
+        for function in functions(op):
+            fuse(function, symbols)
