@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
-from glow_backends.cpu.support import BARRIER_BYTES, MAIN
+from glow_backends.cpu.support import BARRIER_BYTES, ENTER, MAIN
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.workers import Workers
 
@@ -42,12 +42,11 @@ class CpuProgram(Program):
         self.selection: Selection | None = None
         start = time.perf_counter()
         self.linked = Linked(bundle.objects, target)
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-        self._main = kind(self.linked.address(MAIN))
+        self._enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
         self.report.stages["link"] = time.perf_counter() - start
         self._host_step = host
         self._failure: BaseException | None = None
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._workers = Workers(target.threads) if target.threads > 1 else None
         self._prepare()
 
@@ -62,7 +61,7 @@ class CpuProgram(Program):
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
         self.pointers[count + 1] = address(self._barrier)
-        self._arguments = (ctypes.addressof(self.pointers), address(bundle.weights), address(self._arena))
+        self._run_bound = self.entry(ctypes.addressof(self.pointers))
         self._bound: dict[str, Array] = {}
         self._staging: dict[str, Array] = {}
         self.state: dict[str, Array] = {}
@@ -78,7 +77,7 @@ class CpuProgram(Program):
 
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        with self._lock:
+        with self.lock:
             io, bound = self.pointers, self._bound
             for index, symbol, name in self._input_slots:
                 array = inputs[name]
@@ -93,10 +92,8 @@ class CpuProgram(Program):
                 made = aligned_array(shape, dtype)
                 results[name] = bound[symbol] = made
                 io[index] = address(made)
-            if self._workers is None:
-                self._main(*self._arguments, 0)
-            else:
-                self._workers.run(lambda worker: self._main(*self._arguments, worker))
+            enter, frame = self._run_bound
+            enter(frame)
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
@@ -107,14 +104,22 @@ class CpuProgram(Program):
             return super().bind(inputs)
         return CpuBound(self, inputs)
 
-    def run_on(self, io: int) -> None:
-        """Run on the pointers of a table."""
-        with self._lock:
-            _, weights, arena = self._arguments
-            if self._workers is None:
-                self._main(io, weights, arena, 0)
-            else:
-                self._workers.run(lambda worker: self._main(io, weights, arena, worker))
+    def entry(self, io: int) -> tuple[Callable[[Any], None], Any]:
+        """A function and the argument with which it runs the program on a table of pointers.
+
+        To be called under `lock`.
+        """
+        weights, arena = address(self.bundle.weights), address(self._arena)
+        main, threads = self.linked.address(MAIN), self.target.threads
+        frames = [(ctypes.c_int64 * 5)(main, io, weights, arena, worker) for worker in range(threads)]
+        if self._workers is None:
+            return self._enter, frames[0]
+        workers, enter = self._workers, self._enter
+
+        def run(frames: list[Any]) -> None:
+            workers.run(lambda worker: enter(frames[worker]))
+
+        return run, frames
 
     def _staged(self, symbol: str, array: Array) -> Array:
         """An aligned copy of an input, in memory kept for it."""
@@ -140,7 +145,6 @@ class CpuBound(Bound):
 
     def __init__(self, program: CpuProgram, inputs: Mapping[str, Array]) -> None:
         self.program = program
-        self._run = program.run_on
         bundle = program.bundle
         count = len(bundle.slots) + 2
         self._io = (ctypes.c_void_p * count).from_buffer_copy(program.pointers)
@@ -151,8 +155,10 @@ class CpuBound(Bound):
                 memory = arrays[slot.name] = aligned_array(slot.shape, slot.port.dtype)
                 memory[...] = inputs[slot.name] if kind == "input" else 0
                 self._io[index] = address(memory)
-        self._where = ctypes.addressof(self._io)
+        self._lock = program.lock
+        self._enter, self._frame = program.entry(ctypes.addressof(self._io))
 
     def __call__(self) -> dict[str, Array]:
-        self._run(self._where)
+        with self._lock:
+            self._enter(self._frame)
         return self.outputs

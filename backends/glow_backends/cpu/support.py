@@ -7,6 +7,7 @@ from glow_backends.cpu.target import CpuTarget
 MAIN = "glow_main"
 HOST = "glow_host"
 BARRIER = "glow_barrier"
+ENTER = "glow_enter"
 #: Bytes of the barrier's state: the count of those who wait, and the generation a line further.
 BARRIER_BYTES = 128
 _SPINS = 2000
@@ -14,8 +15,9 @@ _SPINS = 2000
 
 
 def support_text(target: CpuTarget) -> str:
-    """LLVM IR of `glow_host(io, slot, step, worker)` and `glow_barrier(io, slot)` for a target.
+    """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`.
 
+    `glow_enter` calls frame[0](frame[1], ..., frame[4]): one argument costs a caller less than four.
     Worker 0 calls `io[slot](step)`. The barrier is the usual counter with generations: the last to
     come resets the count and starts the next generation, the others look at it until it changes.
     """
@@ -38,6 +40,20 @@ call:
   call void %callback(i64 %step)
   br label %done
 done:
+  ret void
+}}
+
+define void @{ENTER}(ptr %frame) {{
+  %main = load ptr, ptr %frame
+  %io.at = getelementptr ptr, ptr %frame, i64 1
+  %weights.at = getelementptr ptr, ptr %frame, i64 2
+  %arena.at = getelementptr ptr, ptr %frame, i64 3
+  %worker.at = getelementptr ptr, ptr %frame, i64 4
+  %io = load ptr, ptr %io.at
+  %weights = load ptr, ptr %weights.at
+  %arena = load ptr, ptr %arena.at
+  %worker = load i64, ptr %worker.at
+  tail call void %main(ptr %io, ptr %weights, ptr %arena, i64 %worker)
   ret void
 }}
 
