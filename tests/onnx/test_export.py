@@ -136,3 +136,22 @@ def test_light_models_round_trip(name: str) -> None:
     want = session(source).run(None, {info.name: x})[0]
     got = session(made).run(None, {info.name: x})[0]
     np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int16, np.uint64, np.float16])
+def test_selection_and_an_input_as_output(kind: type) -> None:
+    """Where of types that onnxruntime lacks, and an input that is an output as it is."""
+    node = onnx.helper.make_node("Where", ["c", "x", "y"], ["z"])
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    info = onnx.helper.make_tensor_value_info
+    inputs = [info("c", onnx.TensorProto.BOOL, [3]), *(info(n, element, [3]) for n in "xy")]
+    graph = onnx.helper.make_graph([node], "g", inputs, [info("z", element, [3]), info("x", element, [3])])
+    made = export_model(import_model(onnx.helper.make_model(graph)))
+    feeds = {
+        "c": np.array([True, False, True]),
+        "x": np.array([1, 0, 1]).astype(kind),
+        "y": np.array([0, 1, 0]).astype(kind),
+    }
+    z, x = session(made).run(["z", "x"], feeds)
+    np.testing.assert_array_equal(np.asarray(z), np.where(feeds["c"], feeds["x"], feeds["y"]))
+    np.testing.assert_array_equal(np.asarray(x), feeds["x"])

@@ -37,6 +37,7 @@ def _arguments() -> argparse.ArgumentParser:
     add = made.add_argument
     add("source", help=".onnx or .mlir file; - is IR text on standard input")
     add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
+    add("-o", "--output", metavar="TARGET", help="the target, in the place of the second file")
     add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
     return made
@@ -46,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-translate`."""
     made = _arguments()
     a = made.parse_args(argv)
+    if a.output is not None:
+        if a.target != "-":
+            made.error("two targets: give the second file or -o")
+        a.target = a.output
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
     if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":
         made.error(f"a .{form} file is called NAME.{form}")

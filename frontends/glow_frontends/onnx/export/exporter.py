@@ -132,7 +132,8 @@ def export_model(module: ModuleOp, function: str = "main") -> onnx.ModelProto:
                 target = op.target()
                 assert isinstance(target, PlaceholderOp)
                 name = _public(target)
-                exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
+                if exporter.name(op.input) != name:  # an input may be an output as it is
+                    exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
                 outputs.append(_value_info(target, name))
             case _:
                 made = RULES[op.name](op, exporter)

@@ -54,6 +54,26 @@ def _wide(rule: Rule) -> Rule:
     return wide
 
 
+#: Types that runtimes select in, for those that they lack.
+_SELECTED = {
+    "bool": np.int32,
+    "int16": np.int32,
+    "uint16": np.int32,
+    "uint64": np.int64,
+    "bfloat16": np.float32,
+}
+
+
+def _select(op: Any, e: Exporter) -> str:
+    dtype = element_dtype(op.results[0])
+    condition, *sides = (e.name(v) for v in op.operands)
+    wide = _SELECTED.get(dtype.name)
+    if wide is None:
+        return e.node("Where", [condition, *sides])
+    through = [e.node("Cast", [side], to=onnx_type(np.dtype(wide))) for side in sides]
+    return e.node("Cast", [e.node("Where", [condition, *through])], to=onnx_type(dtype))
+
+
 def _mod(floor: bool) -> Rule:
     def rule(op: Any, e: Exporter) -> str:
         x, y = (e.name(v) for v in op.operands)
@@ -359,7 +379,7 @@ _OWN: dict[str, Rule] = {
     "fmod": _mod(floor=False),
     "floor_div": _floor_div,
     "cmp_ne": _not("Equal"),
-    "select": same("Where"),
+    "select": _select,
     "rsqrt": _rsqrt,
     "trunc": _trunc,
     "log1p": _log1p,
