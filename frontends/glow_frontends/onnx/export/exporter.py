@@ -25,6 +25,7 @@ from glow_dialects.ops.module import (
     SaveOp,
     functions,
 )
+from glow_frontends.onnx.export.unsigned import unsigned_activations
 from glow_frontends.onnx.tensors import onnx_type
 
 OPSET = 21
@@ -115,6 +116,7 @@ def export_model(module: ModuleOp, function: str = "main") -> onnx.ModelProto:
     if not found:
         raise GlowError(f"the module has no graph function @{function}")
     _decompose(found[0], RULES)
+    unsigned_activations(found[0])
     exporter = Exporter()
     outputs: list[onnx.ValueInfoProto] = []
     inputs: list[onnx.ValueInfoProto] = []

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
-from glow_dialects.ops.requantize import NO_HIGH, NO_LOW
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
 from glow_frontends.onnx.export.exporter import Exporter, Rule
 from glow_frontends.onnx.export.nn import back, channels_second, window
 
@@ -43,15 +43,18 @@ def stored(op: Any, name: str, e: Exporter) -> str:
     if kind is None:
         return name
     inputs, axis = _parameters(kind, e)
-    made = e.node("QuantizeLinear", [name, *inputs], **axis)
+    info = np.iinfo(dtype_of(kind))
     low: int = op.prop("low") if "low" in op.properties else NO_LOW
     high: int = op.prop("high") if "high" in op.properties else NO_HIGH
-    if (low, high) == (NO_LOW, NO_HIGH):
-        return made
-    dtype = dtype_of(kind)
-    info = np.iinfo(dtype)
-    ends = (max(int(info.min), low), min(int(info.max), high))
-    return e.node("Clip", [made, *(e.constant(np.array(v, dtype)) for v in ends)])
+    if low > info.min or high < info.max:
+        # Limits of real numbers, in front of the rounding: an activation, as runtimes fuse them.
+        limits = [(max(info.min, low) - zero_of(kind)), (min(info.max, high) - zero_of(kind))]
+        if limits[0] == 0 and high >= info.max:
+            name = e.node("Relu", [name])
+        else:
+            ends = (np.array(v * scale_of(kind), np.float32) for v in limits)
+            name = e.node("Clip", [name, *(e.constant(v, "limit") for v in ends)])
+    return e.node("QuantizeLinear", [name, *inputs], **axis)
 
 
 def _quantize(op: Any, e: Exporter) -> str:
