@@ -26,6 +26,14 @@ HostStepRunner = Callable[[int, Mapping[str, np.ndarray], np.ndarray], None]
 """(number of the step, arrays by placeholder, arena): runs an instruction outside native code."""
 
 
+class _Frame(ctypes.c_void_p):
+    """The address of the numbers that `glow_enter` takes, which live as long as it does."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = (ctypes.c_int64 * len(numbers))(*numbers)
+        super().__init__(ctypes.addressof(self.numbers))
+
+
 class CpuProgram(Program):
     """An instruction function as machine code.
 
@@ -111,7 +119,7 @@ class CpuProgram(Program):
         """
         weights, arena = address(self.bundle.weights), address(self._arena)
         main, threads = self.linked.address(MAIN), self.target.threads
-        frames = [(ctypes.c_int64 * 5)(main, io, weights, arena, worker) for worker in range(threads)]
+        frames = [_Frame(main, io, weights, arena, worker) for worker in range(threads)]
         if self._workers is None:
             return self._enter, frames[0]
         workers, enter = self._workers, self._enter
