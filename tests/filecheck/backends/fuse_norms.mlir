@@ -1,8 +1,8 @@
-// RUN: glow-opt %s -p 'glow-cpu-fuse,glow-cpu-fuse-norms' | filecheck %s
+// RUN: glow-opt %s -p 'glow-cpu-fuse,glow-cpu-fuse-norms,glow-dce' | filecheck %s
 
 // Residual and relu happen where the normalisation writes; the relu's gradient where the convolution
 // does that makes it, or where the normalisation's gradient reads.
-// CHECK:      %[[Y:.*]], %[[MEAN:.*]], %[[VARIANCE:.*]] = glow_cpu.batch_norm_train %x, %s, %b, %e {steps = ["add", "relu"],
+// CHECK:      %[[Y:.*]], %[[MEAN:.*]], %[[VARIANCE:.*]] = glow_cpu.batch_norm_train %x, %s, %b, %e {steps = ["add", "relu"]}
 // CHECK-NOT:  glow.relu
 // CHECK:      %[[DC:.*]] = glow_cpu.conv %e, %w, %[[Y]] {steps = ["gate"]
 // CHECK-NOT:  glow.select
