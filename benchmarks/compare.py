@@ -3,6 +3,7 @@
     python -m benchmarks.compare                                 # every table
     python -m benchmarks.compare --tables light,small --rounds 5
     python -m benchmarks.compare --zoo FOLDER                    # NAME.onnx with inputs NAME.npz
+    python -m benchmarks.compare --architectures FOLDER          # from python -m benchmarks.architectures
 
 Each engine runs in a process of its own, pinned to the same cores; short rounds alternate between the
 engines. The figures are medians. Results go to results.json, RESULTS.md and speed.svg beside this file.
@@ -40,6 +41,7 @@ class Settings:
     rounds: int
     seconds: float
     zoo: Path | None
+    architectures: Path | None
 
 
 def race(model: Path, settings: Settings, threads: int = 1, inputs: Path | None = None) -> Row:
@@ -82,6 +84,13 @@ def zoo(settings: Settings) -> list[Row]:
         return []
     found = sorted(settings.zoo.glob("*.onnx"))
     return [race(p, settings, inputs=p.with_suffix(".npz")) for p in found]
+
+
+def architectures(settings: Settings) -> list[Row]:
+    """Architectures of torchvision and timm with random weights, batch 1."""
+    if settings.architectures is None:
+        return []
+    return [race(p, settings) for p in sorted(settings.architectures.glob("*.onnx"))]
 
 
 def kernels(settings: Settings) -> list[Row]:
@@ -136,6 +145,7 @@ TABLES: dict[str, Callable[[Settings], list[Row]]] = {
     "threads": threads,
     "small": small,
     "zoo": zoo,
+    "architectures": architectures,
     "kernels": kernels,
     "training": training,
 }
@@ -148,6 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds over the engines (default: 5)")
     parser.add_argument("--seconds", type=float, default=0.4, help="an engine and round (default: 0.4)")
     parser.add_argument("--zoo", type=Path, help="folder of models with inputs")
+    parser.add_argument("--architectures", type=Path, help="folder of models")
     parser.add_argument("--output", type=Path, default=HERE, help="folder for the results")
     a = parser.parse_args()
     wanted = a.tables.split(",")
@@ -157,7 +168,7 @@ def main() -> None:
     results_file = a.output / "results.json"
     results: dict[str, Any] = json.loads(results_file.read_text()) if results_file.exists() else {}
     with tempfile.TemporaryDirectory(prefix="glow-benchmarks-") as folder:
-        settings = Settings(Path(folder), a.rounds, a.seconds, a.zoo)
+        settings = Settings(Path(folder), a.rounds, a.seconds, a.zoo, a.architectures)
         for name in wanted:
             print(f"--- {name}: {TABLES[name].__doc__}", flush=True)
             load = machine()["load"]

@@ -15,6 +15,7 @@ RACES = {
     "threads": "Batch 8, two threads",
     "small": "Networks of microseconds, one thread",
     "zoo": "Real models of published packages, one thread",
+    "architectures": "Architectures of torchvision and timm, random weights, batch 1, one thread",
 }
 #: Milliseconds below which times have a fourth place.
 SMALL_MS = 0.1
