@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.target import CpuTarget
@@ -35,6 +36,14 @@ class _Splat(ir.Constant):
         if value.constant == 0 and not str(value.constant).startswith("-"):
             return "zeroinitializer"
         return f"splat ({value.type} {value.get_reference()})"
+
+
+def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """The scalar in every lane of a vector."""
+    vector = ir.VectorType(value.type, lanes)
+    first = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
+    mask = repeated(ir.Constant(I32, 0), lanes)
+    return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
 class Kernel(ir.Function):
@@ -71,6 +80,7 @@ class KernelBuilder:
         self.operands: Sequence[ir.Value] = self.function.args[:operands]
         self.worker: ir.Value = self.function.args[-1]
         self._sizes: list[int] = []
+        self._numbers: dict[Hashable, ir.Value] = {}
         self._table = self.function.args[operands] if sized else None
         if self._table is not None:
             self._table.attributes.align = 8
@@ -92,6 +102,19 @@ class KernelBuilder:
         Never ask whether two such numbers are equal, or what they are, and emit otherwise.
         """
         return self._entry.load(self._place([value]), typ=I64, align=8)
+
+    def number(self, value: float, key: Hashable) -> ir.Value:
+        """A vector of `value`, an f32, as an argument of the call; asked for again by the same key."""
+        if key not in self._numbers:
+            place = self._place([int(np.float32(value).view(np.int32))])
+            scalar = self._entry.load(place, typ=F32, align=4)
+            self._numbers[key] = splat(self._entry, scalar, self.target.lanes)
+        return self._numbers[key]
+
+    @property
+    def sized(self) -> bool:
+        """Whether `size` and `number` may be asked."""
+        return self._table is not None
 
     def table_for(self, callee: ir.Function) -> list[ir.Value]:
         """The table argument for calling a kernel of the same module, where that takes one."""
@@ -191,10 +214,7 @@ class KernelBuilder:
             return repeated(ir.Constant(kind, value), lanes)
         if lanes == 1:
             return value
-        vector = ir.VectorType(value.type, lanes)
-        first = self.b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
-        mask = repeated(ir.Constant(I32, 0), lanes)
-        return self.b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+        return splat(self.b, value, lanes)
 
     def intrinsic(self, name: str, arguments: Sequence[ir.Value], result: ir.Type | None = None) -> ir.Value:
         """Call `llvm.<name>` with the overload suffix of the first argument's type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -12,13 +12,12 @@ from glow_backends.cpu.kernels.memory import (
     Index,
     ceil_div,
     load_first,
+    minimum,
     split_index,
     store_first,
     transpose,
 )
 from glow_backends.cpu.target import CpuTarget
-
-Emit = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,17 @@ class _Emission:
 
     def _pixels(self) -> None:
         k, spec, lanes = self.k, self.spec, self.lanes
-        low, high = k.share(spec.batch * spec.plane)
+        low, high = k.share(k.size(spec.batch * spec.plane))
+        plane, image_size = k.size(spec.plane), k.size(self.blocks * spec.plane * lanes)
+        block_size = k.size(spec.plane * lanes)
         with k.loop(low, high) as item:
-            image, pixel = split_index(k, item, [spec.batch, spec.plane])
+            image, pixel = split_index(k, item, [0, plane])
             plain = k.mul(item, spec.channels)
-            first = k.index((image, self.blocks * spec.plane * lanes), (pixel, lanes))
+            first = k.index((image, image_size), (pixel, lanes))
 
             def move(block: Index, live: int, plain: Index = plain, first: Index = first) -> None:
                 at = k.add(plain, k.mul(block, lanes))
-                blocked = k.add(first, k.mul(block, spec.plane * lanes))
+                blocked = k.add(first, k.mul(block, block_size))
                 if spec.unblock:
                     store_first(k, k.load(self.source, blocked, lanes=lanes), self.result, at, live)
                 else:
@@ -76,61 +77,42 @@ class _Emission:
     def _squares(self) -> None:
         k, spec, lanes = self.k, self.spec, self.lanes
         pieces = ceil_div(spec.plane, lanes)
-        sizes = [spec.batch, self.blocks, pieces]
-        low, high = k.share(spec.batch * self.blocks * pieces)
+        low, high = k.share(k.size(spec.batch * self.blocks * pieces))
+        sizes = [0, k.size(self.blocks), k.size(pieces)]
+        image_size, block_size = k.size(spec.channels * spec.plane), k.size(lanes * spec.plane)
+        # The last square of whole pixels ends with the plane, and repeats some of the one before.
+        last_pixel = k.size(max(0, spec.plane - lanes))
+        self.plane, whole_blocks = k.size(spec.plane), k.size(spec.channels // lanes)
         with k.loop(low, high) as item:
             image, block, piece = split_index(k, item, sizes)
-            pixel = k.mul(piece, lanes)
-            plain = k.index((image, spec.channels * spec.plane), (block, lanes * spec.plane), (pixel, 1))
-            tile = k.index((image, self.blocks), (block, 1))
-            blocked = k.index((tile, spec.plane * lanes), (pixel, lanes))
+            pixel = minimum(k, k.mul(piece, lanes), last_pixel)
+            plain = k.index((image, image_size), (block, block_size), (pixel, 1))
+            tile = k.index((image, sizes[1]), (block, 1))
+            blocked = k.index((tile, block_size), (pixel, lanes))
 
-            def whole_channels(pixels: int, plain: Index = plain, blocked: Index = blocked) -> None:
-                self._square(plain, blocked, lanes, pixels)
-
-            def last_channels(pixels: int, plain: Index = plain, blocked: Index = blocked) -> None:
-                self._square(plain, blocked, self.rest, pixels)
-
-            def pixels(live: int, block: Index = block) -> None:
-                self._either(
-                    block,
-                    self.blocks,
-                    self.rest,
-                    lambda: whole_channels(live),
-                    lambda: last_channels(live),
-                )
-
-            last = spec.plane % lanes
-            self._either(piece, pieces, last, lambda: pixels(lanes), lambda: pixels(last))
-
-    def _either(self, index: Index, count: int, rest: int, whole: Emit, part: Emit) -> None:
-        """`part` for the last index where there is a rest, else `whole`."""
-        k = self.k
-        if not rest:
-            whole()
-        elif count == 1:
-            part()
-        else:
-            test = k.b.icmp_signed("<", k.i(index), k.i(count - 1))
-            with k.b.if_else(test) as (then, otherwise):
-                with then:
-                    whole()
-                with otherwise:
-                    part()
+            pixels = min(lanes, spec.plane)
+            if self.rest and spec.channels > lanes:
+                with k.b.if_else(k.b.icmp_signed("<", k.i(block), whole_blocks)) as (then, otherwise):
+                    with then:
+                        self._square(plain, blocked, lanes, pixels)
+                    with otherwise:
+                        self._square(plain, blocked, self.rest, pixels)
+            else:
+                self._square(plain, blocked, self.rest or lanes, pixels)
 
     def _square(self, plain: Index, blocked: Index, channels: int, pixels: int) -> None:
         k, spec, lanes = self.k, self.spec, self.lanes
-        zero = k.splat(0.0, lanes)
+        zero, steps = k.splat(0.0, lanes), [k.mul(self.plane, c) for c in range(channels)]
         if spec.unblock:
             rows = [
                 k.load(self.source, k.add(blocked, p * lanes), lanes=lanes) if p < pixels else zero
                 for p in range(lanes)
             ]
             for c, value in enumerate(transpose(k, rows)[:channels]):
-                store_first(k, value, self.result, k.add(plain, c * spec.plane), pixels)
+                store_first(k, value, self.result, k.add(plain, steps[c]), pixels)
             return
         rows = [
-            load_first(k, self.source, k.add(plain, c * spec.plane), lanes, pixels) if c < channels else zero
+            load_first(k, self.source, k.add(plain, steps[c]), lanes, pixels) if c < channels else zero
             for c in range(lanes)
         ]
         for p, value in enumerate(transpose(k, rows)[:pixels]):
@@ -139,7 +121,7 @@ class _Emission:
 
 def emit_blocking(module: ir.Module, name: str, spec: BlockingSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(result, source, worker)` of a spec."""
-    k = KernelBuilder(module, name, 2, target)
+    k = KernelBuilder(module, name, 2, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
 

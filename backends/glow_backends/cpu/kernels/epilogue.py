@@ -83,13 +83,22 @@ class Epilogue:
             value = k.b.fadd(value, bias)
         if not self.steps:
             return value
-        program = self._program("f64" if str(scalar) == "double" else "f32")
-        return emit_pointwise(k, program, [value, *(load(e) for e in extras)])[0]
+        dtype = "f64" if str(scalar) == "double" else "f32"
+        # Kernels that differ in a factor or summand only are one.
+        free = k.sized and dtype == "f32" and lanes == k.target.lanes
+        numbers = [k.number(n, ("epilogue", i)) for i, n in enumerate(self.numbers)] if free else []
+        program = self._program(dtype, len(numbers))
+        return emit_pointwise(k, program, [value, *(load(e) for e in extras), *numbers])[0]
 
-    def _program(self, dtype: str) -> Pointwise:
-        inputs = 1 + self.extras
+    @property
+    def numbers(self) -> list[float]:
+        """The right-hand sides of binary steps that are one number."""
+        return [float(step.params[0]) for step in self.steps if step.op in BINARY and step.params]
+
+    def _program(self, dtype: str, numbers: int) -> Pointwise:
+        inputs = 1 + self.extras + numbers
         made: list[Step] = []
-        current, extra = 0, 1
+        current, extra, number = 0, 1, 1 + self.extras
         for step in self.steps:
             args, params = (current,), step.params
             if step.op == GATE:
@@ -101,6 +110,8 @@ class Epilogue:
                 continue
             if step.binary:
                 args, extra = (current, extra), extra + 1
+            elif step.op in BINARY and numbers:
+                args, number, params = (current, number), number + 1, ()
             elif step.op in BINARY:
                 made.append(Step("constant", (), step.params, dtype))
                 args, params = (current, inputs + len(made) - 1), ()
