@@ -33,9 +33,19 @@ def card_ops(base: type[Operation]) -> list[type[Operation]]:
 
 def _glow_structure() -> Dialect:
     """What every graph is made of, without the operators."""
+    from glow_dialects.ops.control import IfOp, LoopOp, YieldOp
     from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 
-    structure: list[type[Operation]] = [ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp]
+    structure: list[type[Operation]] = [
+        ConstantOp,
+        FuncOp,
+        GetOp,
+        IfOp,
+        LoopOp,
+        PlaceholderOp,
+        SaveOp,
+        YieldOp,
+    ]
     return Dialect("glow", structure, [BitsAttr, ResourceAttr])
 
 

@@ -51,6 +51,8 @@ class Program(ABC):
     inputs: list[Port]
     outputs: list[Port]
     report: Report
+    #: Whether the backend runs only parts of it, and the interpreter the rest.
+    partial: bool = False
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

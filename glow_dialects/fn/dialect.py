@@ -43,6 +43,7 @@ from glow_dialects.fn.syntax import (
     print_tail,
     print_values,
 )
+from glow_dialects.fn.tensors import TensorsOp, YieldOp
 from glow_dialects.fn.types import AnyType, any_type, fits
 
 
@@ -480,6 +481,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     GetOp,
     ConstantOp,
     PrimOp,
+    TensorsOp,
+    YieldOp,
     GradOp,
     ValueAndGradOp,
     OverOp,

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError
 from glow_dialects.dialects import context
+from glow_passes.fn.outline_control import has_control
 from glow_passes.pipeline import INSTR, LOWER, PassRunner, decompose_for, match_integers, optimize
 
 Progress = Callable[[str], None]
@@ -60,6 +61,10 @@ def compile_module(
         module.verify()
     except VerifyException as error:
         raise CompileError(f"the module is not valid: {_first_line(error)}") from None
+    if has_control(module):
+        from glow_runtime.control import ControlProgram
+
+        return ControlProgram(module, made.name)
     work = module.clone()
     stages = lower(work, made, verify, progress, ctx)
     if progress is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -20,6 +20,9 @@ from glow_passes.fn.lift_closures import lift_closures
 from glow_passes.fn.specialize import Instance, Specializer, infer
 from glow_passes.fn.unrolling import deep
 from glow_runtime.compile import lower
+
+if TYPE_CHECKING:
+    from glow_backends.cpu.functions.native import NativeFunction
 
 Value = Any
 
@@ -45,7 +48,7 @@ class Specialized:
 
     types: Specializer | None
     root: Instance | None
-    native: Callable[[Sequence[Any]], Any] | None
+    native: NativeFunction | None
     reason: str = ""
 
 

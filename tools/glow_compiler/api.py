@@ -11,7 +11,7 @@ import numpy as np
 
 from glow_backends.base import Backend, Port, Program, get_backend
 from glow_compiler.onnx_model import OnnxModel
-from glow_dialects.core.errors import GlowError, ShapeError
+from glow_dialects.core.errors import GlowError, ImportProblems, ShapeError
 from glow_runtime.executable import Executable, Signature
 from glow_runtime.segments import SegmentedProgram
 
@@ -153,8 +153,14 @@ def _compile_onnx(
         try:
             module = import_model(source.proto, shapes=chosen, values=data or None, path=source.path)
         except NotStatic:
-            return segmented(chosen, data)
-        return build(module)
+            try:
+                module = import_model(
+                    source.proto, shapes=chosen, values=data or None, path=source.path, control=True
+                )
+            except ImportProblems:
+                return segmented(chosen, data)
+        program = build(module)
+        return segmented(chosen, data) if program.partial else program
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         key = source.key(chosen, data)

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from glow_backends.interpreter.primitives import ZERO, Closure, constant_value, primitive, select
+from glow_backends.interpreter.primitives import ZERO, Closure, constant_value, evaluated, primitive, select
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.dialect import (
     CallOp,
@@ -26,6 +26,7 @@ from glow_dialects.fn.dialect import (
     ValueAndGradOp,
 )
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 
@@ -114,6 +115,8 @@ class Machine:
                 return primitive(op)
             case OverOp():
                 return lambda t: Closure(self.functions.over(op, len(t)), ())
+            case TensorsOp():
+                return lambda *x: evaluated(op, x)
             case GradOp() | ValueAndGradOp():
                 return lambda f: self._gradient(op, f)
             case _:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import array_of, to_python
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import typed
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.tensors import TensorsOp
+from glow_dialects.ops.module import ConstantOp as GraphConstant
+from glow_dialects.ops.module import GetOp
 from glow_passes.fn.tensors import evaluate_tensors
 
 
@@ -44,6 +49,20 @@ def constant_value(op: ConstantOp) -> Any:
     if isinstance(made, bool | int | float | str):
         return made
     return array_of(op.value, typed(op.result))
+
+
+def evaluated(op: TensorsOp, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The tensors of a part of a graph."""
+    known: dict[SSAValue, Any] = dict(zip(op.body.block.args, map(np.asarray, values), strict=True))
+    for inner in op.body.block.ops:
+        if isinstance(inner, GetOp):
+            source = inner.target()
+            assert isinstance(source, GraphConstant)
+            known[inner.result] = source.array()
+        elif isinstance(inner, GraphOp):
+            found = inner.evaluate([known[v] for v in inner.operands])
+            known.update(zip(inner.results, found, strict=True))
+    return tuple(known[v] for v in op.yielded)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Any:

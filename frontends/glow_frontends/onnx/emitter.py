@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.ops.control import YieldOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -45,6 +46,7 @@ class Emitter:
         self.module = module
         #: Whether nodes that only training needs stay in the graph.
         self.training = training
+        self.function = function
         self.builder = Builder.at_end(function.body.block)
         self._taken = taken
         self._names: dict[int, str] = {}
@@ -122,6 +124,20 @@ class Emitter:
         )
         return twin.evaluate([np.asarray(a) for a in flat])[0]
 
+    def body(
+        self, kinds: Sequence[Attribute], make: Callable[[Sequence[SSAValue]], Sequence[Value]]
+    ) -> Block:
+        """A block of its own: what `make` emits for parameters of some types, yielding what it returns."""
+        block = Block(arg_types=kinds)
+        outer = self.builder, self._constants
+        self.builder, self._constants = Builder.at_end(block), dict(self._constants)
+        try:
+            values = [self.value(v) for v in make(block.args)]
+        finally:
+            self.builder, self._constants = outer
+        block.add_op(YieldOp.of(values))
+        return block
+
     # --- constants ---------------------------------------------------------------------------
     def name(self, array: Array, name: str) -> None:
         """Call the constant that `array` may become `name` (the first name given stays)."""
@@ -151,13 +167,8 @@ class Emitter:
     def _constant(self, array: Array, kind: Tensor) -> SSAValue:
         name = self.unique(self._names.get(id(array), "constant"))
         constant = ConstantOp.of(name, array, kind)
-        self.module.body.block.insert_op_before(constant, self._function())
+        self.module.body.block.insert_op_before(constant, self.function)
         return self.builder.insert(GetOp.of(constant)).result
-
-    def _function(self) -> FuncOp:
-        function = self.builder.point.block.parent_op()
-        assert isinstance(function, FuncOp)
-        return function
 
     def unique(self, name: str) -> str:
         """A symbol of the module that nothing has, like `name`."""

@@ -30,11 +30,13 @@ def import_model(
     values: Mapping[str, Array] | None = None,
     path: str | Path | None = None,
     training: bool = False,
+    control: bool = False,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
     `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
     (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
+    With `control` branches and loops that run-time data decide become `glow.if` and `glow.loop`.
     With `training` dropout stays in the graph, which inference does without.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
@@ -42,7 +44,7 @@ def import_model(
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
     folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
-    return _Import(model, source, folder, training).run(dict(shapes or {}), dict(values or {}))
+    return _Import(model, source, folder, training, control).run(dict(shapes or {}), dict(values or {}))
 
 
 def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -59,7 +61,14 @@ class NotStatic(ImportProblems):
 class _Import:
     """One import: the module under construction and the model's names."""
 
-    def __init__(self, model: ModelProto, source: str, folder: Path | None, training: bool = False) -> None:
+    def __init__(
+        self,
+        model: ModelProto,
+        source: str,
+        folder: Path | None,
+        training: bool = False,
+        control: bool = False,
+    ) -> None:
         self.model = model
         self.source = source
         self.module = ModuleOp([])
@@ -68,7 +77,7 @@ class _Import:
         self.taken = {"main"}
         self.emitter = Emitter(self.module, self.function, self.taken, training)
         functions = {(domain_of(f.domain), f.name, f.overload): f for f in getattr(model, "functions", ())}
-        self.session = Session(self.emitter, source, folder, functions)
+        self.session = Session(self.emitter, source, folder, functions, control=control)
         self.scope = Scope(self.session, {"": 1, **opsets(model.opset_import)})
 
     def run(self, shapes: dict[str, Sequence[int]], values: dict[str, Array]) -> ModuleOp:

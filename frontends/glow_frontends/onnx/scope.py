@@ -71,6 +71,8 @@ class Session:
     folder: Path | None
     functions: dict[tuple[str, str, str], FunctionProto]
     problems: list[Problem] = field(default_factory=list[Problem])
+    #: Whether branches and loops that run-time data decide become operations with bodies.
+    control: bool = False
     #: How many of the problems only say that something depends on run-time data.
     needs: int = 0
 

@@ -6,11 +6,13 @@ from xdsl.passes import ModulePass
 
 from glow_passes.fn.expand_grad import ExpandGradPass
 from glow_passes.fn.lift_closures import LiftClosuresPass
+from glow_passes.fn.outline_control import OutlineControlPass
 from glow_passes.fn.simplify_functions import SimplifyFunctionsPass
 
 #: Every pass on functions. A test compares this tuple with the folder.
 FN_PASSES: tuple[type[ModulePass], ...] = (
     ExpandGradPass,
     LiftClosuresPass,
+    OutlineControlPass,
     SimplifyFunctionsPass,
 )

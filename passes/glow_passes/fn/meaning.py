@@ -13,6 +13,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.domain import (
     BOOL,
     FLOAT,
@@ -198,6 +199,11 @@ class Meaning(Values):
         if exponent is not None:
             return V(FLOAT, self.t.scalar("pow", "float", [self.kind(v, "float") for v in x]))
         return V(INT, self.t.scalar("ipow", "int", [self.kind(v, "int") for v in x]))
+
+    def graph(self, op: TensorsOp, x: list[V]) -> V:
+        """The tuple of tensors of a part of a graph."""
+        kinds = [TensorType(shape_of(v), dtype_of(v.type).name) for v in op.yielded]
+        return V(TupleType(tuple(kinds)), self.t.graph(op, x))
 
     def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors: the type that its operators give."""

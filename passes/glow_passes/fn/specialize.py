@@ -31,6 +31,7 @@ from glow_dialects.fn.dialect import (
 )
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.domain import (
     BOTTOM,
     ZERO,
@@ -260,6 +261,8 @@ class Specializer(Meaning):
                 return self.get(x[0], op.index.value.data, where)
             case PrimOp():
                 return self.prim(op, x, where)
+            case TensorsOp():
+                return self.graph(op, x)
             case GradOp() | ValueAndGradOp():
                 return self.gradient(op, x[0], where)
             case OverOp():

@@ -68,6 +68,10 @@ class Target(Protocol):
         """A primitive on tensors."""
         ...
 
+    def graph(self, op: Any, values: Sequence[V]) -> Code:
+        """The tensors of a part of a graph."""
+        ...
+
     def array(self, value: Any) -> Code:
         """An array that is known when compiling."""
         ...

@@ -460,5 +460,9 @@ class _Watch(NoCode):
         """A primitive on tensors."""
         self.tensors = True
 
+    def graph(self, *_: Any) -> None:
+        """A part of a graph."""
+        self.tensors = True
+
 
 __all__ = ["Emitter", "NotNative"]

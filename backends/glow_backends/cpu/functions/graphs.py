@@ -50,7 +50,8 @@ class Graphs:
         self._barrier = aligned_array((BARRIER_BYTES,), np.dtype(np.uint8))
         self._barrier[...] = 0
         self.report.arena_bytes = max(self._sizes)
-        self.report.notes["graphs"] = len(made)
+        hosted = [h for _, _, h in made.values() if h is not None]
+        self.report.notes.update({"graphs": len(made), "host instructions": len(hosted)})
         for run in runs:
             self._prepare(run)
 

@@ -10,6 +10,7 @@ from llvmlite import ir
 from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.tensors import Tensors
+from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.domain import FnType, NamedType, NotNative, Type
 from glow_passes.fn.values import V, captured
 
@@ -271,6 +272,10 @@ class LlvmTarget:
     def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
         """A primitive on tensors, which waits until its value is needed."""
         return self.tensors.primitive(name, attributes, values, result, where)
+
+    def graph(self, op: TensorsOp, values: Sequence[V]) -> Any:
+        """The tensors of a part of a graph, which wait as well."""
+        return self.tensors.graph_part(op, values)
 
     def array(self, value: Any) -> Any:
         """An array that is known when compiling."""

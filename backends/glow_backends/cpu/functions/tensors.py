@@ -14,22 +14,26 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, rounded
 from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, bytes_of, dtype_of, shape_of, tensor
+from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.fn.domain import Scalar, TensorType, Type
+from glow_passes.fn.domain import NotNative, Scalar, TensorType, Type
 from glow_passes.fn.tensors import Kind, Region, region
 from glow_passes.fn.values import V
 
 DTYPES = {"bool": "bool", "int": "int64", "float": "float64"}
 I8 = ir.IntType(8)
+#: Bytes of constants by whose contents graphs are told apart; larger ones are themselves only.
+COMPARED = 1 << 16
 #: Arithmetic on numbers that stays in the graph behind the tensors it comes from, and how long.
 LAZY, LAZY_DEPTH = {"add", "sub", "mul", "div", "neg"}, 8
 
@@ -100,6 +104,8 @@ class Tensors:
         self.runs: list[Run] = []
         self.keep: list[Array] = []
         self.zeros: dict[TensorType, Node] = {}
+        self.weights: dict[str, Node] = {}
+        self.templates: dict[GraphOp, list[Region]] = {}
         self.known: dict[tuple[ir.Value, Type], Node] = {}
         self.builder: ir.IRBuilder = ir.IRBuilder()
 
@@ -111,10 +117,14 @@ class Tensors:
     # --- nodes ------------------------------------------------------------------------------------
     def array(self, value: Array) -> Node:
         """An array that is known when compiling."""
+        return Node(tensor(value.shape, value.dtype), const=value)
+
+    def _address(self, value: Array) -> ir.Value:
+        """Where an array that is known when compiling lies, aligned."""
         held = aligned_array(value.shape, value.dtype)
         held[...] = value
         self.keep.append(held)
-        return Node(tensor(held.shape, held.dtype), const=held)
+        return ir.Constant(I64, address(held)).inttoptr(POINTER)
 
     def node(self, code: Any, kind: Type) -> Node:
         """The node of a value's code."""
@@ -149,6 +159,39 @@ class Tensors:
         made = Node(template.type, scalar, template=template, operands=operands)
         row = self._row(name, made) if scalar is None else None
         return made if row is None else row
+
+    def graph_part(self, op: TensorsOp, x: Sequence[V]) -> list[Node]:
+        """The nodes of a part of a graph, one an operator's result."""
+        known = {a: self.node(v.code, v.type) for a, v in zip(op.body.block.args, x, strict=True)}
+        for inner in op.body.block.ops:
+            if isinstance(inner, GetOp):
+                known[inner.result] = self._constant(inner)
+            elif isinstance(inner, GraphOp):
+                operands = tuple(known[v] for v in inner.operands)
+                for result, template in zip(inner.results, self._templates(inner), strict=True):
+                    known[result] = Node(template.type, template=template, operands=operands)
+        return [known[v] for v in op.yielded]
+
+    def _constant(self, op: GetOp) -> Node:
+        source = op.target()
+        assert isinstance(source, ConstantOp)
+        name = source.sym_name.data
+        if name not in self.weights:
+            array = source.array()
+            if array is None:
+                raise NotNative(f"constant @{name}, whose values are missing")
+            self.weights[name] = self.array(array)
+        return self.weights[name]
+
+    def _templates(self, op: GraphOp) -> list[Region]:
+        if op not in self.templates:
+            block = Block(arg_types=[v.type for v in op.operands])
+            twin = op.clone()
+            for index, argument in enumerate(block.args):
+                twin.operands[index] = argument
+            block.add_op(twin)
+            self.templates[op] = [Region(block, r) for r in twin.results]
+        return self.templates[op]
 
     def _zeros(self, kind: TensorType) -> Node:
         if kind not in self.zeros:
@@ -202,7 +245,7 @@ class Tensors:
             if base.real is not None:
                 continue
             if base.const is not None:
-                base.real = ir.Constant(I64, address(base.const)).inttoptr(POINTER)
+                base.real = self._address(base.const)
             elif base.run is not None:
                 self._hand_out(base)
             else:
@@ -327,7 +370,8 @@ def graph_of(run: Run) -> tuple[ModuleOp, tuple[Any, ...]]:
             got = GetOp.of(constant)
             block.add_op(got)
             known[operand], number[operand] = got.result, len(number)
-            key.append((operand.type, operand.const.tobytes()))
+            whole = operand.const.nbytes <= COMPARED
+            key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
         mapping = {a: known[n] for a, n in zip(node.template.block.args, node.operands, strict=True)}
         for op in node.template.block.ops:
             block.add_op(op.clone(mapping))

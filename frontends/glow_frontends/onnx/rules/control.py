@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from onnx import GraphProto, TypeProto
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import i64
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.types import tensor
+from glow_dialects.ops.control import IfOp, LoopOp, yielded
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
@@ -37,6 +41,8 @@ def if_(g: Emitter, n: Node) -> list[AnyValue]:
 def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """Both branches, and a selection of each output: right as all operators are free of effects."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
+    if n.scope.session.control:
+        return _branch(g, n, condition, *graphs)
     if sum(len(graph.node) for graph in graphs) > MAX_BRANCHES:
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.session.problems
@@ -57,9 +63,63 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     return out
 
 
+def _branch(g: Emitter, n: Node, condition: SSAValue, yes: GraphProto, no: GraphProto) -> list[AnyValue]:
+    """A branch at run time; NeedsValue where the values of both are not tensors of the same types."""
+    blocks = [_body(g, n, graph, condition) for graph in (yes, no)]
+    kinds = [[v.type for v in yielded(block).values] for block in blocks]
+    if kinds[0] != kinds[1]:
+        raise NeedsValue(condition, "the shape of a branch's result")
+    return list(g.builder.insert(IfOp.of(g.value(g.reshape(condition, ())), *blocks)).outputs)
+
+
+def _body(
+    g: Emitter, n: Node, graph: GraphProto, cause: SSAValue | None, kinds: Sequence[Attribute] = ()
+) -> Block:
+    """A subgraph as the body of an operation; NeedsValue where it is not static."""
+    problems = n.scope.session.problems
+    before = len(problems)
+
+    def make(values: Sequence[SSAValue]) -> list[Value]:
+        # The condition that a loop's body gets says that the loop goes on.
+        given: list[AnyValue] = [values[0], np.array(True), *values[1:]] if values else []
+        outputs = n.scope.subgraph(graph, given)
+        found = [_tensor(v) for v in outputs]
+        if any(isinstance(v, np.ndarray) and v.dtype == object for v in found):
+            raise RuleError("strings")
+        return [g.reshape(found[0], ()), *found[1:]] if values else found
+
+    try:
+        return g.body(kinds, make)
+    except (RuleError, VerifyException) as error:
+        del problems[before:]
+        raise NeedsValue(cause, f"a body of {n.op} ({error}), which") from None
+
+
+def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
+    """A loop at run time, whose state keeps its types."""
+    state = [g.value(_tensor(_given(n, i))) for i in range(2, len(n.inputs))]
+    if len(body.output) != 1 + len(state):
+        raise NeedsHost(n.op)  # stacked values, whose number only the run tells
+    kinds = [v.type for v in state]
+    block = _body(g, n, body, None, [tensor((), i64), *kinds])
+    if [v.type for v in yielded(block).values[1:]] != kinds:
+        raise NeedsHost(n.op)
+    limit, going = (None if n.get(i) is None else g.value(g.reshape(n[i], ())) for i in (0, 1))
+    return list(g.builder.insert(LoopOp.of(limit, going, state, block)).outputs)
+
+
 def loop(g: Emitter, n: Node) -> list[AnyValue]:
     """Loop, unrolled: the trip count or every iteration's condition must be known."""
     body = n.graph("body")
+    if n.scope.session.control:
+        try:
+            return _unrolled(g, n, body)
+        except NeedsValue:
+            return _turns(g, n, body)
+    return _unrolled(g, n, body)
+
+
+def _unrolled(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     limit = None if n.get(0) is None else g.ints(n[0], "the trip count of Loop")[0]
     going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
     state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]

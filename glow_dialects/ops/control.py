@@ -1,0 +1,108 @@
+"""Branches and loops that run-time data decide: operations of a graph with bodies of nodes.
+
+They stand in modules whose functions are compiled with real control flow; `glow-outline-control` takes
+them to `glow_fn`. Bodies use values around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.irdl import AttrSizedOperandSegments as Segments
+from xdsl.irdl import (
+    BaseAttr,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsTerminator
+from xdsl.utils.exceptions import VerifyException
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The values of a body."""
+
+    name = "glow.yield"
+    values = var_operand_def(BaseAttr(TensorType))
+    traits = traits_def(IsTerminator())
+    assembly_format = "$values attr-dict (`:` type($values)^)?"
+
+    @staticmethod
+    def of(values: Sequence[SSAValue]) -> YieldOp:
+        """End a body."""
+        return YieldOp(operands=[list(values)])
+
+
+def yielded(block: Block) -> YieldOp:
+    """The end of a body."""
+    last = block.last_op
+    if not isinstance(last, YieldOp):
+        raise VerifyException("a body ends with glow.yield")
+    return last
+
+
+def _same(what: str, have: Sequence[Attribute], want: Sequence[Attribute]) -> None:
+    if list(have) != list(want):
+        left, right = (", ".join(map(str, t)) for t in (have, want))
+        raise VerifyException(f"{what}: ({left}) where ({right}) is needed")
+
+
+@irdl_op_definition
+class IfOp(IRDLOperation):
+    """The values of one of two bodies; `condition` has one element."""
+
+    name = "glow.if"
+    condition = operand_def(BaseAttr(TensorType))
+    yes = region_def("single_block")
+    no = region_def("single_block")
+    outputs = var_result_def(BaseAttr(TensorType))
+
+    @staticmethod
+    def of(condition: SSAValue, yes: Block, no: Block) -> IfOp:
+        """A branch between two finished bodies."""
+        kinds = [v.type for v in yielded(yes).values]
+        return IfOp(operands=[condition], regions=[Region(yes), Region(no)], result_types=[kinds])
+
+    def verify_(self) -> None:
+        for block in (self.yes.block, self.no.block):
+            _same(self.name, [v.type for v in yielded(block).values], [r.type for r in self.outputs])
+
+
+@irdl_op_definition
+class LoopOp(IRDLOperation):
+    """State that a body changes while it says so, `limit` times at most.
+
+    The body takes the number of the turn (int64, no axes) and the state; it yields whether to go on (bool, no
+    axes) and the new state. `going` tells it for the first turn. Both have one element; without them the loop
+    has no limit, or begins.
+    """
+
+    name = "glow.loop"
+    limit = opt_operand_def(BaseAttr(TensorType))
+    going = opt_operand_def(BaseAttr(TensorType))
+    state = var_operand_def(BaseAttr(TensorType))
+    body = region_def("single_block")
+    outputs = var_result_def(BaseAttr(TensorType))
+    irdl_options = (Segments(as_property=True),)
+
+    @staticmethod
+    def of(limit: SSAValue | None, going: SSAValue | None, state: Sequence[SSAValue], body: Block) -> LoopOp:
+        """A loop with a finished body."""
+        kinds = [v.type for v in state]
+        return LoopOp(operands=[limit, going, list(state)], regions=[Region(body)], result_types=[kinds])
+
+    def verify_(self) -> None:
+        kinds = [v.type for v in self.state]
+        _same("glow.loop, what the body takes", [a.type for a in self.body.block.args[1:]], kinds)
+        _same("glow.loop, what the body yields", [v.type for v in yielded(self.body.block).values[1:]], kinds)
+
+
+CONTROL = (IfOp, LoopOp)
