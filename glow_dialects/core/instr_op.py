@@ -67,6 +67,8 @@ class InstrOp(_Syntax):
     ACCESS: ClassVar[dict[str, Access]] = {}
     #: Names of @in groups whose buffer the first @out operand may share when shapes agree.
     INPLACE: ClassVar[tuple[str, ...]] = ()
+    #: Whether every @out operand may, each another one: no element is read after its place is written.
+    EACH_INPLACE: ClassVar[bool] = False
     DATA_PARALLEL: ClassVar[bool] = False
     GRAPH_OP: ClassVar[type[GraphOp] | None] = None
 

@@ -80,7 +80,8 @@ def _check_conflicts(op: InstrOp) -> None:
         for access, other in op.accesses():
             if other is out or access is not Access.IN or not overlap(out, other):
                 continue
-            if not (position == 0 and other in allowed and same_place(out, other)):
+            may = position == 0 or op.EACH_INPLACE
+            if not (may and other in allowed and same_place(out, other)):
                 raise VerifyException(
                     f"{op.name}: @out and @in buffers overlap, and in-place is not declared for them"
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -135,6 +135,7 @@ class StackInstr(InstrOp):
     """One loop over all steps."""
 
     name = "glow_cpu_instr.stack"
+    EACH_INPLACE: ClassVar[bool] = True
 
     def reference(self, result: Sequence[Array], inputs: Sequence[Array]) -> None:
         program, known = program_in(self, inputs), list(inputs)
