@@ -16,7 +16,7 @@ from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.lift_closures import lift_closures
+from glow_passes.fn.optimize import optimize_functions
 from glow_passes.fn.specialize import Instance, Specializer, infer
 from glow_passes.fn.unrolling import deep
 from glow_runtime.compile import lower
@@ -55,18 +55,19 @@ class Specialized:
 class FunctionProgram:
     """A module of functions, closed, with the machine that runs it."""
 
-    def __init__(self, module: ModuleOp, name: str, backend: str) -> None:
+    def __init__(self, module: ModuleOp, name: str, backend: str, unroll: int = 0) -> None:
         self.source = module
         self.name = name
         self.backend = backend
+        self.unroll = unroll
         self.seconds: dict[str, float] = {}
         start = time.perf_counter()
         self.module = module.clone()
-        lift_closures(self.module)
+        optimize_functions(self.module, name, unroll)
         self.functions = Functions(self.module)
         self.machine = Machine(self.module, self.functions)
         self.instances: dict[tuple[Type, ...], Specialized] = {}
-        self.seconds["close and differentiate"] = time.perf_counter() - start
+        self.seconds["optimize"] = time.perf_counter() - start
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """The value for some arguments."""

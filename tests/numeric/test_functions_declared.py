@@ -128,3 +128,19 @@ def test_unrolled(backend: str) -> None:
     assert np.isclose(glow.grad(compiled)(1.3), 1.0)
     with pytest.raises(glow.GlowError, match="needs numbers known when compiling"):
         glow.jit(unknown, backend=backend)(3)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_unrolled_by_option(backend: str) -> None:
+    """`jit(f, unroll=n)` writes out loops of up to n turns: one function is left, with the same value."""
+
+    def power(x):
+        s = 1.0
+        for i in range(5):
+            s = s * x + i
+        return s
+
+    rolled, straight = glow.jit(power, backend=backend), glow.jit(power, backend=backend, unroll=8)
+    assert rolled(1.3) == straight(1.3) == power(1.3)
+    assert straight.report()["functions"] == 1 < rolled.report()["functions"]
+    assert np.isclose(glow.grad(straight)(1.3), glow.grad(rolled)(1.3))

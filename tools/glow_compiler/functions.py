@@ -36,11 +36,16 @@ class CompiledFunction:
     """A Python function that runs compiled; specialised for the types of its arguments."""
 
     def __init__(
-        self, function: Callable[..., Any], backend: str = "cpu", gradient: _Gradient | None = None
+        self,
+        function: Callable[..., Any],
+        backend: str = "cpu",
+        gradient: _Gradient | None = None,
+        unroll: int = 0,
     ) -> None:
         if backend not in BACKENDS:
             raise UnsupportedError(f"jit: there is no backend '{backend}'; use {' or '.join(BACKENDS)}")
         self.backend = backend
+        self.unroll = unroll
         self._gradient = gradient
         self._function = function
         self._program: FunctionProgram | None = None
@@ -75,7 +80,7 @@ class CompiledFunction:
 
             start = time.perf_counter()
             module, name = import_function(self)
-            self._program = FunctionProgram(module, name, self.backend)
+            self._program = FunctionProgram(module, name, self.backend, self.unroll)
             self._program.seconds["import"] = time.perf_counter() - start
         return self._program
 
@@ -157,26 +162,28 @@ def _checked(value: Any, index: int) -> Value:
 
 
 @overload
-def jit(function: Callable[..., Any], *, backend: str = "cpu") -> CompiledFunction: ...
+def jit(function: Callable[..., Any], *, backend: str = "cpu", unroll: int = 0) -> CompiledFunction: ...
 @overload
 def jit(
-    function: None = None, *, backend: str = "cpu"
+    function: None = None, *, backend: str = "cpu", unroll: int = 0
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
-def jit(function: Callable[..., Any] | None = None, *, backend: str = "cpu") -> Any:
+def jit(function: Callable[..., Any] | None = None, *, backend: str = "cpu", unroll: int = 0) -> Any:
     """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
+
+    Loops and recursions of at most `unroll` turns, where constants tell, become straight code.
 
     Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
     write instead; they are raised by the first call.
     """
     if function is None:
-        return lambda f: jit(f, backend=backend)  # pyright: ignore
+        return lambda f: jit(f, backend=backend, unroll=unroll)  # pyright: ignore
     if isinstance(function, CompiledFunction):
-        if function.backend == backend:
+        if function.backend == backend and function.unroll == unroll:
             return function
-        return CompiledFunction(function.python, backend, function._gradient)
+        return CompiledFunction(function.python, backend, function._gradient, unroll)
     if not callable(function):
         raise UnsupportedError(f"jit needs a function, got a {type(function).__name__}")
-    return CompiledFunction(function, backend)
+    return CompiledFunction(function, backend, unroll=unroll)
 
 
 def _differentiated(
@@ -191,7 +198,8 @@ def _differentiated(
         raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
     chosen = backend or getattr(function, "backend", "cpu")
     plain = function.python if isinstance(function, CompiledFunction) else function
-    return CompiledFunction(plain, chosen, _Gradient(function, positions, single, with_value))
+    made = _Gradient(function, positions, single, with_value)
+    return CompiledFunction(plain, chosen, made, getattr(function, "unroll", 0))
 
 
 def grad(

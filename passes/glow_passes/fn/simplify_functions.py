@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.context import Context
@@ -16,18 +16,25 @@ from glow_dialects.fn.dialect import (
     ConstantOp,
     FuncOp,
     GetOp,
-    GradOp,
     LambdaOp,
     PartialOp,
     PrimOp,
-    RefOp,
     ReturnOp,
     SwitchOp,
     TupleOp,
-    ValueAndGradOp,
 )
 from glow_dialects.fn.primitives import SCALAR
 from glow_dialects.fn.syntax import LINE
+from glow_passes.fn.calls import (
+    Table,
+    inline,
+    known_callee,
+    recursive,
+    remove_dead,
+    replace,
+    table_of,
+    targets,
+)
 from glow_passes.fn.lift_closures import lift_closures
 
 
@@ -40,26 +47,60 @@ class SimplifyFunctionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lift_closures(op)
-        table = {f.sym_name.data: f for f in op.body.block.ops if isinstance(f, FuncOp)}
-        recursive = {n for n in table if _reaches(n, table)}
-        for function in table.values():
-            while _once(function, table, recursive, self.limit):
-                pass
-            _remove_dead(function)
+        simplify_functions(op, self.limit)
 
 
-def _reaches(name: str, table: dict[str, FuncOp]) -> bool:
-    seen: set[str] = set()
-    pending = [name]
-    while pending:
-        for op in table[pending.pop()].block.ops:
-            if isinstance(op, RefOp) and op.target not in seen:
-                seen.add(op.target)
-                pending.append(op.target)
-    return name in seen
+def simplify_functions(module: ModuleOp, limit: int = 2000, small: int | None = None) -> None:
+    """Simplify every function of a closed module.
+
+    `small`: only functions of at most so many operations, or with one use, are put in place of their calls.
+    """
+    table = table_of(module)
+    rules = Rules(table, recursive(table), limit, small, _uses(table))
+    for function in table.values():
+        simplify(function, rules)
 
 
-def _once(function: FuncOp, table: dict[str, FuncOp], recursive: set[str], limit: int) -> bool:
+@dataclass
+class Rules:
+    """Which calls are replaced by bodies."""
+
+    table: Table
+    kept: set[str]
+    limit: int
+    small: int | None = None
+    uses: dict[str, int] = field(default_factory=dict[str, int])
+
+    def source(self, op: CallOp, size: int) -> tuple[FuncOp, list[SSAValue]] | None:
+        """The function to put in place of a call, with its arguments."""
+        found = known_callee(op)
+        if found is None or size >= self.limit:
+            return None
+        name = found[0].target
+        source = self.table.get(name)
+        if source is None or name in self.kept or "gradient" in source.attributes:
+            return None
+        if self.small is not None and self.uses.get(name, 0) > 1 and len(source.block.ops) > self.small:
+            return None
+        return source, found[1]
+
+
+def _uses(table: Table) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for function in table.values():
+        for name in targets(function):
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def simplify(function: FuncOp, rules: Rules) -> None:
+    """Simplify one function until nothing changes."""
+    while _once(function, rules):
+        pass
+    remove_dead(function)
+
+
+def _once(function: FuncOp, rules: Rules) -> bool:
     """One sweep; whether anything changed."""
     changed = False
     size = len(list(function.block.ops))
@@ -68,20 +109,18 @@ def _once(function: FuncOp, table: dict[str, FuncOp], recursive: set[str], limit
         if isinstance(op, ReturnOp | LambdaOp):
             continue
         value = _simpler(op)
-        if value is None and isinstance(op, CallOp) and size < limit:
-            value = _inlined(op, table, recursive)
-            size += 20
-        if value is None and not isinstance(op, CallOp | GradOp | ValueAndGradOp):
+        if value is None and isinstance(op, CallOp):
+            found = rules.source(op, size)
+            if found is not None:
+                size += len(found[0].block.ops)
+                value = inline(op, *found)
+        if value is None and not op.regions:
             options = tuple(sorted((n, a) for n, a in op.attributes.items() if n != LINE))
             key = (type(op), tuple(op.operands), tuple(sorted(op.properties.items())), options)
             value = known.setdefault(key, op.results[0])
             value = None if value is op.results[0] else value
         if value is not None:
-            if value.name_hint is None:
-                value.name_hint = op.results[0].name_hint
-            op.results[0].replace_all_uses_with(value)
-            op.detach()
-            op.erase()
+            replace(op, value)
             changed = True
     return changed
 
@@ -109,6 +148,8 @@ def _simpler(op: Operation) -> SSAValue | None:
             if None in values:
                 return None
             found = SCALAR[op.prim.data][1](*values)
+            if isinstance(found, int) and not -(2**63) <= found < 2**63:
+                return None
             return _before(
                 op,
                 ConstantOp.create(properties={"value": to_attribute(found)}, result_types=[op.result.type]),
@@ -130,31 +171,3 @@ def _before(op: Operation, made: Operation) -> SSAValue:
     made.attributes.update({n: a for n, a in op.attributes.items() if n == LINE})
     block.insert_op_before(made, op)
     return made.results[0]
-
-
-def _inlined(op: CallOp, table: dict[str, FuncOp], recursive: set[str]) -> SSAValue | None:
-    """The body of the called function in place of the call."""
-    callee, values = op.callee.owner, list(op.arguments)
-    if isinstance(callee, PartialOp):
-        values = [*callee.arguments, *values]
-        callee = callee.callee.owner
-    if not isinstance(callee, RefOp) or callee.target in recursive or callee.target not in table:
-        return None
-    source = table[callee.target]
-    if len(values) != len(source.block.args):
-        return None
-    block = op.parent
-    assert block is not None
-    mapping: dict[SSAValue, SSAValue] = dict(zip(source.block.args, values, strict=True))
-    for inner in source.block.ops:
-        if isinstance(inner, ReturnOp):
-            return mapping[inner.value]
-        block.insert_op_before(inner.clone(mapping), op)
-    return None
-
-
-def _remove_dead(function: FuncOp) -> None:
-    for op in reversed(list(function.block.ops)):
-        if op.results and not isinstance(op, CallOp) and not any(r.uses for r in op.results):
-            op.detach()
-            op.erase()

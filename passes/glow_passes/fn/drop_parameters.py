@@ -1,0 +1,82 @@
+"""glow-drop-parameters: parameters that a function does not use, and what is bound to them, go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.fn.dialect import CallOp, PartialOp, RefOp
+from glow_passes.fn.calls import Table, remove_dead, table_of
+from glow_passes.fn.lift_closures import lift_closures
+
+
+@dataclass(frozen=True)
+class DropParametersPass(ModulePass):
+    """`partial @f(%a, %b)` of a function that ignores its first parameter becomes `partial @f(%b)`.
+
+    Parameters that a function only hands on to itself, or to others that drop them, are not used. Functions
+    that are used otherwise than with these arguments at hand (roots, values that others call) keep all.
+    """
+
+    name = "glow-drop-parameters"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lift_closures(op)
+        drop_parameters(op)
+
+
+def drop_parameters(module: ModuleOp) -> None:
+    """Drop the unused parameters of the functions of a closed module."""
+    table = table_of(module)
+    uses: dict[str, list[CallOp | PartialOp]] = {}
+    bound: dict[str, int] = {}
+    for function in table.values():
+        for op in function.block.ops:
+            if isinstance(op, RefOp) and op.target in table:
+                _note(op, uses, bound)
+    dead = {
+        (name, i)
+        for name, sites in uses.items()
+        if sites and "gradient" not in table[name].attributes
+        for i in range(min(bound[name], len(table[name].block.args)))
+    }
+    while True:
+        alive = {(n, i) for n, i in dead if _used(table, n, i, dead)}
+        if not alive:
+            break
+        dead -= alive
+    for name, sites in uses.items():
+        gone = sorted((i for n, i in dead if n == name), reverse=True)
+        for site in sites if gone else ():
+            kept = [v for i, v in enumerate(site.arguments) if i not in gone]
+            site.operands = [site.callee, *kept]
+    for name, index in sorted(dead, reverse=True):
+        block = table[name].block
+        block.erase_arg(block.args[index])
+    for function in table.values():
+        remove_dead(function)
+
+
+def _note(op: RefOp, uses: dict[str, list[CallOp | PartialOp]], bound: dict[str, int]) -> None:
+    sites = uses.setdefault(op.target, [])
+    for use in op.result.uses:
+        site = use.operation
+        if use.index == 0 and isinstance(site, CallOp | PartialOp):
+            sites.append(site)
+            count = len(site.arguments)
+        else:
+            count = 0
+        bound[op.target] = min(bound.get(op.target, count), count)
+
+
+def _used(table: Table, name: str, index: int, dead: set[tuple[str, int]]) -> bool:
+    """Whether a parameter is used otherwise than as an argument that is dropped."""
+    for use in table[name].block.args[index].uses:
+        site = use.operation
+        callee = site.operands[0].owner if isinstance(site, CallOp | PartialOp) and use.index > 0 else None
+        if not isinstance(callee, RefOp) or (callee.target, use.index - 1) not in dead:
+            return True
+    return False

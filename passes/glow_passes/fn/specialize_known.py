@@ -1,0 +1,119 @@
+"""glow-specialize-known: functions that are given known functions become functions of the rest.
+
+`fold(@add, t, 0)` becomes `fold.add(t, 0)`: a copy in which the parameter is `@add` itself, so that calls of
+it are known, and the function that calls itself with it calls the copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.fn.dialect import CallOp, FuncOp, PartialOp, RefOp
+from glow_dialects.fn.types import any_type
+from glow_passes.fn.calls import Table, reached, recursive, remove_dead, remove_unreached, roots_of, table_of
+from glow_passes.fn.lift_closures import fresh, lift_closures
+
+#: Copies that one program may have.
+MOST = 100
+#: For each parameter, the known function and how many values are bound to it.
+Key = tuple[str, tuple[tuple[int, str, int], ...]]
+
+
+@dataclass(frozen=True)
+class SpecializeKnownPass(ModulePass):
+    """A copy of a recursive function for each set of known functions that it is given."""
+
+    name = "glow-specialize-known"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lift_closures(op)
+        specialize_known(op)
+
+
+def specialize_known(module: ModuleOp) -> None:
+    """Make the copies, and remove functions that only had uses that the copies have now."""
+    table = table_of(module)
+    roots = roots_of(table)
+    loops = recursive(table)
+    made: dict[Key, str] = {}
+    pending = list(table.values())
+    while pending and len(made) <= MOST:
+        function = pending.pop(0)
+        for op in list(function.block.ops):
+            if isinstance(op, CallOp | PartialOp) and isinstance(op.callee.owner, RefOp):
+                new = _specialized(op, table, loops, made)
+                if new is not None:
+                    pending.append(new)
+        remove_dead(function)
+    remove_unreached(module, roots)
+
+
+def _known(value: SSAValue, table: Table) -> tuple[str, list[SSAValue]] | None:
+    owner = value.owner
+    if isinstance(owner, RefOp):
+        return (owner.target, []) if owner.target in table else None
+    if isinstance(owner, PartialOp) and isinstance(owner.callee.owner, RefOp):
+        return owner.callee.owner.target, list(owner.arguments)
+    return None
+
+
+def _specialized(
+    op: CallOp | PartialOp, table: Table, loops: set[str], made: dict[Key, str]
+) -> FuncOp | None:
+    """Redirect a call or partial application to the copy; the copy where it is new."""
+    callee = op.callee.owner
+    assert isinstance(callee, RefOp)
+    source = table.get(callee.target)
+    if source is None or "gradient" in source.attributes:
+        return None
+    found = {i: k for i, v in enumerate(op.arguments) if (k := _known(v, table)) is not None}
+    if not found or max(found) >= len(source.block.args):
+        return None
+    if callee.target not in loops and callee.target not in reached([n for n, _ in found.values()], table):
+        return None  # no loop: it is put in place of the call, or its types name the functions
+    key = (callee.target, tuple((i, name, len(values)) for i, (name, values) in found.items()))
+    new = None
+    if key not in made:
+        new = _copy(source, key, table)
+        loops.add(new.sym_name.data)
+        made[key] = new.sym_name.data
+    block = op.parent
+    assert block is not None
+    ref = RefOp.create(properties={"symbol": SymbolRefAttr(made[key])}, result_types=[any_type])
+    ref.attributes.update(callee.attributes)
+    block.insert_op_before(ref, op)
+    values = [v for i, a in enumerate(op.arguments) for v in (found[i][1] if i in found else [a])]
+    op.operands = [ref.result, *values]
+    return new
+
+
+def _copy(source: FuncOp, key: Key, table: Table) -> FuncOp:
+    name = fresh(f"{key[0]}.{'.'.join(n for _, n, _ in key[1])}", set(table))
+    made = source.clone()
+    made.properties["sym_name"] = type(source.sym_name)(name)
+    block = made.block
+    for index, target, count in reversed(key[1]):
+        old = block.args[index]
+        values = [block.insert_arg(any_type, index + 1 + i) for i in range(count)]
+        first = block.first_op
+        assert first is not None
+        value: SSAValue
+        ref = RefOp.create(properties={"symbol": SymbolRefAttr(target)}, result_types=[any_type])
+        block.insert_op_before(ref, first)
+        value = ref.result
+        if values:
+            partial = PartialOp.create(operands=[value, *values], result_types=[any_type])
+            block.insert_op_before(partial, first)
+            value = partial.result
+        old.replace_all_uses_with(value)
+        block.erase_arg(old)
+    parent = source.parent
+    assert parent is not None
+    parent.insert_op_after(made, source)
+    table[name] = made
+    return made

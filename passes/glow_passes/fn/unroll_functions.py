@@ -1,0 +1,120 @@
+"""glow-unroll-functions: calls of functions that call themselves a known number of times are written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.fn.dialect import CallOp, FuncOp
+from glow_passes.fn.calls import (
+    Table,
+    inline,
+    known_callee,
+    reached,
+    recursive,
+    remove_unreached,
+    replace,
+    roots_of,
+    table_of,
+    targets,
+)
+from glow_passes.fn.lift_closures import lift_closures
+from glow_passes.fn.simplify_functions import Rules, simplify
+
+
+@dataclass(frozen=True)
+class UnrollFunctionsPass(ModulePass):
+    """Loops and recursions of at most `count` turns that constants decide about become straight code.
+
+    A function grows to at most `limit` operations; loops whose turns the program decides stay as they are.
+    """
+
+    name = "glow-unroll-functions"
+    count: int = 8
+    limit: int = 4000
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lift_closures(op)
+        unroll_functions(op, self.count, self.limit)
+
+
+def unroll_functions(module: ModuleOp, count: int, limit: int = 4000) -> None:
+    """Write out the calls of recursive functions that end within `count` turns."""
+    table = table_of(module)
+    roots = roots_of(table)
+    loops = recursive(table)
+    for name in list(table):
+        if name not in loops:
+            _unroll(name, table, loops, count, limit)
+    remove_unreached(module, roots)
+
+
+def _unroll(name: str, table: Table, loops: set[str], count: int, limit: int) -> None:
+    """Write out the calls of one function, one after another, as far as that ends."""
+    rules = Rules(table, loops, limit)
+    failed = 0
+    while True:
+        function = table[name]
+        attempt = function.clone()
+        calls = [op for op in attempt.block.ops if _recursive_call(op, loops) is not None]
+        if failed >= len(calls):
+            return
+        before = _mentions(attempt, loops)
+        target = calls[failed]
+        assert isinstance(target, CallOp)
+        if (
+            not _written_out(attempt, target, table, loops, rules, count)
+            or _mentions(attempt, loops) >= before
+        ):
+            failed += 1
+            continue
+        block = function.parent
+        assert block is not None
+        block.insert_op_after(attempt, function)
+        function.detach()
+        function.erase()
+        table[name] = attempt
+
+
+def _recursive_call(op: object, loops: set[str]) -> str | None:
+    found = known_callee(op) if isinstance(op, CallOp) else None
+    return found[0].target if found is not None and found[0].target in loops else None
+
+
+def _mentions(function: FuncOp, loops: set[str]) -> int:
+    return sum(t in loops for t in targets(function))
+
+
+def _written_out(
+    attempt: FuncOp, first: CallOp, table: Table, loops: set[str], rules: Rules, count: int
+) -> bool:
+    """Replace calls of recursive functions by bodies, `count` times each function; whether that ended."""
+    turns: dict[str, int] = {}
+    call: CallOp | None = first
+    while call is not None:
+        found = known_callee(call)
+        assert found is not None
+        name = found[0].target
+        turns[name] = turns.get(name, 0) + 1
+        if turns[name] > count + 1 or len(attempt.block.ops) > rules.limit:
+            return False
+        value = inline(call, table[name], found[1])
+        if value is None:
+            return False
+        replace(call, value)
+        simplify(attempt, rules)
+        calls = (op for op in attempt.block.ops if _recursive_call(op, loops) in turns)
+        call = next((op for op in calls if isinstance(op, CallOp)), None)
+        if call is None:
+            more = [op for op in attempt.block.ops if _recursive_call(op, loops) is not None]
+            linked = [op for op in more if _same_loop(op, turns, table, loops)]
+            call = linked[0] if linked else None  # pyright: ignore[reportAssignmentType]
+    return True
+
+
+def _same_loop(op: object, turns: dict[str, int], table: Table, loops: set[str]) -> bool:
+    name = _recursive_call(op, loops)
+    return name is not None and any(t in reached([name], table) for t in turns)
