@@ -9,15 +9,6 @@
 // CHECK-NEXT:    %[[O:.*]] = glow_fn.ref @odd
 // CHECK-NEXT:    glow_fn.call %[[O]](%[[K]], %[[Y]])
 glow_fn.func @main(%n, %x) {
-// CHECK-LABEL: glow_fn.func @even(%n, %x) {
-// CHECK-NOT:     glow_fn.ref @odd
-// CHECK:         %[[M:.*]] = glow_fn.prim sub(%n, %{{.*}})
-// CHECK-NEXT:    %[[Y:.*]] = glow_fn.prim sin(%x)
-// CHECK:         %[[K:.*]] = glow_fn.prim sub(%[[M]], %{{.*}})
-// CHECK:         %[[E:.*]] = glow_fn.ref @even
-// CHECK-NEXT:    glow_fn.call %[[E]](%[[K]], %[[Y]])
-// CHECK-NOT:   glow_fn.func @odd
-glow_fn.func @main(%n, %x) {
   %f = glow_fn.ref @even
   %r = glow_fn.call %f(%n, %x)
   glow_fn.return %r
