@@ -32,6 +32,17 @@ def test_example(example: Any) -> None:
     assert example.train() >= example.train_with_pytorch() - 0.01
 
 
+@pytest.mark.parametrize("example", ["file_kinds"], indirect=True)
+def test_fine_tuning_of_a_real_model(example: Any) -> None:
+    """The last layer of a model that people use learns classes that it does not know."""
+    path = example.model_path()
+    if path is None:
+        pytest.skip("magika is not installed: pip install --no-deps magika==1.0.3")
+    accuracy = example.train_with_pytorch(path)
+    assert accuracy > 0.9
+    assert example.train(path) >= accuracy - 0.01
+
+
 @pytest.mark.parametrize("example", ["fine_tuning"], indirect=True)
 def test_fine_tuning(example: Any, tmp_path: Path) -> None:
     """The last layer of an exported model alone learns other digits."""

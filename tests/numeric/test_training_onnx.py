@@ -163,3 +163,28 @@ def test_inference_has_no_dropout() -> None:
     kept = import_trainable(proto)
     assert sum(isinstance(op, DropoutOp) for op in kept.walk()) == 1
     assert not any(isinstance(op, DropoutOp | BatchNormOp) for op in glow.load(proto).walk())
+
+
+def test_written_out_softmax() -> None:
+    """A classifier whose softmax is spelt out is trained on what the softmax takes."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["s"]),
+        helper.make_node("ReduceMax", ["s"], ["m"], axes=[1], keepdims=0),
+        helper.make_node("Max", ["low", "m"], ["n"]),
+        helper.make_node("Reshape", ["n", "column"], ["k"]),
+        helper.make_node("Sub", ["s", "k"], ["d"]),
+        helper.make_node("Exp", ["d"], ["e"]),
+        helper.make_node("ReduceSum", ["e", "axis"], ["t"], keepdims=1),
+        helper.make_node("Div", ["e", "t"], ["y"]),
+    ]
+    whole = model(nodes, {"w": random(4, 3), "low": np.array(-np.inf, np.float32)}, (5, 4))
+    for name, values in (("axis", [1]), ("column", [5, 1])):
+        whole.graph.initializer.append(numpy_helper.from_array(np.array(values), name))
+    trainer = glow.Trainer(whole, optimizer=glow.optim.SGD(lr=0.5), backend="interpreter")
+    assert trainer.graph.softmax_dropped
+    x, labels, w = random(5, 4, seed=1), np.array([0, 1, 2, 0, 1]), random(4, 3)
+    for _ in range(3):
+        shares = np.exp(x @ w) / np.exp(x @ w).sum(1, keepdims=True)
+        assert trainer.step(x, labels) == pytest.approx(-np.log(shares[range(5), labels]).mean(), rel=1e-5)
+        w = w - 0.5 * x.T @ (shares - np.eye(3, dtype=np.float32)[labels]) / 5
+    np.testing.assert_allclose(trainer.parameters()["w"], w, rtol=1e-4, atol=1e-6)

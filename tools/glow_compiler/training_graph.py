@@ -30,6 +30,8 @@ from glow_passes.autodiff.differentiate import count_step, differentiate
 from glow_passes.autodiff.make_trainable import make_trainable
 from glow_passes.autodiff.optimize import LEARNING_RATE, Optimizer, apply_optimizer
 from glow_passes.autodiff.training import Training, add_placeholder, read
+from glow_passes.graph.driver import rewrite
+from glow_passes.graph.simplify import BEFORE_TRAINING
 
 LABELS, LOSS, ROOT = "train.labels", "train.loss", "train.root"
 
@@ -55,6 +57,8 @@ class TrainingGraph:
         if not self.parameters:
             raise GlowError("the model has no weights to train")
         self.training = self.inference.clone()
+        # Operators that exporters take apart have better gradients whole, and losses look for them.
+        rewrite(self.training, BEFORE_TRAINING)
         function = main_of(self.training)
         save = _output(function, output)
         self.output: Tensor = typed(save.input)

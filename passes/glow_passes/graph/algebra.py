@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
-from glow_passes.graph.match import beside_constant, is_float_tensor, is_known, kind_of
+from glow_passes.graph.match import beside_constant, is_a, is_float_tensor, is_known, kind_of
 
 COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
 #: A merged constant larger than both parts is made only up to this many elements.
@@ -46,6 +47,11 @@ def add_zero(op: Any, r: Rewriter) -> SSAValue | None:
 def multiply_one(op: Any, r: Rewriter) -> SSAValue | None:
     """x * 1 -> x, x / 1 -> x, x ^ 1 -> x."""
     return _neutral(op, 1, r)
+
+
+def no_limit(op: Any, r: Rewriter) -> SSAValue | None:
+    """max(x, -inf) -> x, min(x, inf) -> x."""
+    return _neutral(op, -math.inf if is_a(op, MaxOp) else math.inf, r)
 
 
 def multiply_zero(op: Any, r: Rewriter) -> SSAValue | None:
@@ -206,6 +212,7 @@ PATTERNS = (
     Pattern(COMMUTATIVE, constant_second),
     Pattern((AddOp, SubOp), add_zero),
     Pattern((MulOp, DivOp, PowOp), multiply_one),
+    Pattern((MaxOp, MinOp), no_limit),
     Pattern((MulOp,), multiply_zero),
     Pattern((SubOp,), subtract_itself),
     Pattern((MaxOp, MinOp, AndOp, OrOp), idempotent),

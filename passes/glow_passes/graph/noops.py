@@ -25,7 +25,8 @@ def remove_dropout(op: Any, r: Rewriter) -> Values | None:
     return [op.input, r.splat(True, op.mask)]
 
 
-PATTERNS = (Pattern((IdentityOp,), remove_identity), Pattern((DropoutOp,), remove_dropout))
+IDENTITY = Pattern((IdentityOp,), remove_identity)
+PATTERNS = (IDENTITY, Pattern((DropoutOp,), remove_dropout))
 
 
 @dataclass(frozen=True)

@@ -78,3 +78,5 @@ class SimplifyPass(ModulePass):
 
 
 _ALL = (*PATTERNS, *RECOGNIZE)
+#: For graphs that will be differentiated: dropout, which only inference does without, stays.
+BEFORE_TRAINING = (noops.IDENTITY, *(p for p in _ALL if p not in noops.PATTERNS))

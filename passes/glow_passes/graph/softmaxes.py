@@ -10,12 +10,24 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import dtype_of
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import dtype_of, shape_of
 from glow_dialects.ops.arithmetic import DivOp, SubOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import ExpOp, LogOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+
+
+def _reduction(value: SSAValue, kind: type[GraphOp]) -> Any:
+    """The reduction whose result `value` is, its axes kept as ones, by a reshape or not."""
+    turned: Any = producer(value, ReshapeOp)
+    found: Any = producer(value if turned is None else turned.input, kind)
+    if found is None:
+        return None
+    kept = tuple(1 if i in found.prop("axes") else n for i, n in enumerate(shape_of(found.input)))
+    return found if shape_of(value) == kept else None
 
 
 def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
@@ -26,16 +38,15 @@ def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
     if dtype_of(op.result.type).itemsize < 4:
         return None
     raised: Any = producer(op.lhs, ExpOp)
-    total: Any = producer(op.rhs, ReduceSumOp)
+    total = _reduction(op.rhs, ReduceSumOp)
     if raised is None or total is None or total.input is not op.lhs:
         return None
-    axes = total.prop("axes")
-    if len(axes) != 1 or not total.prop("keepdims"):
+    axes, x = total.prop("axes"), raised.input
+    if len(axes) != 1:
         return None
-    x = raised.input
     shifted: Any = producer(x, SubOp)
     if shifted is not None:
-        top: Any = producer(shifted.rhs, ReduceMaxOp)
+        top = _reduction(shifted.rhs, ReduceMaxOp)
         if top is not None and top.input is shifted.lhs and top.prop("axes") == axes:
             x = shifted.lhs
     return r(SoftmaxOp(x, axis=axes[0])) if x.type == op.result.type else None

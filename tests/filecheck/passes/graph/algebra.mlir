@@ -62,3 +62,16 @@ glow.func @keeps_floats {
   %a = glow.sub %x, %x : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   glow.save %a to @y : tensor<2x3xf32>
 }
+
+// CHECK-LABEL: glow.func @no_limits
+glow.func @no_limits {
+  %x = glow.get @x : tensor<2x3xf32>
+  %low = glow.splat {value = 0xFFF0000000000000 : f64} : () -> tensor<f32>
+  %high = glow.splat {value = 0x7FF0000000000000 : f64} : () -> tensor<f32>
+  // CHECK-NEXT: %x = glow.get
+  // CHECK-NOT: glow.m
+  // CHECK: glow.save %x
+  %a = glow.max %low, %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %b = glow.min %a, %high : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  glow.save %b to @y : tensor<2x3xf32>
+}

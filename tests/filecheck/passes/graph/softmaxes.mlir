@@ -36,3 +36,18 @@ glow.func @keeps_half_precision {
   %a = glow.div %e, %s : (tensor<2x4xf16>, tensor<2x1xf16>) -> tensor<2x4xf16>
   glow.save %a to @k : tensor<2x4xf16>
 }
+
+// A maximum is subtracted, and both reductions lose their axis, which reshapes bring back.
+// CHECK-LABEL: glow.func @reshaped
+glow.func @reshaped {
+  %x = glow.get @x : tensor<2x4xf32>
+  // CHECK: glow.softmax %x {axis = 1 : i64}
+  %m = glow.reduce_max %x {axes = array<i64: 1>, keepdims = false} : (tensor<2x4xf32>) -> tensor<2xf32>
+  %k = glow.reshape %m : (tensor<2xf32>) -> tensor<2x1xf32>
+  %d = glow.sub %x, %k : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  %e = glow.exp %d : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %s = glow.reduce_sum %e {axes = array<i64: 1>, keepdims = false} : (tensor<2x4xf32>) -> tensor<2xf32>
+  %t = glow.reshape %s : (tensor<2xf32>) -> tensor<2x1xf32>
+  %a = glow.div %e, %t : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  glow.save %a to @y : tensor<2x4xf32>
+}
