@@ -17,6 +17,7 @@ import glow_compiler as glow
 from glow_compiler.quantization import (
     Profile,
     QuantizationError,
+    QuantizationWarning,
     convert_floats,
     profile,
     quantize,
@@ -307,7 +308,12 @@ def test_damaged_profiles(tmp_path: Path) -> None:
     assert "version 99" in error(good.replace("glow_profile: 2", "glow_profile: 99"))
     assert "graph and hash differ" in error(good.replace("quantized", "x").replace("conv", "cov"))
     assert "range of" in error(good.replace("min: ", "min: .nan #", 1))
-    assert "channels of" in error(good.rstrip() + " 1.0\n")
+    assert "channels of" in error(good.replace("\nend: true", " 1.0\nend: true"))
+    assert "histogram of" in error(good.replace("histogram: ", "histogram: -1 ", 1))
+    assert "its end is missing" in error(good.replace("end: true", "end: tr"))
+    assert "it has no 'channels'" in error(good.replace("\nchannels:", "\nother:"))
+    with pytest.raises(QuantizationError, match="cannot be read: Is a directory"):
+        Profile.load(tmp_path)
     with pytest.raises(QuantizationError, match="no such profile"):
         Profile.load(tmp_path / "none.yaml")
 
@@ -321,6 +327,34 @@ def test_bad_data() -> None:
         array[...] = np.nan
     with pytest.raises(QuantizationError, match="NaN only"):
         quantize(module, bad, backend="interpreter")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("value", [1e30, np.inf])
+def test_absurd_outliers(value: float, calibration: str, backend: str) -> None:
+    """One number out of all proportion is saturated, with a warning, and costs no accuracy."""
+    module, rename = named(network())
+    batches = rename(feeds(8))
+    spoiled = [{n: a.copy() for n, a in feed.items()} for feed in batches]
+    next(iter(spoiled[3].values()))[0, 0, 0, 0] = value
+    with pytest.warns(QuantizationWarning, match="1 of 432 numbers of input 'x1.*' in batch 3"):
+        made = quantize(module, spoiled, calibration=calibration, backend=backend)
+    assert decibels(module, made, batches) > 27
+
+
+def test_unknown_names_to_keep() -> None:
+    module, rename = named(network())
+    with pytest.raises(QuantizationError, match="'quantized_covn'; did you mean 'quantized_conv'"):
+        quantize(module, rename(feeds(1)), keep=("quantized_covn",), backend="interpreter")
+    made = quantize(module, rename(feeds(1)), keep="conv", backend="interpreter")
+    assert "quantized_conv" not in quantized_ops(made)
+
+
+def test_data_that_are_no_dicts() -> None:
+    module, _ = named(network())
+    with pytest.raises(QuantizationError, match="batch 0 of the data is a ndarray, expected a dict"):
+        quantize(module, [np.zeros(3)])  # pyright: ignore[reportArgumentType]
 
 
 def test_constant_data() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from xdsl.passes import ModulePass
 from glow_compiler.api import compile, load
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
-from glow_dialects.dialects import context
+from glow_dialects.dialects import card_ops, context
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.module import functions
 from glow_dialects.ops.relu import ReluOp
@@ -27,6 +29,7 @@ from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
 from glow_passes.quantize.convert_floats import ConvertFloatsPass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
+from glow_passes.quantize.histogram import plausible
 from glow_passes.quantize.instrument import PREFIX, instrument
 from glow_passes.quantize.profile import Profile, observed, value_names
 from glow_passes.quantize.quantize import QuantizePass
@@ -80,12 +83,38 @@ def profile(
 
     Raises QuantizationError where the data is empty or gives a value no number.
     """
-    batches = iter(data)
+    batches = checked(data)
     first = next(batches, None)
     if first is None:
         raise QuantizationError("the calibration data is empty: no batch was given")
     bound = shapes or {name: np.shape(value) for name, value in first.items()}
     return profile_prepared(prepared(model, bound), chain([first], batches), backend, progress)
+
+
+def checked(data: Data) -> Iterator[Feed]:
+    """The batches of calibration data, without absurd outliers, of which it warns.
+
+    One number of 1e30 among ordinary ones would leave no integers for the others, here and behind
+    every operator. Raises QuantizationError where a batch is no dict.
+    """
+    for number, feed in enumerate(data):
+        if not isinstance(feed, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind = type(feed).__name__
+            raise QuantizationError(f"batch {number} of the data is a {kind}, expected a dict of inputs")
+        made: dict[str, Any] = {}
+        for name, value in feed.items():
+            array = np.asarray(value)
+            usual, count = plausible(array) if array.dtype.kind == "f" else (value, 0)
+            if count:
+                what = f"{count} of {array.size} numbers of input '{name}' in batch {number}"
+                message = f"{what} are out of all proportion to the others and were saturated"
+                warnings.warn(message, QuantizationWarning, stacklevel=2)
+            made[name] = usual.astype(array.dtype) if count else value
+        yield made
+
+
+class QuantizationWarning(UserWarning):
+    """Calibration data that was changed before it was used."""
 
 
 def profile_prepared(
@@ -135,14 +164,17 @@ def quantize(
     float. `everything`: also depthwise convolutions and layers too small to gain by it. Inputs and
     outputs stay float. Raises QuantizationError.
     """
-    options = QuantizeOptions(schema, precision, calibration, per_channel, bias, tuple(keep), everything)
+    names = (keep,) if isinstance(keep, str) else tuple(keep)
+    options = QuantizeOptions(schema, precision, calibration, per_channel, bias, names, everything)
     options.check()
     if isinstance(data, str | Path):
         data = Profile.load(data)
     if not isinstance(data, Profile):
-        feeds = list(data)
-        if feeds and shapes is None:
-            shapes = {name: np.shape(value) for name, value in feeds[0].items()}
+        batches = checked(data)
+        first = next(batches, None)
+        if first is not None and shapes is None:
+            shapes = {name: np.shape(value) for name, value in first.items()}
+        feeds = batches if first is None else chain([first], batches)
         data = profile(model, feeds, backend, shapes)
     module = prepared(model, shapes)
     quantize_prepared(module, data, options)
@@ -151,12 +183,25 @@ def quantize(
 
 def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
     """Quantise an optimised module in place by a profile of it."""
+    check_names(module, options.keep)
     convert(module, made, options)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
             for name in (ATTRIBUTE, CHANNELS):
                 op.attributes.pop(name, None)
+
+
+def check_names(module: ModuleOp, keep: Sequence[str]) -> None:
+    """Raise QuantizationError for a name in `keep` that is neither an operator's nor a value's."""
+    known = {op.name.removeprefix("glow.") for op in card_ops(GraphOp)}
+    for function in functions(module):
+        known.update(value_names(function).values())
+    for name in keep:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise QuantizationError(f"keep: the graph has no value or operator '{name}'{hint}")
 
 
 def convert(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:

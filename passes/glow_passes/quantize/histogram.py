@@ -11,6 +11,32 @@ from glow_dialects.core.types import Array
 BINS = 2048
 
 
+#: Magnitudes this much above those of nearly all others would leave 8 or 16 bits none for the rest.
+BEYOND = 1 << 16
+#: The part of the numbers, zeros apart, that says what is usual.
+USUAL = 0.95
+
+
+def plausible(values: Array) -> tuple[Array, int]:
+    """`values` with absurd outliers saturated at the largest other magnitude, and how many they are.
+
+    Absurd is what is infinite or BEYOND times as large as USUAL of the numbers that are not 0.
+    """
+    flat = np.asarray(values, np.float32)
+    sizes = np.abs(flat)
+    largest = sizes.max(initial=0)
+    exponents = np.bincount(flat.view(np.uint32).reshape(-1) >> 23 & 255, minlength=256)
+    if largest == 0 or exponents[1:255].sum() == 0:
+        return values, 0
+    cumulated = np.cumsum(exponents[1:255])
+    usual = int(np.searchsorted(cumulated, USUAL * cumulated[-1])) + 1
+    if largest <= np.ldexp(1.0, usual - 127) * BEYOND:
+        return values, 0
+    absurd = sizes > np.ldexp(1.0, usual - 127) * BEYOND
+    limit = float(sizes[(sizes == sizes) & ~absurd].max())
+    return np.where(absurd, np.copysign(np.float32(limit), flat), flat), int(absurd.sum())
+
+
 @dataclass
 class Histogram:
     """Counts of values in equal bins between `low` and `high`; the range grows with the data.

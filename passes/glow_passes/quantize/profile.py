@@ -21,7 +21,7 @@ from glow_dialects.core.types import is_float, shape_of, typed
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.channels import Channels, channel_axis
-from glow_passes.quantize.histogram import Histogram
+from glow_passes.quantize.histogram import Histogram, plausible
 from glow_passes.quantize.schema import QuantizationError
 
 VERSION = 2
@@ -119,9 +119,10 @@ class Profile:
         """Count the values of one run."""
         self.batches += 1
         for name, array in arrays.items():
-            self.values.setdefault(name, Histogram()).add(np.asarray(array))
+            usual, _ = plausible(np.asarray(array))
+            self.values.setdefault(name, Histogram()).add(usual)
             if name in self.axes:
-                self.channels.setdefault(name, Channels()).add(np.asarray(array), self.axes[name])
+                self.channels.setdefault(name, Channels()).add(usual, self.axes[name])
 
     def check_data(self) -> None:
         """Raise unless something was seen, and finite numbers everywhere."""
@@ -165,6 +166,7 @@ class Profile:
             "channels": {
                 name: " ".join(f"{v:.7g}" for v in c.numbers()) for name, c in self.channels.items()
             },
+            "end": True,
         }
         text = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1 << 20)
         Path(path).write_text(text, encoding="utf-8")
@@ -179,6 +181,8 @@ class Profile:
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             line = str(error).strip().splitlines()[-1].strip()
             raise QuantizationError(f"{path}: the profile is damaged: {line}") from None
+        except OSError as error:
+            raise QuantizationError(f"{path}: cannot be read: {error.strerror}") from None
         return _from_document(document, str(path))
 
 
@@ -204,6 +208,8 @@ def _from_document(content: object, path: str) -> Profile:
             low, high = float(entry["min"]), float(entry["max"])
             if not counts.size or not (np.isfinite([low, high]).all() and low <= high):
                 raise QuantizationError(f"{path}: the profile is damaged: range of '{name}'")
+            if not (np.isfinite(counts).all() and (counts >= 0).all()):
+                raise QuantizationError(f"{path}: the profile is damaged: histogram of '{name}'")
             made.values[str(name)] = Histogram(
                 counts.size, low, high, counts, int(entry.get("not_numbers", 0))
             )
@@ -212,6 +218,10 @@ def _from_document(content: object, path: str) -> Profile:
             if not numbers.size or numbers.size % 3 or not np.isfinite(numbers).all():
                 raise QuantizationError(f"{path}: the profile is damaged: channels of '{name}'")
             made.channels[str(name)] = Channels.of(numbers)
+        if document["end"] is not True:
+            raise ValueError("its end is missing")
         return made
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise QuantizationError(f"{path}: the profile is damaged: it has no {error}") from None
+    except (TypeError, ValueError, AttributeError) as error:
         raise QuantizationError(f"{path}: the profile is damaged: {error}") from None
