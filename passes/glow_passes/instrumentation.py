@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
@@ -41,6 +41,10 @@ def text_of(module: ModuleOp) -> str:
     return out.getvalue() + "\n"
 
 
+#: Called with the number and name of a pass, and "before" or "after".
+Watcher = Callable[[int, str, str], None]
+
+
 class InstrumentedRun:
     """Runs passes in order under an Instrumentation."""
 
@@ -49,14 +53,21 @@ class InstrumentedRun:
         self.options = options
         self.times: list[tuple[str, float, float]] = []
 
-    def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
-        """Apply `passes`; a failing pass leaves a reproducer where one was asked for."""
+    def run(self, module: ModuleOp, passes: Sequence[ModulePass], watch: Watcher | None = None) -> None:
+        """Apply `passes`; a failing pass leaves a reproducer where one was asked for.
+
+        `watch` is told the number and name of each pass, "before" and "after" it.
+        """
         limit = self.options.bisect_limit
         for number, item in enumerate(passes):
             if limit is not None and number >= limit:
                 print(f"bisect: stopped before pass {number + 1}, {item.name}", file=self.options.stream)
                 break
+            if watch is not None:
+                watch(number, item.name, "before")
             self._one(number, module, item, passes[number:])
+            if watch is not None:
+                watch(number, item.name, "after")
         if self.options.timing:
             self._print_times()
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glow_tools.common import command, guarded, shape_option, write_text
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from glow_passes.instrumentation import Watcher
 
 EXAMPLES = """\
   glow-opt net.mlir -p optimize
@@ -44,6 +50,9 @@ def _arguments() -> argparse.ArgumentParser:
     moments = ["before", "after", "changed", "failure"]
     add("--print-ir", choices=moments, default="never", help="print the module around passes")
     add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass here")
+    add("--save-graphs", type=Path, metavar="FOLDER", help="write .ir, .mlir and .dot of the phases here")
+    levels = "1: input and result; 2: each pipeline named in -p; 3: every pass before and after, and SVG"
+    add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
     add("--timing", action="store_true", help="time of each pass, milliseconds")
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     add("--bisect-limit", type=int, metavar="N", help="run only the first N passes")
@@ -115,10 +124,32 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             bisect_limit=a.bisect_limit,
             reproducer=a.reproducer,
         )
-        InstrumentedRun(ctx, options).run(module, parse(a.passes, a.mcpu))
+        watcher = _saver(a, module)
+        InstrumentedRun(ctx, options).run(module, parse(a.passes, a.mcpu), watcher)
     from glow_tools.targets import EMITTERS
 
     return EMITTERS[a.target](module, a)
+
+
+def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:
+    """What writes the graphs of the phases, where they are wanted."""
+    if a.save_graphs is None:
+        return None
+    from glow_compiler.ir_text import Saver
+    from glow_tools.pipelines import phases
+
+    saver = Saver(a.save_graphs, a.save_graphs_level)
+    saver.module("input", module)
+    ends = phases(a.passes, a.mcpu)
+
+    def watch(number: int, name: str, moment: str) -> None:
+        if a.save_graphs_level == 3:
+            saver.module(f"{moment}_{name}", module)
+        last = number + 1 == max(ends, default=0)
+        if moment == "after" and number + 1 in ends and (last or a.save_graphs_level > 1):
+            saver.module("result" if last else ends[number + 1], module)
+
+    return watch
 
 
 def _list() -> int:

@@ -31,6 +31,16 @@ def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
     }
 
 
+def phases(text: str, mcpu: str = "host") -> dict[int, str]:
+    """The items of a pipeline string by the number of passes that have run when each ends."""
+    found: dict[int, str] = {}
+    count = 0
+    for spec in _specs(text):
+        count += len(named(mcpu).get(spec.name, (None,)))
+        found[count] = spec.name
+    return found
+
+
 def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     """Passes of a string such as `optimize,glow-schedule{by=order}`.
 
