@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from xdsl.backend.llvm.convert import convert_module
@@ -48,11 +49,13 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
 
     selection = select(function, target)
     stage("select kernels")
-    kernels = selection.kernels
+    objects = Objects(target)
+    for call in selection.calls:
+        objects.want(selection.codes.of(call))
     stage("emit kernels")
     code = convert(module, function, selection, target)
     stage("convert to llvm")
-    objects = objects_of(code.module, kernels, target, report)
+    made = objects.finished(code.module, report)
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
@@ -67,9 +70,9 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
     report.weight_bytes = weights.nbytes
     report.arena_bytes = selection.arena_bytes
     report.notes["host instructions"] = len(selection.host_steps)
-    made = Bundle(
+    bundle = Bundle(
         slots,
-        objects,
+        made,
         weights,
         selection.arena_bytes,
         selection.scratch_bytes,
@@ -77,32 +80,49 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
         len(selection.host_steps),
         report,
     )
-    return made, selection
+    return bundle, selection
+
+
+class Objects:
+    """Machine code by name, from the cache or made by a thread of its own while more is emitted."""
+
+    def __init__(self, target: CpuTarget) -> None:
+        self._target = target
+        self._found: dict[str, bytes | Future[bytes]] = {}
+        self._compiler = ThreadPoolExecutor(1)
+
+    def want(self, code: KernelCode) -> None:
+        """Ask for a kernel."""
+        self._want(code.name, code.text)
+
+    def finished(self, program: ModuleOp, report: Report) -> list[bytes]:
+        """The kernels that were asked for, then the program functions and the support functions."""
+        report.kernels = len(self._found)
+        report.notes["kernels compiled"] = sum(isinstance(o, Future) for o in self._found.values())
+        for text in (program_text(program, self._target), support_text(self._target)):
+            self._want(f"text_{cache.key(text, repr(self._target))}", text)
+        made = [o if isinstance(o, bytes) else o.result() for o in self._found.values()]
+        self._compiler.shutdown()
+        return made
+
+    def _want(self, name: str, text: str) -> None:
+        if name not in self._found:
+            self._found[name] = cache.get(name) or self._compiler.submit(self._compile, name, text)
+
+    def _compile(self, name: str, text: str) -> bytes:
+        made = emit_object(text, self._target)
+        cache.put(name, made)
+        return made
 
 
 def objects_of(
-    program: ModuleOp, kernels: Mapping[str, KernelCode], target: CpuTarget, report: Report
+    program: ModuleOp, kernels: Iterable[KernelCode], target: CpuTarget, report: Report
 ) -> list[bytes]:
-    """Machine code of every kernel once, of the program functions and of the support functions."""
-    fresh = 0
-    objects: list[bytes] = []
-    for name, code in kernels.items():
-        made = cache.get(name)
-        if made is None:
-            made = emit_object(code.text, target)
-            cache.put(name, made)
-            fresh += 1
-        objects.append(made)
-    for text in (program_text(program, target), support_text(target)):
-        key = f"text_{cache.key(text, repr(target))}"
-        made = cache.get(key)
-        if made is None:
-            made = emit_object(text, target)
-            cache.put(key, made)
-        objects.append(made)
-    report.kernels = len(kernels)
-    report.notes["kernels compiled"] = fresh
-    return objects
+    """Machine code of kernels, once each, of the program functions and of the support functions."""
+    objects = Objects(target)
+    for code in kernels:
+        objects.want(code)
+    return objects.finished(program, report)
 
 
 def program_text(program: ModuleOp, target: CpuTarget) -> str:

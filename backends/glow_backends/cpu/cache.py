@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections import OrderedDict
 from functools import cache
 from pathlib import Path
 
@@ -105,19 +106,33 @@ def key(*parts: str) -> str:
     return digest.hexdigest()[:32]
 
 
+_recent: OrderedDict[str, bytes] = OrderedDict()
+_RECENT = 2048
+"""Objects of this process that are kept in memory: some kilobytes each."""
+
+
+def _note_recent(name: str, data: bytes) -> None:
+    _recent[name] = data
+    while len(_recent) > _RECENT:
+        _recent.popitem(last=False)
+
+
 def get(name: str) -> bytes | None:
     """The cached object, None where there is none."""
     base = directory()
-    if base is None:
-        return None
+    if base is None or name in _recent:
+        return _recent.get(name)
     try:
-        return (base / f"{name}.o").read_bytes()
+        found = (base / f"{name}.o").read_bytes()
     except OSError:
         return None
+    _note_recent(name, found)
+    return found
 
 
 def put(name: str, data: bytes) -> None:
     """Store an object; written aside and renamed, so that no reader sees half of it."""
+    _note_recent(name, data)
     base = directory()
     if base is not None:
         _write(base / f"{name}.o", data)

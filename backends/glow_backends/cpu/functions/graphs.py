@@ -57,7 +57,9 @@ class Graphs:
 
     def objects(self) -> list[bytes]:
         """Machine code of the graphs and their kernels."""
-        return objects_of(self._program, self._kernels, self._target, self.report) if self.names else []
+        return (
+            objects_of(self._program, self._kernels.values(), self._target, self.report) if self.names else []
+        )
 
     def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
         lower(module)

@@ -67,6 +67,11 @@ class WinogradPlan:
     split_outputs: bool
 
     @property
+    def filters(self) -> int:
+        """Blocks of as many output channels as the register block has."""
+        return self.out_blocks // self.block.vectors
+
+    @property
     def scratch(self) -> int:
         """Scratch elements of one worker."""
         return self.points * (self.v_stride + self.m_stride)
@@ -158,22 +163,27 @@ class WinogradEmission(TileEmission):
         self.bias = next(operands) if spec.conv.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.conv.epilogue.extras)]
         scratch = next(operands)
-        own = k.mul(k.worker, plan.scratch + more) if k.target.threads > 1 else 0
+        own = k.mul(k.worker, k.size(plan.scratch + more)) if k.target.threads > 1 else 0
+        self.v_stride, self.m_stride = k.size(plan.v_stride), k.size(plan.m_stride)
         self.v = k.gep(scratch, own)
-        self.m = k.gep(self.v, plan.points * plan.v_stride)
+        self.m = k.gep(self.v, k.size(plan.points * plan.v_stride))
+        self.tiles, self.plane = k.size(plan.tiles), k.size(plan.tiles * self.lanes)
+        self.in_blocks, self.out_blocks = k.size(plan.in_blocks), k.size(plan.out_blocks)
+        self.out_size = k.size(spec.conv.out_size[0]), k.size(spec.conv.out_size[1])
+        self.out_plane = k.size(spec.conv.out_size[0] * spec.conv.out_size[1])
 
     def emit(self) -> None:
         """Blocks of tiles, shared by the workers; few blocks: each does some output channels."""
         k, plan = self.k, self.plan
-        filters = plan.out_blocks // plan.block.vectors
+        filters, count, total = k.size(plan.filters), k.size(plan.blocks), k.size(plan.total)
         if plan.split_outputs:
-            blocks, outputs = (0, plan.blocks), k.share(filters)
+            blocks, outputs = (0, count), k.share(filters)
         else:
-            blocks, outputs = k.share(plan.blocks), (0, filters)
+            blocks, outputs = k.share(count), (0, filters)
         with k.loop(*blocks) as block:
-            first = k.mul(block, plan.tiles)
-            live = minimum(k, k.add(first, plan.tiles), plan.total)
-            with k.loop(0, plan.in_blocks) as channel, k.loop(first, live) as tile:
+            first = k.mul(block, self.tiles)
+            live = minimum(k, k.add(first, self.tiles), total)
+            with k.loop(0, self.in_blocks) as channel, k.loop(first, live) as tile:
                 self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
             with k.loop(0, plan.points) as point, k.loop(*outputs) as output:
                 self._products(point, output)
@@ -187,42 +197,43 @@ class WinogradEmission(TileEmission):
         k, plan = self.k, self.plan
         vectors, rows = plan.block.vectors, plan.block.rows
         width = vectors * self.lanes
-        filters = plan.out_blocks // vectors
-        depth = plan.in_blocks * self.lanes
-        at = k.index((point, filters * depth * width), (output, depth * width))
+        size = k.size(plan.in_blocks * self.lanes * width)
+        at = k.index((k.add(k.mul(point, k.size(plan.filters)), output), size))
         w = k.gep(self.w, at)
-        v = k.gep(self.v, k.mul(point, plan.v_stride))
-        plane = plan.tiles * self.lanes
-        m = k.gep(self.m, k.index((point, plan.m_stride), (output, vectors * plane)))
+        v = k.gep(self.v, k.mul(point, self.v_stride))
+        m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
         full, rest = divmod(self.conv.in_channels, self.lanes)
-        chunk, size = self.lanes * width, depth * width
-        count = plan.tiles // rows
+        blocks_of = k.size(full)
+        chunk, count = self.lanes * width, plan.tiles // rows
         parts = stream_parts(count, chunk)
-        with k.loop(0, plan.tiles, rows) as tile:
+        with k.loop(0, self.tiles, rows) as tile:
             start = k.mul(tile, self.lanes)
             offsets = [r * self.lanes for r in range(rows)]
             sums = zeros(k, rows * vectors)
             a = k.gep(v, start)
-            part = k.b.udiv(k.b.mul(tile, k.i(parts)), k.i(plan.tiles))
-            ahead = NEAR if count == 1 else k.add(k.mul(part, size // parts), size)
+            ahead: Index = NEAR
+            if count > 1:
+                part = k.b.udiv(k.b.mul(tile, k.i(parts)), self.tiles)
+                ahead = k.add(k.mul(part, k.b.udiv(size, k.i(parts))), size)
             stream = Stream(k.gep(w, ahead), parts, chunk)
-            for begin, blocks, channels in ((0, full, self.lanes), (full, 1, rest)):
-                if blocks and channels:
-                    a_at = k.gep(a, begin * plane)
-                    w_at = k.gep(w, begin * self.lanes * width)
-                    nest = [Loop(blocks, plane, self.lanes * width), Loop(channels, 1, width)]
-                    ahead = stream.moved(k, begin * chunk)
+            for begin, blocks, channels in ((0, blocks_of, self.lanes), (blocks_of, 1, rest)):
+                if (full or blocks == 1) and channels:
+                    a_at = k.gep(a, k.mul(begin, self.plane))
+                    w_at = k.gep(w, k.mul(begin, chunk))
+                    nest = [Loop(blocks, self.plane, chunk), Loop(channels, 1, width)]
+                    ahead = stream.moved(k, k.mul(begin, chunk))
                     sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=ahead)
             for r, offset in enumerate(offsets):
                 for i in range(vectors):
-                    k.store(sums[r * vectors + i], m, k.add(start, offset + i * plane))
+                    k.store(sums[r * vectors + i], m, k.add(start, k.add(k.mul(self.plane, i), offset)))
 
     def put_input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
         """Transform a tile of an input block into V."""
-        k, tiles = self.k, self.plan.tiles
-        out = k.index((channel, tiles * self.lanes), (slot, self.lanes))
-        for i, value in enumerate(self.input_tile(self.x, self.plan.in_blocks, channel, tile)):
-            k.store(value, self.v, k.add(out, i * self.plan.v_stride))
+        k = self.k
+        to = k.gep(self.v, k.index((channel, self.plane), (slot, self.lanes)))
+        for value in self.input_tile(self.x, self.in_blocks, channel, tile):
+            k.store(value, to)
+            to = k.gep(to, self.v_stride)
 
     def _output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
         """A^T m."""
@@ -247,18 +258,20 @@ class WinogradEmission(TileEmission):
     def put_output_tile(self, channel: Index, held: Index, tile: Index, slot: Index) -> None:
         """The epilogue of a tile of block `channel`, whose products are block `held` of M."""
         k, conv, side, size = self.k, self.conv, self.side, self.spec.tile
-        height, width = conv.out_size
+        height, width = self.out_size
         image, row, column = self.place(tile)
-        at = k.index((held, self.plan.tiles * self.lanes), (slot, self.lanes))
-        half = [
-            self._output_line(
-                [self.vector(self.m, k.add(at, (r * side + c) * self.plan.m_stride)) for r in range(side)]
-            )
-            for c in range(side)
-        ]
-        lines = [self._output_line([half[c][r] for c in range(side)]) for r in range(size)]
-        plane = height * width
-        position = k.index((image, self.plan.out_blocks * plane), (channel, plane), (row, width), (column, 1))
+        place = k.gep(self.m, k.index((held, self.plane), (slot, self.lanes)))
+        half: list[list[ir.Value]] = []
+        for _ in range(side):
+            points: list[ir.Value] = []
+            for _ in range(side):
+                points.append(self.vector(place, 0))
+                place = k.gep(place, self.m_stride)
+            half.append(self._output_line(points))
+        columns_of = [self._output_line([half[r][c] for r in range(side)]) for c in range(size)]
+        lines = list(zip(*columns_of, strict=True))
+        block = k.add(k.mul(image, self.out_blocks), channel)
+        position = k.index((block, self.out_plane), (row, width), (column, 1))
         start = k.mul(position, self.lanes)
         bias = None
         if self.bias is not None:
@@ -270,32 +283,40 @@ class WinogradEmission(TileEmission):
 
             k.store(conv.epilogue.apply(k, value, bias, self.extras, read), self.y, at)
 
-        def all_of_it() -> None:
-            for r, line in enumerate(lines):
-                for c, value in enumerate(line):
-                    finish(value, k.add(start, (r * width + c) * self.lanes))
+        def place_of(r: Index, c: Index) -> Index:
+            return k.add(start, k.mul(k.index((r, width), (c, 1)), self.lanes))
 
-        if height % size == 0 and width % size == 0:
-            all_of_it()
-            return
+        def held_at(r: Index, c: Index) -> ir.Value:
+            return self.vector(self.edge, k.mul(k.index((r, size), (c, 1)), self.lanes))
+
+        def hold() -> None:
+            for i, value in enumerate(value for line in lines for value in line):
+                k.store(value, self.edge, i * self.lanes)
+
         rows, columns = self.clipped(row, size, height), self.clipped(column, size, width)
         inside = self.whole([(rows, size), (columns, size)])
+        if conv.epilogue.long:  # its code stands once a column
+            hold()
         with k.b.if_else(inside) as (then, otherwise):
             with then:
-                all_of_it()
+                if conv.epilogue.long:
+                    with k.loop(0, size) as r:
+                        for c in range(size):
+                            finish(held_at(r, c), place_of(r, c))
+                else:
+                    for r, line in enumerate(lines):
+                        for c, value in enumerate(line):
+                            finish(value, place_of(r, c))
             with otherwise:
-                for r, line in enumerate(lines):
-                    for c, value in enumerate(line):
-                        k.store(value, self.edge, (r * size + c) * self.lanes)
+                if not conv.epilogue.long:
+                    hold()
                 with k.loop(*rows) as r, k.loop(*columns) as c:
-                    offset = k.mul(k.index((r, size), (c, 1)), self.lanes)
-                    target = k.mul(k.index((r, width), (c, 1)), self.lanes)
-                    finish(self.vector(self.edge, offset), k.add(start, target))
+                    finish(held_at(r, c), place_of(r, c))
 
 
 def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_winograd(spec.conv) and spec.tile in FILTER
-    k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target)
+    k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target, sized=True)
     WinogradEmission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

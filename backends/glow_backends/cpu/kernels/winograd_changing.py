@@ -128,6 +128,6 @@ def emit_winograd_changing(
 ) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_changing(spec.winograd, target)
-    k = KernelBuilder(module, name, 4 + spec.winograd.conv.epilogue.operands, target)
+    k = KernelBuilder(module, name, 4 + spec.winograd.conv.epilogue.operands, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()

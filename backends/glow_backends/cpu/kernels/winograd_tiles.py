@@ -7,7 +7,7 @@ from math import sqrt
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, PTR, KernelBuilder
+from glow_backends.cpu.builder import PTR, KernelBuilder
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
 
@@ -16,24 +16,22 @@ A, B = sqrt(0.5), sqrt(2.0)
 
 
 class TileEmission:
-    """A kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution of stride 1."""
+    """A sized kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution of stride 1."""
 
     def __init__(self, k: KernelBuilder, conv: DirectConvSpec, tile: int) -> None:
         self.k, self.conv, self.size = k, conv, tile
         self.lanes, self.side = k.target.lanes, tile + 2
-        self.across = tuple(ceil_div(size, tile) for size in conv.out_size)
-        # Tiles that cross the border go through this one.
-        kind = ir.ArrayType(ir.VectorType(F32, self.lanes), self.side**2)
-        self.edge = k.b.alloca(kind)
-        self.edge.type = PTR  # llvmlite still types it as a pointer to `kind`
-        self.edge.align = k.target.vector_bytes
+        self.across = tuple(k.size(ceil_div(size, tile)) for size in conv.out_size)
+        self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
+        self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
+        self.edge = k.stack(self.side**2 * self.lanes)  # tiles that cross the border go through this one
 
     def place(self, tile: Index) -> tuple[Index, Index, Index]:
         """(image, first output row, first output column) of a tile."""
-        image, row, column = split_index(self.k, tile, [self.conv.batch, *self.across])
+        image, row, column = split_index(self.k, tile, [0, *self.across])
         return image, self.k.mul(row, self.size), self.k.mul(column, self.size)
 
-    def clipped(self, first: Index, count: int, size: int) -> tuple[Index, Index]:
+    def clipped(self, first: Index, count: int, size: Index) -> tuple[Index, Index]:
         """The part [low, high) of range(count) for which first + i is in range(size)."""
         k = self.k
         low = maximum(k, k.b.neg(k.i(first)), 0)
@@ -58,7 +56,7 @@ class TileEmission:
         return self.k.fma(x, self.k.splat(factor, self.lanes), y)
 
     def window(
-        self, image: ir.Value, size: tuple[int, int], first: tuple[Index, Index], side: int
+        self, image: ir.Value, size: tuple[Index, Index], first: tuple[Index, Index], side: int
     ) -> list[ir.Value]:
         """Addresses of the rows of a square window of one block of an image; outside it are zeros.
 
@@ -68,28 +66,29 @@ class TileEmission:
         source = k.gep(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
         rows, columns = (self.clipped(at, side, n) for at, n in zip(first, size, strict=True))
         inside = self.whole([(rows, side), (columns, side)])
+        line = k.mul(width, lanes)
         before = k.b.block
         with k.b.if_then(k.b.not_(inside), likely=False):
             for i in range(side * side):
                 k.store(k.splat(0.0, lanes), self.edge, i * lanes)
             with k.loop(*rows) as r, k.loop(*columns) as c:
-                value = self.vector(source, k.index((r, width * lanes), (c, lanes)))
+                value = self.vector(source, k.index((r, line), (c, lanes)))
                 k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)))
             border = k.b.block
         start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
-        for pointer, stride, block in ((source, width, before), (self.edge, side, border)):
+        for pointer, stride, block in ((source, line, before), (self.edge, side * lanes, border)):
             start.add_incoming(pointer, block)
-            step.add_incoming(k.i(stride * lanes), block)
+            step.add_incoming(k.i(stride), block)
         return [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
 
-    def input_tile(self, x: ir.Value, blocks: int, channel: Index, tile: Index) -> list[ir.Value]:
+    def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
         """B^T d B of a tile of block `channel` of `blocks`, row by row."""
         k, conv, side = self.k, self.conv, self.side
         image, row, column = self.place(tile)
-        plane = conv.size[0] * conv.size[1] * self.lanes
-        source = k.gep(x, k.index((image, blocks * plane), (channel, plane)))
+        block = k.add(k.mul(image, blocks), channel)
+        source = k.gep(x, k.mul(block, self.image_plane))
         first = (k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1]))
-        lines = self.window(source, conv.size, first, side)
+        lines = self.window(source, self.image_size, first, side)
         # Columns first, then rows; a column of the result is a row of points.
         half = [self.input_line([self.vector(line, c * self.lanes) for line in lines]) for c in range(side)]
         return [v for r in range(side) for v in self.input_line([half[c][r] for c in range(side)])]

@@ -258,6 +258,6 @@ def emit_winograd_weights(
 ) -> ir.Function:
     """The kernel `name(dw, x, dy, scratch, worker)` of a spec."""
     assert supports_winograd_weights(spec)
-    k = KernelBuilder(module, name, 4, target)
+    k = KernelBuilder(module, name, 4, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
