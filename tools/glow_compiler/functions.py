@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_passes.fn.domain import NotNative
-from glow_runtime.functions import FunctionProgram, Value
+from glow_runtime.functions import FunctionProgram, Value, type_of
+
+if TYPE_CHECKING:
+    from glow_runtime.function_profile import FunctionProfile
 
 BACKENDS = ("cpu", "interpreter")
 
@@ -121,6 +124,13 @@ class CompiledFunction:
         from glow_compiler.graphs import save_graphs
 
         return save_graphs(self, Path(folder), level)
+
+    def profile(self, *arguments: Any, **keywords: Any) -> FunctionProfile:
+        """Run once and count: how often each line of the Python text ran, and its share of operations."""
+        from glow_runtime.function_profile import profile
+
+        given = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        return profile(self.program, tuple(map(type_of, given)), given)
 
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, operations, and what runs where."""

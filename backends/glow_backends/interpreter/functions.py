@@ -63,6 +63,8 @@ class Machine:
     def __init__(self, module: ModuleOp, functions: Functions | None = None) -> None:
         self.functions = functions or Functions(module)
         self.codes: dict[str, Code] = {}
+        #: Runs of each function so far, where they are counted.
+        self.counts: dict[str, int] | None = None
 
     def code(self, name: str) -> Code:
         """The instructions of a function, made when it is first called."""
@@ -143,6 +145,8 @@ class Machine:
     def run(self, name: str, arguments: Sequence[Any]) -> Any:
         """The value of a function for Python numbers, arrays, tuples and closures."""
         code = self.code(name)
+        if self.counts is not None:
+            self.counts[name] = self.counts.get(name, 0) + 1
         registers = [*arguments, *code.registers[code.arity :]]
         steps, pc, tails = code.steps, 0, 0
         stack: list[tuple[list[Any], list[Any], int, int, int]] = []
@@ -167,6 +171,8 @@ class Machine:
                 given = [*function.captured, *[registers[i] for i in operands[1:]]]
                 if len(given) != code.arity:
                     raise GlowError(_wrong_count(code, len(function.captured), len(operands) - 1))
+                if self.counts is not None:
+                    self.counts[code.name] = self.counts.get(code.name, 0) + 1
                 registers = given + code.registers[code.arity :]
                 steps, pc = code.steps, 0
             elif what is RETURN:

@@ -39,13 +39,15 @@ class Frame:
 class Emitter(Specializer):
     """Emits the instances that `infer` found, starting from the root."""
 
-    def __init__(self, inferred: Specializer, module: ir.Module) -> None:
+    def __init__(self, inferred: Specializer, module: ir.Module, counts: int = 0) -> None:
         super().__init__(inferred.functions)
         self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
         self.module = module
         self.support = Support(module)
         self.t = LlvmTarget(module, self.support)
         self.coding = True
+        #: Address of an int64 for each instance, which its runs add to; 0 for none.
+        self.counts = counts
         #: Whether the program computes with tensors: loops then reclaim memory.
         self.tensorial = False
         #: Operations of instances whose every call has one callee, which is straight as well.
@@ -227,6 +229,8 @@ class Emitter(Specializer):
     ) -> tuple[Instance, list[Any]] | None:
         """The code of one instance; the one that it goes on to in the same function, if any."""
         values = self._parameters(instance, registers)
+        if self.counts:
+            self.support.count_turn(self.b, self.counts + 8 * instance.number)
         ops = list(instance.function.block.ops)
         for index, op in enumerate(ops):
             if isinstance(op, ReturnOp):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
@@ -71,7 +72,9 @@ class NativeFunction:
     `lower` takes the graphs of tensor operators to planned instructions for this CPU.
     """
 
-    def __init__(self, inferred: Specializer, root: Instance, name: str, lower: Lower) -> None:
+    def __init__(
+        self, inferred: Specializer, root: Instance, name: str, lower: Lower, counting: bool = False
+    ) -> None:
         start = time.perf_counter()
         target = host()
         initialize_llvm()
@@ -80,7 +83,9 @@ class NativeFunction:
             raise NotNative(f"functions on {target.triple}")
         module = new_module(name, target)
         self.name = name
-        emitter = Emitter(inferred, module)
+        #: Runs of each instance so far, by its number, where they are counted.
+        self.counts = np.zeros(len(inferred.instances) if counting else 0, np.int64)
+        emitter = Emitter(inferred, module, self.counts.ctypes.data if counting else 0)
         functions = inferred.functions
         self._places = {i.number: (i.name, functions.place(i.name)) for i in inferred.instances}
         self.parameters = [inferred.sets.resolve(t) for t in root.parameters]

@@ -93,6 +93,11 @@ class Support:
         b.store(left, self.fuel)
         self._unlikely(b, b.icmp_signed("<", left, ir.Constant(I64, 0)), TAIL_CALLS | number << SHIFT)
 
+    def count_turn(self, b: ir.IRBuilder, address: int) -> None:
+        """Add one to a number in the memory of the host."""
+        place = b.inttoptr(ir.Constant(I64, address), I64.as_pointer())
+        b.store(b.add(b.load(place), ir.Constant(I64, 1)), place)
+
     def reset_count(self, b: ir.IRBuilder) -> None:
         """A base case was reached."""
         b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
