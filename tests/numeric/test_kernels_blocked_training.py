@@ -19,6 +19,8 @@ from glow_backends.cpu.kernels.conv_weights import (
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pack, pack_filter, plain_filter
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
+from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.kernels.winograd import WinogradSpec
 from glow_backends.cpu.kernels.winograd_changing import (
     ChangingSpec,
@@ -170,3 +172,38 @@ def test_winograd_changing(out: int, inner: int, form: str, threads: int) -> Non
     ]
     (got,) = run_kernel(emit_winograd_changing, spec, [(blocks.shape, np.float32)], inputs, threads)
     np.testing.assert_allclose(unblock_channels(got, outs), want.numpy(), rtol=1e-4, atol=2e-5)
+
+
+POOLS: list[dict[str, Any]] = [
+    {"size": (6, 8), "kernel": (2, 2), "strides": (2, 2)},
+    {"size": (7, 6), "kernel": (3, 2), "strides": (2, 1), "pads": (1, 1, 1, 0)},
+    {"size": (4, 5), "kernel": (4, 5), "strides": (1, 1)},
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("mode", ["max", "avg", "counted"])
+@pytest.mark.parametrize("case", POOLS)
+def test_pool_backward(case: dict[str, Any], mode: str, threads: int) -> None:
+    """Gradients of pools are PyTorch's."""
+    pads = case.get("pads", (0, 0, 0, 0))
+    kind, counted = "max" if mode == "max" else "avg", mode == "counted"
+    window: dict[str, Any] = {"pads": (0, 0, 0, 0), "dilations": (1, 1), **case}
+    spec = PoolBackwardSpec(kind, 4, count_include_pad=counted, **window)
+    x, dy = random(2, 2 * LANES, *spec.size), random(2, 2 * LANES, *spec.outputs, seed=1)
+    held = torch.tensor(x).double().requires_grad_()
+    fill = float("-inf") if mode == "max" else 0.0
+    padded = torch.nn.functional.pad(held, (pads[1], pads[3], pads[0], pads[2]), value=fill)
+    if mode == "max":
+        y = torch.nn.functional.max_pool2d(padded, spec.kernel, spec.strides)
+    else:
+        y = torch.nn.functional.avg_pool2d(padded, spec.kernel, spec.strides)
+        if not counted:
+            ones = torch.nn.functional.pad(torch.ones_like(held), (pads[1], pads[3], pads[0], pads[2]))
+            y = y / torch.nn.functional.avg_pool2d(ones, spec.kernel, spec.strides)
+    y.backward(torch.tensor(dy).double())
+    assert held.grad is not None
+    inputs = [block_channels(v, LANES) for v in ((x, dy) if mode == "max" else (dy,))]
+    outputs = [(block_channels(x, LANES).shape, np.float32)]
+    (got,) = run_kernel(emit_pool_backward_blocked, spec, outputs, inputs, threads)
+    np.testing.assert_allclose(unblock_channels(got, 2 * LANES), held.grad.numpy(), rtol=1e-5, atol=1e-5)

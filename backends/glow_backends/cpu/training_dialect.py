@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block
 from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -15,9 +15,12 @@ from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import check_choice, float_prop, int_prop, ints_prop, str_prop
+from glow_dialects.core.properties import bool_prop, check_choice, float_prop, int_prop, ints_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.conv_backward_weights import filter_gradient
+from glow_dialects.ops.max_pool import MaxPoolBackwardOp
+from glow_dialects.ops.windows import output_sizes
 
 
 @graph_op
@@ -202,9 +205,63 @@ class BatchNormBackwardInstr(InstrOp):
         scale_grad[...], bias_grad[...] = total, bias
 
 
+@graph_op
+class PoolBackwardOp(PureOp):
+    """The gradient of a pool of mode "max" (of `input`) or "avg" on blocked activations.
+
+    The result type is that of what was pooled; window properties are ONNX's, for two axes.
+    """
+
+    name = "glow_cpu.pool_backward"
+    mode = str_prop()
+    kernel = ints_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    count_include_pad = bool_prop(False)
+    grad = operand_def(Tensor)
+    input = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def check(self) -> None:
+        check_choice(self.name, "mode", self.prop("mode"), ("max", "avg"))
+        window = (self.prop("kernel"), self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        wanted = output_sizes(shape_of(self.result)[2:4], *window)
+        if shape_of(self.grad)[2:4] != tuple(wanted) or (self.prop("mode") == "max") != bool(
+            self.group("input")
+        ):
+            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a pool of {self.result.type}")
+
+
+@instr_op(of=PoolBackwardOp)
+class PoolBackwardInstr(InstrOp):
+    """The plain operator's reference on plain channels."""
+
+    name = "glow_cpu_instr.pool_backward"
+
+    def reference(self, result: Array, grad: Array, input: Array | None) -> None:
+        batch, blocks, *size, lanes = result.shape
+        window = {n: self.prop(n) for n in ("kernel", "strides", "pads", "dilations")}
+        plain = [unblock_channels(v, blocks * lanes) for v in (input, grad) if v is not None]
+        kind = tensor((batch, blocks * lanes, *size), result.dtype)
+        block = Block(arg_types=[tensor(v.shape, v.dtype) for v in plain])
+        if input is None:
+            include = self.prop("count_include_pad")
+            op = AvgPoolBackwardOp(*block.args, results=kind, count_include_pad=include, **window)
+        else:
+            op = MaxPoolBackwardOp(*block.args, results=kind, **window)
+        result[...] = block_channels(op.evaluate(plain)[0], lanes)
+
+
 def _row(vector: Array) -> Array:
     return vector.reshape(1, -1, 1, 1)
 
 
-GRAPH = (PackFilterOp, ConvWeightsOp, BatchNormTrainOp, BatchNormBackwardOp)
-INSTRUCTIONS = (PackFilterInstr, ConvWeightsInstr, BatchNormTrainInstr, BatchNormBackwardInstr)
+GRAPH = (PackFilterOp, ConvWeightsOp, BatchNormTrainOp, BatchNormBackwardOp, PoolBackwardOp)
+INSTRUCTIONS = (
+    PackFilterInstr,
+    ConvWeightsInstr,
+    BatchNormTrainInstr,
+    BatchNormBackwardInstr,
+    PoolBackwardInstr,
+)

@@ -31,20 +31,21 @@ from glow_backends.cpu.passes.training_rules import (
     changing_transpose,
     channel_sum,
     conv_weights,
+    pool_backward,
 )
 from glow_backends.cpu.passes.volume_rules import volume_conv
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.lrn import LrnOp
-from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.max_pool import MaxPoolBackwardOp, MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -330,6 +331,8 @@ RULES: dict[type[GraphOp], Rule] = {
     ConvTransposeOp: adjoint,
     MaxPoolOp: pool,
     AvgPoolOp: pool,
+    MaxPoolBackwardOp: pool_backward,
+    AvgPoolBackwardOp: pool_backward,
     ReduceMeanOp: reduction,
     ReduceMaxOp: reduction,
     ReduceSumOp: channel_sum,

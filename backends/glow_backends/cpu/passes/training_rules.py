@@ -11,14 +11,19 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu import training_dialect as blocked
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
+from glow_backends.cpu.kernels.pool_backward_blocked import supports_pool_backward_blocked
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.max_pool import MaxPoolBackwardOp
+from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
@@ -26,14 +31,16 @@ from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
 
 
-def _fits(op: ConvOp | ConvTransposeOp | ConvBackwardWeightsOp, region: Region) -> bool:
-    """Whether blocks suit a convolution of two spatial axes: they are filled."""
+def _fits(
+    op: ConvOp | ConvTransposeOp | ConvBackwardWeightsOp, region: Region, channels: Sequence[int]
+) -> bool:
+    """Whether blocks suit a convolution of two spatial axes: `channels` fill them."""
     if len(shape_of(op.input)) != 4 or op.group("predicate") or op.prop("group") != 1:
         return False
     if dtype_of(op.input.type) != np.float32 or 0 in shape_of(op.input):
         return False
-    biases = [shape_of(v)[0] for v in op.group("bias")] if "bias" in dict(op.groups()) else []
-    return not any(count % region.lanes for count in biases)
+    # Plain kernels, which suit few channels, know channels before the axes of space only.
+    return op.prop("layout") == "NHWC" or min(channels) >= region.lanes
 
 
 def _source(op: ConvOp | ConvBackwardWeightsOp, region: Region) -> SSAValue | None:
@@ -54,7 +61,7 @@ def _form(op: Any, turned: bool = False) -> str:
 def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution whose filter is known at run time only."""
     out = op.sizes(op.filter)[0]
-    if not _fits(op, region) or out < region.lanes:
+    if not _fits(op, region, [out]):
         return False
     source = _source(op, region)
     if source is None:
@@ -66,6 +73,14 @@ def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def _bias(value: SSAValue, region: Region) -> SSAValue:
+    """A bias as a constant, or filled up with zeros to whole vectors."""
+    if region.is_known(value):
+        return region.constant(value)
+    missing, plain = -shape_of(value)[0] % region.lanes, region.plain(value)
+    return region.add(PadOp(plain, pads=(0, missing))) if missing else plain
+
+
 def _conv(
     op: ConvOp | ConvTransposeOp,
     source: SSAValue,
@@ -75,7 +90,7 @@ def _conv(
     strides: Sequence[int],
 ) -> BlockedConvOp:
     window: dict[str, Any] = {"pads": pads, "strides": strides, "dilations": op.prop("dilations")}
-    bias = [region.constant(v) if region.is_known(v) else region.plain(v) for v in op.group("bias")]
+    bias = [_bias(v, region) for v in op.group("bias")]
     form = _form(op, isinstance(op, ConvTransposeOp))
     return BlockedConvOp(source, filters, bias, [], form=form, lanes=region.lanes, **window)
 
@@ -84,7 +99,7 @@ def changing_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -
     """The adjoint of a convolution: convolutions by the turned filter, one for each place of a stride."""
     _, out, kernel = op.sizes(op.filter)
     channels = op.sizes(op.input)[1]
-    if not _fits(op, region) or min(out, channels) < region.lanes:
+    if not _fits(op, region, [out, channels]):
         return False
     strides, last = op.prop("strides"), op.prop("layout") == "NHWC"
     sizes = op.sizes(op.result)[2]
@@ -163,7 +178,7 @@ def _taps(op: ConvTransposeOp, region: Region, parts: tuple[_Part, _Part]) -> SS
 
 def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -> bool:
     """The gradient of a filter."""
-    if not _fits(op, region) or op.sizes(op.result)[0] < region.lanes:
+    if not _fits(op, region, [op.sizes(op.result)[0]]):
         return False
     source = _source(op, region)
     grad = region.blocked(op.grad, op.prop("layout") == "NHWC")
@@ -217,14 +232,43 @@ def _remember(op: Any, made: Any, form: Blocked, region: Region) -> bool:
     return True
 
 
+def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, target: CpuTarget) -> bool:
+    """The gradient of a pool of two axes; of an average where the gradient is blocked."""
+    last, kind = op.prop("layout") == "NHWC", element_of(op.grad)
+    largest = isinstance(op, MaxPoolBackwardOp)
+    known = region.known.get(op.input if largest else op.grad)
+    if known is None or known.last != last or known.rank != 4 or op.group("predicate"):
+        return False
+    size, window = op.sizes(op.result)[2], [op.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+    spec = PoolBackwardSpec("max" if largest else "avg", 1, size, *window)  # pyright: ignore[reportArgumentType]
+    if not supports_pool_backward_blocked(spec):
+        return False
+    grad = region.blocked(op.grad, last)
+    if grad is None:
+        return False
+    batch, blocks, _, _, lanes = shape_of(grad.value)
+    names = ("kernel", "strides", "pads", "dilations", *(() if largest else ("count_include_pad",)))
+    made = blocked.PoolBackwardOp(
+        grad.value,
+        known.value if largest else None,
+        results=tensor((batch, blocks, *op.sizes(op.result)[2], lanes), kind),
+        mode="max" if largest else "avg",
+        **{n: op.prop(n) for n in names},
+    )
+    region.remember(op.result, Blocked(region.add(made), grad.channels, 4, last))
+    return True
+
+
 def channel_sum(op: Any, region: Region, target: CpuTarget) -> bool:
     """The sum of each channel: the gradient of a bias."""
     form = region.known.get(op.input)
-    if form is None or form.channels % region.lanes or op.prop("keepdims") or op.group("predicate"):
+    if form is None or op.prop("keepdims") or op.group("predicate"):
         return False
     if sorted(op.prop("axes")) != sorted((0, *form.spatial)):
         return False
     sums = region.add(ReduceSumOp(form.value, axes=(0, 2, 3), keepdims=False))
-    assert prod(shape_of(sums)) == form.channels
-    region.plains[op.result] = region.add(ReshapeOp.to(sums, (form.channels,)))
+    flat = region.add(ReshapeOp.to(sums, (prod(shape_of(sums)),)))
+    if form.channels % region.lanes:
+        flat = region.add(SliceOp.window(flat, (0,), (form.channels,)))
+    region.plains[op.result] = flat
     return True

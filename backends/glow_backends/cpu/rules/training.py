@@ -22,6 +22,7 @@ from glow_backends.cpu.kernels.dropout import DropoutSpec, emit_dropout
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.filter_pack import emit_filter_pack, sizes_of
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
+from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.training_dialect import filter_pack_spec
@@ -105,6 +106,16 @@ def _pool_backward(mode: str) -> Rule:
     return rule
 
 
+def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
+    batch, blocks, height, width, lanes = shape(op.result)
+    if lanes != context.target.lanes:
+        return None
+    mode, window = op.prop("mode"), [op.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+    counted = op.prop("count_include_pad")
+    spec = PoolBackwardSpec(mode, batch * blocks, (height, width), *window, count_include_pad=counted)
+    return KernelCall(emit_pool_backward_blocked, spec, [op.result, *op.group("input"), op.grad])
+
+
 def _batch_norm(backward: bool) -> Rule:
     def rule(op: Any, context: CallContext) -> KernelCall | None:
         del context
@@ -174,6 +185,7 @@ def _dropout(op: Any, context: CallContext) -> KernelCall | None:
 RULES: dict[str, Rule] = {
     "glow_cpu_instr.pack_filter": _pack_filter,
     "glow_cpu_instr.conv_weights": _conv_weights,
+    "glow_cpu_instr.pool_backward": _blocked_pool,
     "glow_cpu_instr.batch_norm_train": _blocked_norm(backward=False),
     "glow_cpu_instr.batch_norm_backward": _blocked_norm(backward=True),
     "dropout_train": _dropout,
