@@ -192,6 +192,68 @@ def test_mutated_model(model: onnx.ModelProto) -> None:
         assert str(error).strip()
 
 
+def graph_of(nodes: list[onnx.NodeProto], element: int = TensorProto.FLOAT) -> onnx.GraphProto:
+    """Nodes from x [2, 4] to y."""
+    source = helper.make_tensor_value_info("x", element, [2, 4])
+    return helper.make_graph(nodes, "g", [source], [onnx.ValueInfoProto(name="y")])
+
+
+def call(kind: str, source: str, result: str) -> onnx.NodeProto:
+    """A node of the functions' domain."""
+    return helper.make_node(kind, [source], [result], domain="d")
+
+
+def test_functions_that_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty functions, each calling the next twice: refused long before they are all expanded."""
+    monkeypatch.setattr("glow_frontends.onnx.scope.MAX_NODES", 300)
+    versions = [helper.make_opsetid("d", 1), helper.make_opsetid("", 21)]
+    functions = [
+        helper.make_function(
+            "d", f"F{i}", ["x"], ["y"], [call(f"F{i + 1}", "x", "a"), call(f"F{i + 1}", "a", "y")], versions
+        )
+        for i in range(40)
+    ]
+    last = helper.make_function("d", "F40", ["x"], ["y"], [helper.make_node("Relu", ["x"], ["y"])], versions)
+    graph = graph_of([call("F0", "x", "y")])
+    made = helper.make_model(graph, opset_imports=versions, functions=[*functions, last], ir_version=10)
+    with pytest.raises(GlowError, match="expand to more than 300 nodes"):
+        import_model(made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs"),
+    [("Range", [0, 1 << 33, 1]), ("OneHot", [[1], 1 << 33, [0, 1]]), ("CumSum", [None, 0])],
+)
+def test_constants_of_many_elements(kind: str, inputs: list[object]) -> None:
+    """What would be computed while importing has a limit."""
+    nodes: list[onnx.NodeProto] = []
+    for index, value in enumerate(inputs):
+        name = f"i{index}"
+        if value is None:
+            held = numpy_helper.from_array(np.array([1 << 33], np.int64))
+            nodes.append(helper.make_node("Constant", [], ["s"], value=held))
+            nodes.append(helper.make_node("ConstantOfShape", ["s"], [name]))
+            continue
+        held = numpy_helper.from_array(np.array(value, np.int64))
+        nodes.append(helper.make_node("Constant", [], [name], value=held))
+    nodes.append(helper.make_node(kind, [f"i{i}" for i in range(len(inputs))], ["y"]))
+    made = helper.make_model(graph_of(nodes), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with pytest.raises(GlowError, match="is too large"):
+        import_model(made)
+
+
+def test_what_no_version_has() -> None:
+    """An element type of no compiled tensor, and a version that does not fit in 32 bits."""
+    relu = [helper.make_node("Relu", ["x"], ["y"])]
+    narrow = helper.make_model(graph_of(relu, TensorProto.FLOAT6E2M3), ir_version=10)
+    with pytest.raises(GlowError, match="unknown element type"):
+        import_model(narrow)
+    late = helper.make_model(graph_of([helper.make_node("Reul", ["x"], ["y"])]), ir_version=10)
+    late.opset_import[0].version = 1 << 40
+    with pytest.raises(GlowError, match="did you mean Relu"):
+        import_model(late)
+
+
 def test_truncated_everywhere(tmp_path: Path) -> None:
     """A model cut at each of many places."""
     path = tmp_path / "cut.onnx"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glow_dialects.core.errors import CompileError
+
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
@@ -21,11 +23,14 @@ def rounded(size: int) -> int:
 
 
 def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
-    """An uninitialised array, aligned."""
+    """An uninitialised array, aligned; a CompileError where the machine has not so much memory."""
     count = dtype.itemsize
     for extent in shape:
         count *= extent
-    raw = np.empty(count + ALIGN, np.uint8)
+    try:
+        raw = np.empty(count + ALIGN, np.uint8)
+    except MemoryError:
+        raise CompileError(f"the program needs {count} bytes in one piece, which cannot be had") from None
     start = -address(raw) % ALIGN
     return raw[start : start + count].view(dtype).reshape(tuple(shape))
 

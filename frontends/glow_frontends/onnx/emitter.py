@@ -32,6 +32,8 @@ Operand: TypeAlias = Value | Sequence[Value] | None
 
 #: Constants of at most this many elements are literals of the function.
 LITERAL_ELEMENTS = 8
+#: Constants computed while importing have at most this many elements.
+MAX_FOLDED = 1 << 29
 #: Operators that fold to a view of their operand, however large it is.
 VIEWS: dict[type[GraphOp], Callable[[GraphOp, Array], Array]] = {
     ReshapeOp: lambda op, x: x.reshape(shape_of(op.results[0])),
@@ -100,6 +102,8 @@ class Emitter:
             whole = shape_of(op.results[0])
             if int(np.prod(whole)) > 1:
                 return [uniform(self._once(kind, operands, arrays, op, properties), whole)]
+        for result in op.results:
+            check_size(shape_of(result), MAX_FOLDED)
         return list(op.evaluate(arrays))
 
     def _once(
@@ -207,12 +211,12 @@ class Emitter:
         return self(TransposeOp, value, permutation=tuple(permutation))
 
 
-def check_size(dims: Sequence[int]) -> None:
-    """Refuse tensors that no machine holds."""
+def check_size(dims: Sequence[int], most: int = MAX_ELEMENTS) -> None:
+    """Refuse tensors that no machine holds, or of more elements than `most`."""
     count = 1
     for dim in dims:
         count *= int(dim)
-    if count > MAX_ELEMENTS:
+    if count > most:
         raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} is too large")
 
 

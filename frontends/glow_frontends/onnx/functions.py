@@ -26,7 +26,7 @@ def _schema(domain: str, op: str, version: int) -> Any:
     """The standard's description of an operator, None where it has none (its stubs lack functions)."""
     try:
         return onnx.defs.get_schema(op, version, domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # a version beyond 32 bits is a TypeError
         return None
 
 

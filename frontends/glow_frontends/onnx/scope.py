@@ -31,6 +31,8 @@ from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue,
 
 #: Expansion of functions and subgraphs within each other stops here (recursion is not ONNX).
 MAX_DEPTH = 60
+#: And expansion as a whole here: functions that call functions twice grow without bound.
+MAX_NODES = 100_000
 
 #: What rules and cards raise for nodes that are wrong or unusual; anything else is our bug.
 FAILURES = (
@@ -45,6 +47,7 @@ FAILURES = (
     AttributeError,  # an operand that the node should have is None
     KeyError,
     NotImplementedError,
+    MemoryError,  # a constant that no machine holds
 )
 
 
@@ -75,6 +78,8 @@ class Session:
     control: bool = False
     #: How many of the problems only say that something depends on run-time data.
     needs: int = 0
+    #: Nodes of functions and subgraphs so far.
+    expanded: int = 0
 
 
 class ScopeError(RuleError):
@@ -173,6 +178,7 @@ class Scope:
     def step(self, proto: NodeProto) -> None:
         """Import one node; a problem is recorded, and NeedsValue raised where run-time data decide."""
         try:
+            self._count()
             results = self.node(proto)
         except ScopeError:
             self._block(proto)
@@ -182,6 +188,12 @@ class Scope:
             self.problem(proto, str(error) or type(error).__name__)
         else:
             self.define(proto, results)
+
+    def _count(self) -> None:
+        """Refuse expansions that would not end."""
+        self.session.expanded += self.depth > 0
+        if self.session.expanded > MAX_NODES:
+            raise RuleError(f"functions and subgraphs expand to more than {MAX_NODES} nodes")
 
     def define(self, proto: NodeProto, results: Sequence[AnyValue | None]) -> None:
         for index, name in enumerate(proto.output):

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, element_type
 from glow_frontends.onnx.values import MAX_ELEMENTS
 
 #: Element types stored several to a byte.
@@ -26,9 +26,11 @@ def numpy_type(element: int) -> np.dtype:
     if element == TensorProto.STRING:
         return np.dtype(object)
     try:
-        return np.dtype(helper.tensor_dtype_to_np_dtype(element))
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
+        element_type(dtype)
     except (KeyError, ValueError):
         raise GlowError(f"unknown element type {element}") from None
+    return dtype
 
 
 def onnx_type(dtype: np.dtype) -> int:

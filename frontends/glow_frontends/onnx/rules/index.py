@@ -14,7 +14,7 @@ from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
@@ -94,6 +94,7 @@ def scatter_nd(g: Emitter, n: Node) -> Value:
 def one_hot(g: Emitter, n: Node) -> Value:
     """OneHot of a known depth, between two values."""
     indices, depth, pair = n[0], g.ints(n[1], "the depth of OneHot")[0], n[2]
+    check_size([depth], MAX_FOLDED)
     axis = axis_of(n.integer("axis", -1), rank(indices) + 1)
     if dtype_of_value(indices) != np.dtype(np.int64):
         indices = cast_to(g, indices, np.dtype(np.int64))

@@ -11,7 +11,7 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
-from glow_frontends.onnx.emitter import Emitter, check_size
+from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
@@ -253,7 +253,7 @@ def range_(g: Emitter, n: Node) -> Array:
     if not delta:
         raise RuleError("a step of 0")
     count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
-    check_size([count])
+    check_size([count], MAX_FOLDED)
     return (start + np.arange(count) * delta).astype(start.dtype)
 
 
