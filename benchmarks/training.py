@@ -5,7 +5,8 @@
 
 Each measurement runs in its own process: processor seconds of a step (the best of several, so that
 other programs matter little) and the peak of resident memory. Networks:
-an MLP 64-128-10 with a batch of 32, LeNet with 64, ResNet18 on 32 x 32 images with 32.
+an MLP 64-128-10 with a batch of 32, LeNet with 64, ResNet18 on 32 x 32 images with 32, an LSTM and a
+GRU of 128 hidden over 50 places with 32.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-STEPS = {"mlp": 2000, "lenet": 40, "resnet18": 4}
+STEPS = {"mlp": 2000, "lenet": 40, "resnet18": 4, "lstm": 40, "gru": 40}
 
 
 def example(name: str) -> np.ndarray:
     """A batch of inputs."""
-    shape = {"mlp": (32, 64), "lenet": (64, 1, 28, 28), "resnet18": (32, 3, 32, 32)}[name]
-    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    shapes = {"mlp": (32, 64), "lenet": (64, 1, 28, 28), "resnet18": (32, 3, 32, 32)}
+    return np.random.default_rng(0).normal(size=shapes.get(name, (32, 50, 64))).astype(np.float32)
 
 
 def network(name: str) -> tuple[Any, np.ndarray]:
@@ -45,7 +46,26 @@ def network(name: str) -> tuple[Any, np.ndarray]:
         layers += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
         layers += [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
         return nn.Sequential(*layers), example(name)
-    return resnet18(), example(name)
+    return (resnet18() if name == "resnet18" else sequence(name)), example(name)
+
+
+def sequence(name: str) -> Any:
+    """An LSTM or GRU of 128 hidden over 50 places of 64 numbers, and a classifier of its last state."""
+    from torch import nn
+
+    class Sequence(nn.Module):
+        """The layer and the classifier."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = getattr(nn, name.upper())(64, 128, batch_first=True)
+            self.head = nn.Linear(128, 10)
+
+        def forward(self, x: Any) -> Any:
+            """Scores [N, 10]."""
+            return self.head(self.layer(x)[0][:, -1])
+
+    return Sequence()
 
 
 def resnet18() -> Any:

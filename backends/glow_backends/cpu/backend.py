@@ -56,9 +56,10 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_recurrent import is_splittable
         from glow_backends.cpu.rules import has_rule
         from glow_dialects.ops.recurrent import RecurrentOp
+        from glow_passes.autodiff.recurrent import has_training_form
 
         if isinstance(op, RecurrentOp):
-            return is_splittable(op)
+            return is_splittable(op) or has_training_form(op)
         if op.VIEW or op.INSTR is None or not op.can_decompose():
             return op.VIEW or op.INSTR is not None
         return has_rule(op)  # what has no kernel is made of operators that have

@@ -20,14 +20,14 @@ glow.func @constant_weights {
   glow.save %y to @y : tensor<4x1x1x2xf32>
 }
 
-// Weights that change are not packed: the network stays as it is.
+// Weights that change are not packed: they are for the loop of training.
 // CHECK-LABEL: glow.func @changing_weights
 glow.func @changing_weights {
   %x = glow.get @x : tensor<4x1x3xf32>
   %w = glow.get @w2 : tensor<1x8x3xf32>
   %r = glow.get @r : tensor<1x8x2xf32>
   // CHECK-NOT: glow_cpu.recurrent
-  // CHECK: glow.lstm
+  // CHECK: glow.recurrent_train {{.*}}kind = "lstm"
   %y, %h, %c = glow.lstm %x, %w, %r {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<4x1x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<4x1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>)
   glow.save %y to @y : tensor<4x1x1x2xf32>
 }

@@ -24,6 +24,7 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 
 _SHARED = ("direction", "activations", "activation_alpha", "activation_beta", "clip")
@@ -105,14 +106,20 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
 
 
-PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split),)
+def project(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
+    """lstm(x, w, r, b) -> recurrent_train(x w^T + b, r), for weights that are no constants."""
+    return training_form(op, r) if has_training_form(op) else None
+
+
+PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split), Pattern((LstmOp, GruOp, RnnOp), project))
 
 
 @dataclass(frozen=True)
 class CpuRecurrentPass(ModulePass):
-    """lstm(x, w, r, b) -> recurrent(fully_connected(x, w^T, b), r), weights constant.
+    """lstm(x, w, r, b) -> recurrent(fully_connected(x, w^T, b), r).
 
     One matrix product serves all steps and directions; what depends on the step before is a loop.
+    Where weights are no constants it is the loop of training, which needs none packed.
     """
 
     name = "glow-cpu-recurrent"
