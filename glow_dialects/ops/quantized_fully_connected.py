@@ -37,7 +37,7 @@ class QuantizedFullyConnectedOp(RequantizingOp):
     """input [N, K] x weights [K, M] + bias [M] of stored integers, requantised to the result's type.
 
     input: one scale. weights: zero point 0, one scale or one a column. bias: i32 in units of input
-    scale x weight scale. A float result is the sums times their unit.
+    scale x weight scale. A float result is the sums times their unit, an i32 one the sums.
     """
 
     name = "glow.quantized_fully_connected"
@@ -95,6 +95,12 @@ SAMPLES: tuple[Sample, ...] = (
         QuantizedFullyConnectedOp,
         (_stored(3, 7, kind=_X), _stored(7, 5, kind=UniformQuantizedType.of(8, 0.02)), None),
         results=tensor((3, 5)),
+        smooth=False,
+    ),
+    Sample(
+        QuantizedFullyConnectedOp,
+        (_stored(3, 300, kind=_X), _stored(300, 5, kind=UniformQuantizedType.of(8, 0.02)), None),
+        results=tensor((3, 5), i32),
         smooth=False,
     ),
     Sample(

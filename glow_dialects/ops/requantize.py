@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -61,10 +62,12 @@ def finish(real: Array, kind: UniformQuantizedType, low: int, high: int) -> Arra
 
 
 def requantized(total: Array, source: float, weights: Array, result: Attribute, low: int, high: int) -> Array:
-    """Exact sums of products (float64) as elements of `result`, stored integers or real numbers.
+    """Exact sums of products (float64) as elements of `result`: stored integers, real numbers, or i32.
 
     `source` is the input's scale, `weights` are the filter's, shaped to broadcast.
     """
+    if result == i32:
+        return total.astype(np.int64).astype(np.int32)
     if not isinstance(result, UniformQuantizedType):
         return total.astype(np.float32) * (weights * source).astype(np.float32)
     factor = (weights * (source / scale_of(result))).astype(np.float32)
@@ -82,9 +85,9 @@ class RequantizingOp(PureOp):
         return self.prop("low"), self.prop("high")
 
     def check_result(self, shape: tuple[int, ...], real: bool = False) -> None:
-        """Raise unless the result has this shape, and one scale or (with `real`) float elements."""
+        """Raise unless the result has this shape, and one scale or (with `real`) float or i32 elements."""
         (result,) = self.results
-        if not (real and is_float(element_of(result))):
+        if not (real and (is_float(element_of(result)) or element_of(result) == i32)):
             per_tensor(self, result)
         if shape_of(result) != shape:
             raise VerifyException(

@@ -110,6 +110,32 @@ def test_integer_products_are_exact(depth: int) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("zero", [None, 0, 7])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("size", [(3, 5), (2, 9, 1030)])
+def test_integer_products_by_weights(
+    size: tuple[int, ...], dtype: str, zero: int | None, backend: str
+) -> None:
+    """Exact on integer kernels; the input's zero point comes at run time."""
+    info = np.iinfo(dtype)
+    inputs = {
+        "a": RNG.integers(info.min, info.max + 1, size).astype(dtype),
+        "a_zero": np.array(3, dtype),
+    }
+    b = RNG.integers(-128, 128, (size[-1], 37)) if zero is None else RNG.integers(0, 100, (size[-1], 37))
+    weights: dict[str, Array] = {"b": b.astype(np.int8 if zero is None else np.uint8)}
+    if zero is not None:
+        weights["b_zero"] = np.array(zero, np.uint8)
+    node = helper.make_node(
+        "MatMulInteger", ["a", "b", "a_zero", *(["b_zero"] if zero is not None else [])], ["y"]
+    )
+    m = model([node], inputs, TensorProto.INT32, weights)
+    assert "glow.quantized_fully_connected" in operators(m)
+    want = (inputs["a"].astype(np.int64) - 3) @ (b - (zero or 0))
+    np.testing.assert_array_equal(glow.compile(m, backend=backend).run(inputs)["y"], want)
+
+
 @pytest.mark.parametrize("channels", [2, 60])
 def test_integer_convolutions_are_exact(channels: int) -> None:
     inputs = {"x": RNG.integers(0, 256, (1, channels, 6, 6)).astype(np.uint8)}

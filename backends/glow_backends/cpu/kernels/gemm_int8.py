@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles
 from glow_backends.cpu.kernels.integer import Requantize, dot4
 from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index, store_first
@@ -102,7 +102,7 @@ class _Emission:
             sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
         if rest:
             sums = step(whole, sums, rest)
-        kind = F32 if spec.requantize.real else I8
+        kind = spec.requantize.kind
         for v in range(vectors):
             factor = k.load(self.factor, k.add(column, v * lanes), lanes=lanes)
             live = min(lanes, columns - v * lanes)
@@ -114,7 +114,7 @@ class _Emission:
     def _store(self, value: ir.Value, at: Index, live: int, kind: ir.Type) -> None:
         """The first `live` lanes; bytes one by one, since LLVM 22 widens masked stores of few bytes."""
         k = self.k
-        if live == self.lanes or kind == F32:
+        if live == self.lanes or kind != I8:
             store_first(k, value, self.y, at, live, kind)
             return
         for lane in range(live):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import I8, I32, KernelBuilder
+from glow_backends.cpu.builder import F32, I8, I32, KernelBuilder
 
 I16 = ir.IntType(16)
 
@@ -76,7 +76,8 @@ class Residual:
 
 @dataclass(frozen=True)
 class Requantize:
-    """q = clip(round(float32(sum) * factor) + zero) as a byte; with `real`, sum * factor as f32.
+    """q = clip(round(float32(sum) * factor) + zero) as a byte; with `real`, sum * factor as f32; with
+    `sums`, the sum as i32.
 
     The arithmetic of `glow_dialects.ops.requantize`. `factor` is an operand, one an output channel.
     With `residual` a byte of another operand is added before the result is stored. Values are clipped
@@ -88,6 +89,7 @@ class Requantize:
     high: int = 255
     real: bool = False
     residual: Residual | None = None
+    sums: bool = False
 
     def words(
         self, k: KernelBuilder, total: ir.Value, factor: ir.Value, other: ir.Value | None = None
@@ -96,6 +98,8 @@ class Requantize:
 
         With `real`, floats. `other` holds the residual's bytes.
         """
+        if self.sums:
+            return total
         value = k.b.fmul(k.b.sitofp(total, factor.type), factor)
         if self.real:
             return value
@@ -120,7 +124,12 @@ class Requantize:
     def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value) -> ir.Value:
         """Bytes (or floats) of a vector of sums, without a residual."""
         words = self.words(k, total, factor)
-        return words if self.real else self.packed(k, [words])
+        return words if self.real or self.sums else self.packed(k, [words])
+
+    @property
+    def kind(self) -> ir.Type:
+        """The type of what is stored."""
+        return F32 if self.real else I32 if self.sums else I8
 
     def packed(self, k: KernelBuilder, words: Sequence[ir.Value]) -> ir.Value:
         """The bytes of vectors of words, one vector after the other."""

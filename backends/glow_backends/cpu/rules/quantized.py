@@ -108,6 +108,8 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
         if to.storage.width.data != 8:
             return None
         requantize = Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
+    elif dtype_name(op.result) == "i32":
+        requantize = Requantize(sums=True)
     elif dtype_name(op.result) != "f32":
         return None
     (rows, depth), columns = shape(op.input), shape(op.weights)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import UnsupportedError
@@ -88,7 +89,16 @@ def _conv(op: Any, e: Exporter) -> str:
     return stored(op, back(op, made, rank, e), e)
 
 
+def _input_kind(op: Any) -> UniformQuantizedType:
+    kind = _kind(op.input)
+    assert kind is not None
+    return kind
+
+
 def _fully_connected(op: Any, e: Exporter) -> str:
+    if element_of(op.result) == i32 and op.bias is None:
+        zero = e.constant(np.array(zero_of(_input_kind(op)), dtype_of(_input_kind(op))), "zero_point")
+        return e.node("MatMulInteger", [e.name(op.input), e.name(op.weights), zero])
     inputs = [real(op.input, e), real(op.weights, e), *_bias(op, op.weights, e)]
     return stored(op, e.node("Gemm", inputs), e)
 

@@ -14,6 +14,7 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -192,8 +193,41 @@ def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
 def matmul_integer(g: Emitter, n: Node) -> Value:
     """MatMulInteger: int32 products of centred operands."""
     a_zero = n.get(2)
+    weights = _byte_weights(n)
+    if weights is not None:
+        return _product_by_bytes(g, n[0], a_zero, weights)
     a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
     return exact_product(g, a, centred(g, n[1], n.get(3)))
+
+
+def _byte_weights(n: Node) -> np.ndarray | None:
+    """The known right operand of MatMulInteger, less its zero point, where it is a matrix of bytes."""
+    b, zero = n[1], n.get(3)
+    if not isinstance(b, np.ndarray) or b.ndim != 2 or not isinstance(n[0], SSAValue) or rank(n[0]) < 2:
+        return None
+    if not (zero is None or isinstance(zero, np.ndarray)) or (
+        n.get(2) is not None and shape(n[2]) not in ((), (1,))
+    ):
+        return None
+    wide = b.astype(np.int32) - (0 if zero is None else zero.astype(np.int32))
+    return wide.astype(np.int8) if wide.size and wide.min() >= -128 and wide.max() <= 127 else None
+
+
+def _product_by_bytes(g: Emitter, a: Value, zero: Value | None, weights: np.ndarray) -> Value:
+    """(a - zero) @ weights as a @ weights, which integer kernels compute, - zero * sums of columns."""
+    rows, depth = int(np.prod(shape(a)[:-1])), shape(a)[-1]
+    source = UniformQuantizedType.of(8, 1.0, 0, signed=dtype_of_value(a) == np.int8)
+    stored = g(BitCastOp, g.reshape(a, (rows, depth)), results=tensor((rows, depth), source))
+    held = g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8, 1.0)))
+    made = tensor((rows, weights.shape[1]), INT32)
+    total = g.reshape(
+        g(QuantizedFullyConnectedOp, stored, held, None, results=made), (*shape(a)[:-1], weights.shape[1])
+    )
+    if zero is None:
+        return total
+    columns = weights.astype(np.int32).sum(axis=0, dtype=np.int32)
+    offset = g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns)
+    return g(SubOp, total, offset)
 
 
 def qlinear_matmul(g: Emitter, n: Node) -> Value:
