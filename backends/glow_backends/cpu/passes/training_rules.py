@@ -233,24 +233,27 @@ def _remember(op: Any, made: Any, form: Blocked, region: Region) -> bool:
 
 
 def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, target: CpuTarget) -> bool:
-    """The gradient of a pool of two axes; of an average where the gradient is blocked."""
+    """The gradient of a pool of two axes, where its input is blocked or what it goes to probably is."""
     last, kind = op.prop("layout") == "NHWC", element_of(op.grad)
     largest = isinstance(op, MaxPoolBackwardOp)
-    known = region.known.get(op.input if largest else op.grad)
-    if known is None or known.last != last or known.rank != 4 or op.group("predicate"):
+    if len(shape_of(op.grad)) != 4 or dtype_of(op.grad.type) != np.float32 or op.group("predicate"):
+        return False
+    if not last and op.sizes(op.grad)[1] < region.lanes:
+        return False
+    if largest and not last and op.input not in region.known:
         return False
     size, window = op.sizes(op.result)[2], [op.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
     spec = PoolBackwardSpec("max" if largest else "avg", 1, size, *window)  # pyright: ignore[reportArgumentType]
     if not supports_pool_backward_blocked(spec):
         return False
-    grad = region.blocked(op.grad, last)
-    if grad is None:
+    grad, source = region.blocked(op.grad, last), region.blocked(op.input, last) if largest else None
+    if grad is None or (largest and source is None):
         return False
     batch, blocks, _, _, lanes = shape_of(grad.value)
     names = ("kernel", "strides", "pads", "dilations", *(() if largest else ("count_include_pad",)))
     made = blocked.PoolBackwardOp(
         grad.value,
-        known.value if largest else None,
+        None if source is None else source.value,
         results=tensor((batch, blocks, *op.sizes(op.result)[2], lanes), kind),
         mode="max" if largest else "avg",
         **{n: op.prop(n) for n in names},
