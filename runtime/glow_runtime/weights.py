@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from math import prod
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from xdsl.dialects.builtin import ModuleOp
 
@@ -47,23 +48,56 @@ def write(module: ModuleOp, path: Path) -> int:
 
 
 def attach(module: ModuleOp, path: Path) -> None:
-    """Give the module's weights their arrays; GlowError where the file does not fit the module."""
+    """Give the module's weights their arrays, mapped; GlowError where the file does not fit the module."""
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            names = set(file.keys())
-            for resource, op in resources(module):
-                name = resource.name
-                if name not in names:
-                    raise GlowError(f"{path}: no weights for @{name}")
-                array = file.get_tensor(name)
-                dtype, shape = dtype_of(op.type), shape_of(op.type)
-                packed = array.dtype == np.uint8 and dtype.name not in _PLAIN
-                if packed and array.size == bytes_of(op.type):
-                    array = array.reshape(-1).view(dtype).reshape(shape)
-                if array.shape != shape or array.dtype != dtype:
-                    raise GlowError(
-                        f"{path}: @{name} is {array.dtype}{array.shape}, the program wants {op.type}"
-                    )
-                resource.array = array
-    except (SafetensorError, OSError) as error:
+        found = mapped(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise GlowError(f"{path}: not a weights file: {error}") from None
+    for resource, op in resources(module):
+        name = resource.name
+        if name not in found:
+            raise GlowError(f"{path}: no weights for @{name}")
+        array = found[name]
+        dtype, shape = dtype_of(op.type), shape_of(op.type)
+        packed = array.dtype == np.uint8 and dtype.name not in _PLAIN
+        if packed and array.size == bytes_of(op.type):
+            array = array.reshape(-1).view(dtype).reshape(shape)
+        if array.shape != shape or array.dtype != dtype:
+            raise GlowError(f"{path}: @{name} is {array.dtype}{array.shape}, the program wants {op.type}")
+        resource.array = array
+
+
+_NAMES = {
+    **{"BOOL": "bool", "F16": "float16", "F32": "float32", "F64": "float64"},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+"""The file format's names of dtypes."""
+
+
+def mapped(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file, read when they are looked at.
+
+    The file: the length of the header (8 bytes), the header as JSON (name -> dtype, shape, first and
+    last offset behind the header), the data. ValueError, KeyError or TypeError where it is no such file.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = path.stat().st_size
+        if not 2 <= length <= size - 8:
+            raise ValueError("its header is cut short")
+        header = json.loads(file.read(length))
+    data = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+    arrays: dict[str, Array] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + int(at) for at in entry["data_offsets"])
+        dtype, shape = np.dtype(_NAMES[entry["dtype"]]), tuple(int(d) for d in entry["shape"])
+        if not 8 + length <= begin <= end <= size or end - begin != dtype.itemsize * prod(shape):
+            raise ValueError(f"the place of {name} is wrong")
+        part = data[begin:end]
+        if begin % dtype.itemsize:
+            part = part.copy()  # only whole multiples can be seen as such elements
+        arrays[name] = part.view(np.ndarray).view(dtype).reshape(shape)
+    return arrays

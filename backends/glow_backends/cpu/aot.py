@@ -81,7 +81,7 @@ define void @{name}(ptr %tensors, ptr %weights, ptr %arena) {{
     linked, machine = optimized(entry, target)
     linked.link_in(optimized(program_text(program, target), target)[0])
     for kernel in kernels.values():
-        linked.link_in(optimized(kernel.text, target)[0])
+        linked.link_in(optimized(kernel.text, target, kernel=True)[0])
     for function in linked.functions:
         if not function.is_declaration and function.name != name:
             function.linkage = llvm.Linkage.internal

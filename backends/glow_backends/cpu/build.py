@@ -93,7 +93,7 @@ class Objects:
 
     def want(self, code: KernelCode) -> None:
         """Ask for a kernel."""
-        self._want(code.name, code.text)
+        self._want(code.name, code.text, kernel=True)
 
     def finished(self, program: ModuleOp, report: Report) -> list[bytes]:
         """The kernels that were asked for, then the program functions and the support functions."""
@@ -105,12 +105,12 @@ class Objects:
         self._compiler.shutdown()
         return made
 
-    def _want(self, name: str, text: str) -> None:
+    def _want(self, name: str, text: str, kernel: bool = False) -> None:
         if name not in self._found:
-            self._found[name] = cache.get(name) or self._compiler.submit(self._compile, name, text)
+            self._found[name] = cache.get(name) or self._compiler.submit(self._compile, name, text, kernel)
 
-    def _compile(self, name: str, text: str) -> bytes:
-        made = emit_object(text, self._target)
+    def _compile(self, name: str, text: str, kernel: bool) -> bytes:
+        made = emit_object(text, self._target, kernel)
         cache.put(name, made)
         return made
 

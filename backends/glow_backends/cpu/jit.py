@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,17 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
 
 _LARGE = 24_000
 """Characters of LLVM IR from which on a module gets only the cheap passes."""
+_VECTOR = re.compile(r"<\d+ x ")
 
 
-def optimized(module: ir.Module | str, target: CpuTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+def optimized(
+    module: ir.Module | str, target: CpuTarget, kernel: bool = False
+) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     """Parse, verify and optimise.
 
-    Small kernels (element-wise loops, reductions) get LLVM's O3 pipeline. Large ones are register
-    blocks that come out of their emitters in final form: O3 finds nothing there and takes three times
-    as long as the passes that clean up addresses.
+    A kernel of vectors comes out of its emitter in final form, and so does anything large: LLVM's O3
+    pipeline finds nothing there and takes three times as long as the passes that clean up addresses.
+    Loops over single elements gain by O3.
     """
     initialize_llvm()
     machine = target.machine()
@@ -44,21 +48,24 @@ def optimized(module: ir.Module | str, target: CpuTarget) -> tuple[llvm.ModuleRe
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
-    if len(text) < _LARGE:
+    if len(text) < _LARGE and not (kernel and _VECTOR.search(text)):
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
         passes.add_new_gvn_pass()
+        if len(text) < _LARGE:
+            passes.add_loop_rotate_pass()
+            passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
     passes.run(parsed, builder)
     return parsed, machine
 
 
-def emit_object(module: ir.Module | str, target: CpuTarget) -> bytes:
+def emit_object(module: ir.Module | str, target: CpuTarget, kernel: bool = False) -> bytes:
     """The optimised object file of a module."""
-    parsed, machine = optimized(module, target)
+    parsed, machine = optimized(module, target, kernel)
     return machine.emit_object(parsed)
 
 

@@ -76,20 +76,23 @@ def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
     """
     width, out_width, last = spec.size[1], spec.out_size[1], last_pixel(spec, rows)
     runs: list[TileRun] = []
+    if spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]) and last + rows <= out_width:
+        return (TileRun(0, ceil_div(out_width, rows), rows, None),)  # the usual case, and a long row
     for tile in range(ceil_div(out_width, rows)):
         pixel = min(tile * rows, last)
         count = min(rows, out_width - pixel)
         columns: list[tuple[int, int]] = []
         for s in range(spec.kernel[1]):
             first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
-            inside = [p for p in range(count) if 0 <= first + p * spec.strides[1] < width]
-            columns.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+            low = min(max(0, ceil_div(-first, spec.strides[1])), count)
+            high = max(min(count, ceil_div(width - first, spec.strides[1])), low)
+            columns.append((low, high) if low < high else (0, 0))
         whole = all(c == (0, count) for c in columns)
-        run = TileRun(tile, tile + 1, count, None if whole else tuple(columns))
-        if runs and replace(run, start=runs[-1].start) == replace(runs[-1], stop=tile + 1):
-            runs[-1] = replace(run, start=runs[-1].start)
+        found = None if whole else tuple(columns)
+        if runs and (runs[-1].rows, runs[-1].columns) == (count, found):
+            runs[-1] = replace(runs[-1], stop=tile + 1)
         else:
-            runs.append(run)
+            runs.append(TileRun(tile, tile + 1, count, found))
     return tuple(runs)
 
 
