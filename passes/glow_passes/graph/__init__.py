@@ -27,6 +27,7 @@ from glow_passes.graph.simplify import SimplifyPass
 from glow_passes.graph.slices import SlicesPass
 from glow_passes.graph.softmaxes import SoftmaxesPass
 from glow_passes.graph.splats import SplatsPass
+from glow_passes.graph.sums import SumsPass
 from glow_passes.graph.transposes import TransposesPass
 
 #: Every graph pass. A test compares this tuple with the folder.
@@ -54,6 +55,7 @@ GRAPH_PASSES: tuple[type[ModulePass], ...] = (
     SlicesPass,
     SoftmaxesPass,
     SplatsPass,
+    SumsPass,
     TransposesPass,
 )
 

@@ -33,6 +33,7 @@ from glow_passes.graph import (
     slices,
     softmaxes,
     splats,
+    sums,
     transposes,
 )
 from glow_passes.graph.driver import Pattern, rewrite
@@ -55,6 +56,7 @@ PATTERNS: tuple[Pattern, ...] = (
     *algebra.PATTERNS,
     *clips.PATTERNS,
     *selects.PATTERNS,
+    *sums.PATTERNS,
 )
 RECOGNIZE: tuple[Pattern, ...] = (
     *clips.RECOGNIZE,

@@ -206,6 +206,8 @@ class Tensors:
         size, count = bytes_of(made.type), shape_of(made.operands[0].type)[0]
         if whole.real is None or index.scalar is None or size % ALIGN or not size:
             return None
+        if index.const is not None:
+            return None  # the graph knows better what to do with all the rows together
         b = self.builder
         at = self.register(index)
         length = ir.Constant(I64, count)

@@ -1,0 +1,160 @@
+"""glow-sums: long sums of parts as one operator: gradients of slices and of weights used many times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.types import shape_of
+from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.insert import InsertOp
+from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+
+#: Products that are worth one product of joined factors.
+MANY = 3
+
+
+def _leaves(op: Any) -> list[SSAValue]:
+    """What a tree of sums of one type adds up, in order; nothing where `op` is inside such a tree."""
+    user = op.result.first_use.operation if is_used_once(op.result) else None
+    if isinstance(user, AddOp) and user.results[0].type == op.result.type:
+        return []
+    found: list[SSAValue] = []
+    pending: list[SSAValue] = [op.result]
+    while pending:
+        value = pending.pop()
+        inner: Any = value.owner
+        if isinstance(inner, AddOp) and (inner is op or is_used_once(value)) and not inner.group("predicate"):
+            pending += [inner.rhs, inner.lhs]
+        else:
+            found.append(value)
+    return found if all(v.type == op.result.type for v in found) else []
+
+
+def inserts_as_concat(op: Any, r: Rewriter) -> SSAValue | None:
+    """insert(0, a) + insert(0, b) + ... -> concat(a, b, ...) where the parts cover an axis."""
+    leaves = _leaves(op)
+    parts: list[tuple[int, SSAValue]] = []
+    axes: set[int] = set()
+    whole = shape_of(op.result)
+    for leaf in leaves:
+        inner = producer(leaf, InsertOp, single=True)
+        if inner is None or r.uniform(inner.big) != 0 or any(s != 1 for s in inner.strides()):
+            return None
+        part = shape_of(inner.small)
+        cut = [i for i, (have, want) in enumerate(zip(part, whole, strict=True)) if have != want]
+        if len(cut) != 1:
+            return None
+        axes.add(cut[0])
+        parts.append((inner.prop("starts")[cut[0]], inner.small))
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    parts.sort(key=lambda p: p[0])
+    end = 0
+    for start, value in parts:
+        if start != end:
+            return None
+        end += shape_of(value)[axis]
+    return r(ConcatOp([v for _, v in parts], axis=axis)) if end == whole[axis] else None
+
+
+def products_as_one(op: Any, r: Rewriter) -> SSAValue | None:
+    """a @ b + c @ d + e @ f -> [a c e] @ [b d f], where that saves memory traffic."""
+    leaves = _leaves(op)
+    found: list[MatmulOp] = []
+    others: list[SSAValue] = []
+    for leaf in leaves:
+        inner = producer(leaf, MatmulOp, single=True)
+        if inner is None or inner.group("predicate"):
+            others.append(leaf)
+        else:
+            found.append(inner)
+    if len(found) < MANY:
+        return None
+    rows, columns = shape_of(op.result)
+    depth = sum(shape_of(m.lhs)[1] for m in found)
+    if depth * (rows + columns) >= len(found) * rows * columns:
+        return None  # the factors are larger than the products
+    flipped = [producer(m.lhs, TransposeOp) for m in found]
+    if all(t is not None for t in flipped):
+        tall = r(ConcatOp([t.operands[0] for t in flipped if t is not None], axis=0))
+        left = r(TransposeOp(tall, permutation=(1, 0)))
+    else:
+        left = r(ConcatOp([m.lhs for m in found], axis=1))
+    total = r(MatmulOp(left, r(ConcatOp([m.rhs for m in found], axis=0))))
+    for other in others:
+        total = r(AddOp(total, other))
+    return total
+
+
+def _row_of(value: SSAValue) -> tuple[SSAValue, int] | None:
+    """(tensor, row) of a matrix that is one row of a tensor of three axes."""
+    shaped = producer(value, ReshapeOp)
+    if shaped is None:
+        return None
+    cut = producer(shaped.operands[0], SliceOp)
+    if cut is None or any(s != 1 for s in cut.prop("steps")):
+        return None
+    whole, part = shape_of(cut.operands[0]), shape_of(cut.result)
+    if len(whole) != 3 or part != (1, *whole[1:]) or shape_of(value) != whole[1:]:
+        return None
+    return cut.operands[0], cut.prop("starts")[0]
+
+
+def rows_times_matrix(op: Any, r: Rewriter) -> SSAValue | None:
+    """x[0] @ w, x[1] @ w, ... -> rows of one product of all rows of x with w."""
+    row = _row_of(op.lhs)
+    if row is None or op.group("predicate"):
+        return None
+    whole, index = row
+    count, height, depth = shape_of(whole)
+    users = [u.operation for u in op.rhs.uses]
+    mine = [m for m in users if isinstance(m, MatmulOp) and m.rhs is op.rhs]
+    rows = Counter(found[1] for found in (_row_of(m.lhs) for m in mine) if found and found[0] is whole)
+    merged = any(_all_of(m.lhs) is whole for m in mine)
+    if not merged and (len(rows) < MANY or 2 * len(rows) < count):
+        return None
+    flat = r(ReshapeOp.to(whole, (count * height, depth)))
+    product = r(MatmulOp(flat, op.rhs))
+    columns = shape_of(op.rhs)[1]
+    starts, ends = (index * height, 0), ((index + 1) * height, columns)
+    return r(SliceOp(product, starts=starts, ends=ends, steps=(1, 1)))
+
+
+def _all_of(value: SSAValue) -> SSAValue | None:
+    """The tensor of three axes whose rows a matrix stacks."""
+    shaped = producer(value, ReshapeOp)
+    whole = None if shaped is None else shaped.operands[0]
+    if whole is None or len(shape_of(whole)) != 3:
+        return None
+    return whole if shape_of(value) == (prod(shape_of(whole)[:2]), shape_of(whole)[2]) else None
+
+
+PATTERNS = (
+    Pattern((AddOp,), inserts_as_concat),
+    Pattern((AddOp,), products_as_one),
+    Pattern((MatmulOp,), rows_times_matrix),
+)
+
+
+@dataclass(frozen=True)
+class SumsPass(ModulePass):
+    """Sums of parts as concat, sums of products as one product, rows times one matrix as one product."""
+
+    name = "glow-sums"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)
