@@ -10,6 +10,7 @@ import pytest
 from kernel_runner import CPU, run_kernel
 
 from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
+from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import (
     ConvWeightsSpec,
@@ -207,3 +208,18 @@ def test_pool_backward(case: dict[str, Any], mode: str, threads: int) -> None:
     outputs = [(block_channels(x, LANES).shape, np.float32)]
     (got,) = run_kernel(emit_pool_backward_blocked, spec, outputs, inputs, threads)
     np.testing.assert_allclose(unblock_channels(got, 2 * LANES), held.grad.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_images_inside() -> None:
+    """Where weights are large and images small, a block of output channels takes all images: same sums."""
+    conv = DirectConvSpec(5, 16 * LANES, 64 * LANES, (3, 4), (3, 3), pads=(1, 1, 1, 1))
+    target = named(CPU, 2)
+    assert (
+        plan_conv(conv, target).images_inside and not plan_conv(replace(conv, batch=1), target).images_inside
+    )
+    x, w = random(5, 16 * LANES, 3, 4), random(64 * LANES, 16 * LANES, 3, 3) / np.float32(12 * LANES**0.5)
+    want = torch.nn.functional.conv2d(torch.tensor(x).double(), torch.tensor(w).double(), padding=1).numpy()
+    inputs = [block_channels(x, LANES), pack_conv(w, conv, target)]
+    outputs = [(block_channels(want.astype(np.float32), LANES).shape, np.float32)]
+    (got,) = run_kernel(emit_conv_direct, conv, outputs, inputs, 2)
+    np.testing.assert_allclose(unblock_channels(got, 64 * LANES), want, rtol=1e-4, atol=1e-5)

@@ -56,7 +56,7 @@ class ConvPlan:
 
     Groups that share blocks of channels are taken together (`groups` is 1 then); `bands` has the
     first input block, the number of full ones and of partial ones that each block of output
-    channels reads.
+    channels reads. With `images_inside` a block of output channels takes all images before the next.
     """
 
     spec: DirectConvSpec
@@ -70,6 +70,7 @@ class ConvPlan:
     rows_an_item: int
     tiles_an_item: int
     bands: tuple[tuple[int, int, int], ...] = ()
+    images_inside: bool = False
 
     @property
     def depth_blocks(self) -> int:
@@ -158,7 +159,20 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         rows_an_item,
         tiles_an_item,
         bands_of(spec, block.vectors * lanes, lanes) if banded else (),
+        images_inside=_images_inside(spec, groups * outputs // block.vectors, target),
     )
+
+
+def _images_inside(spec: DirectConvSpec, filters: int, target: CpuTarget) -> bool:
+    """Whether all images pass before the next of `filters` blocks of output channels.
+
+    Otherwise all weights pass for each image, which is more memory where images are small.
+    """
+    weights = 4 * spec.out_channels * spec.in_channels // spec.group * prod(spec.kernel)
+    image = 4 * spec.in_channels // spec.group * prod(spec.size)
+    if spec.batch == 1 or weights < target.l2 // 2:
+        return False
+    return weights + filters * spec.batch * image < spec.batch * weights
 
 
 def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
@@ -240,18 +254,19 @@ class DirectEmission:
         k, spec, plan = self.k, self.spec, self.plan
         in_blocks = plan.in_blocks + (plan.in_rest > 0)
         filters = plan.out_blocks // plan.block.vectors
-        sizes = [
-            ceil_div(spec.out_size[0], plan.rows_an_item),
-            ceil_div(plan.tiles, plan.tiles_an_item),
-            plan.groups * filters,
-        ]
-        low, high = k.share(k.size(spec.batch * prod(sizes)))
-        sizes = [0, *(k.size(count) for count in sizes)]
+        parts = [ceil_div(spec.out_size[0], plan.rows_an_item), ceil_div(plan.tiles, plan.tiles_an_item)]
+        outer, inner = spec.batch, plan.groups * filters
+        low, high = k.share(k.size(outer * inner * prod(parts)))
+        parts = [k.size(count) for count in parts]
+        sizes = [0, k.size(outer), *parts] if plan.images_inside else [0, *parts, k.size(inner)]
         self.rows_an_item, self.tiles_an_item = k.size(plan.rows_an_item), k.size(plan.tiles_an_item)
         image_blocks, out_blocks = k.size(plan.groups * in_blocks), k.size(plan.groups * plan.out_blocks)
         end_row = k.size(spec.out_size[0])
         with k.loop(low, high) as item:
-            image, row_item, tile_item, channel = split_index(k, item, sizes)
+            if plan.images_inside:
+                channel, image, row_item, tile_item = split_index(k, item, sizes)
+            else:
+                image, row_item, tile_item, channel = split_index(k, item, sizes)
             block = k.mul(channel, plan.block.vectors)
             planes = k.mul(image, image_blocks)
             if plan.groups > 1:
