@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,10 +129,12 @@ def _compile_onnx(
     for name, shape in fixed.items():
         if name not in declared:
             raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
-        if len(shape) != len(declared[name].shape):
+        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
             rank = len(declared[name].shape)
             raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
-    inputs = [replace(s, shape=tuple(fixed.get(s.name, s.shape))) for s in known.inputs]
+    inputs = [
+        Signature(s.name, tuple(fixed[s.name]), s.dtype) if s.name in fixed else s for s in known.inputs
+    ]
     hosted: list[HostedModel] = []
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
