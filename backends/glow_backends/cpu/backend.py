@@ -75,9 +75,11 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
+        from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
         from glow_passes.graph.dce import DcePass
 
         return (
+            CpuWidenPass(),  # layers on 16-bit floats
             CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
@@ -109,9 +111,11 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
+        from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
         return (
+            CpuWidenPass,
             CpuRowsPass,
             CpuRecurrentPass,
             CpuLayoutPass,
