@@ -65,7 +65,7 @@ def non_max_suppression(g: Emitter, n: Node) -> Array:
     boxes, scores, limit, overlap, threshold = inputs_of(n, 5)
     most = 0 if limit is None else int(limit.reshape(-1)[0])
     overlap = 0.0 if overlap is None else float(overlap.reshape(-1)[0])
-    corners = _corners(boxes.astype(np.float64), n.flag("center_point_box"))
+    corners = _corners(boxes, n.flag("center_point_box"))
     kept: list[tuple[int, int, int]] = []
     for batch in range(scores.shape[0]):
         for kind in range(scores.shape[1]):
