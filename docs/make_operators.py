@@ -21,7 +21,7 @@ from glow_backends.cpu.rules import rules as cpu_rules
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops import CARDS
 from glow_frontends.onnx.functions import has_body
-from glow_frontends.onnx.rules import find_rule
+from glow_frontends.onnx.rules import RULES, find_rule
 from glow_passes.quantize.quantize import rule_of
 
 ROOT = Path(__file__).parents[1]
@@ -134,12 +134,19 @@ def onnx_table(domain: str, cases: dict[tuple[str, str], Counter[str]]) -> Itera
         yield f"| {op} | {since} | {how(domain, op, max(versions[op]))} | {shown} |"
 
 
+def contributed() -> str:
+    """Operators of com.microsoft that have a rule."""
+    names = sorted({name for family in RULES["com.microsoft"] for name in family})
+    return ", ".join(f"`{name}`" for name in names) + "."
+
+
 def document() -> str:
     """The whole document."""
     cases = counts()
     parts: list[Iterable[str]] = [[INTRODUCTION, "## The graph dialect\n"], graph_table()]
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training"):
         parts += [["", f"## ONNX operators of {domain or 'ai.onnx'}\n"], onnx_table(domain, cases)]
+    parts.append(["", "## ONNX operators of com.microsoft\n", contributed()])
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
