@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +152,7 @@ def overlapping(g: Graph) -> SSAValue:
     """Transposed convolutions whose windows overlap or leave gaps, with steps behind their shuffles."""
     x = g.input(values(2, 6, 5, 7))
     w = g.constant(values(6, 20, 4, 3) / 9)
-    window = {"strides": (2, 1), "pads": (1, 1, 1, 1)}
+    window: dict[str, Any] = {"strides": (2, 1), "pads": (1, 1, 1, 1)}
     y = g.b(ConvTransposeOp(x, w, g.constant(values(20)), **window))
     y = g.b(ReluOp(y))
     w = g.constant(values(20, 3, 3, 2) / 9)
@@ -178,6 +179,17 @@ def volume(g: Graph) -> SSAValue:
     return g.b(ConvOp(y, w, None, layout="NHWC"))
 
 
+def video(g: Graph) -> SSAValue:
+    """Three spatial axes and few channels: the planes under the filter are channels."""
+    x = g.input(values(2, 3, 8, 9, 7))
+    w = g.constant(values(20, 3, 3, 3, 2) / 6)
+    window: dict[str, Any] = {"strides": (2, 1, 2), "pads": (1, 1, 0, 2, 2, 1), "dilations": (2, 1, 1)}
+    y = g.b(ReluOp(g.b(ConvOp(x, w, g.constant(values(20)), **window))))
+    y = g.b(TransposeOp(y, permutation=(0, 2, 3, 4, 1)))
+    y = g.b(SliceOp.window(y, (0,) * 5, (*shape_of(y)[:4], 2)))
+    return g.b(ConvOp(y, g.constant(values(5, 2, 3, 1, 2) / 3), None, layout="NHWC"))
+
+
 NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
@@ -185,6 +197,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     channels_last,
     signal,
     overlapping,
+    video,
     tokens,
     weights_at_run_time,
     few_output_channels,

@@ -145,3 +145,18 @@ glow.func @plain_and_blocked {
   glow.save %0 to @y : tensor<1x4x4x32xf32>
   glow.save %1 to @z : tensor<1x4x4x32xf32>
 }
+
+// -----
+
+// Few channels of a volume: the planes under the filter become channels of one convolution.
+// CHECK:       %[[X:.*]] = glow.concat %{{.*}}, %{{.*}} {axis = 2 : i64} : (tensor<1x4x2x8x8xf32>, tensor<1x4x2x8x8xf32>) -> tensor<1x4x4x8x8xf32>
+// CHECK-NEXT:  %[[IMAGE:.*]] = glow.reshape %[[X]] : (tensor<1x4x4x8x8xf32>) -> tensor<4x4x8x8xf32>
+// CHECK:       glow_cpu.conv %[[IMAGE]], %{{.*}} : (tensor<4x4x8x8xf32>, tensor<16x4x3x3xf32>) -> tensor<4x2x6x6x8xf32>
+glow.placeholder @x : tensor<1x2x5x8x8xf32>
+glow.placeholder @y output : tensor<1x16x4x6x6xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x2x5x8x8xf32>
+  %w = glow.splat {value = 1.0} : () -> tensor<16x2x2x3x3xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: 0, 0, 0, 0, 0, 0>, dilations = array<i64: 1, 1, 1>} : (tensor<1x2x5x8x8xf32>, tensor<16x2x2x3x3xf32>) -> tensor<1x16x4x6x6xf32>
+  glow.save %c to @y : tensor<1x16x4x6x6xf32>
+}

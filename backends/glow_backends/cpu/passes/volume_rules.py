@@ -15,7 +15,8 @@ from glow_backends.cpu.kernels.epilogue import EpilogueStep
 from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.steps import steps_attr
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -26,6 +27,7 @@ from glow_dialects.ops.transpose import TransposeOp
 def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """conv(x[N C D H W], w) -> sum over d of conv(planes d, d + stride, ... of x, w[:, :, d]).
 
+    Where the channels of all those planes are fewer than a vector, they are one image.
     The planes of all images are one batch; each sum adds to the one before while in registers.
     """
     array = region.array(op.filter) if region.is_known(op.filter) else None
@@ -42,6 +44,9 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         planes = region.add(PadOp(planes, pads=(0, pads[0], 0, 0, 0, 0, pads[3], 0, 0, 0)))
     depth += pads[0] + pads[3]
     lanes, group = target.lanes, op.prop("group")
+    if group == 1 and channels * filters.shape[2] < lanes:
+        total = _as_channels(op, region, target, planes, filters)
+        return _finish(op, region, total, last)
     image = region.add(ReshapeOp.to(planes, (batch * depth, channels, height, width)))
     blocks = region.add(BlockOp(image, lanes=lanes))
     per_plane = shape_of(blocks)[1:]
@@ -79,11 +84,48 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         )
         total = region.add(made)
     assert total is not None
+    return _finish(op, region, total, last)
+
+
+def _finish(op: ConvOp, region: Region, total: SSAValue, last: bool) -> bool:
+    """The result from the blocked planes of all images."""
+    batch, out, outputs = op.sizes(op.result)
     plain = region.add(UnblockOp(total, channels=out))
     plain = region.add(ReshapeOp.to(plain, (batch, outputs[0], out, *outputs[1:])))
     order = (0, 1, 3, 4, 2) if last else (0, 2, 1, 3, 4)
     region.plains[op.result] = region.add(TransposeOp(plain, permutation=order))
     return True
+
+
+def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue, filters: Array) -> SSAValue:
+    """Few channels: the planes under each tap are channels of one convolution of planes."""
+    batch, _, channels, height, width = shape_of(planes)
+    outputs, (stride, *strides) = op.sizes(op.result)[2], op.prop("strides")
+    dilation, *dilations = op.prop("dilations")
+    pads = op.prop("pads")
+    taps: list[SSAValue] = []
+    for tap in range(filters.shape[2]):
+        start = tap * dilation
+        window: dict[str, Any] = {
+            "starts": (0, start, 0, 0, 0),
+            "ends": (batch, start + (outputs[0] - 1) * stride + 1, channels, height, width),
+            "steps": (1, stride, 1, 1, 1),
+        }
+        taps.append(region.add(SliceOp(planes, **window)))
+    joined = taps[0] if len(taps) == 1 else region.add(ConcatOp(taps, axis=2))
+    image = region.add(ReshapeOp.to(joined, (batch * outputs[0], channels * len(taps), height, width)))
+    weights = filters.transpose(0, 2, 1, 3, 4).reshape(filters.shape[0], -1, *filters.shape[3:])
+    made = BlockedConvOp(
+        image,
+        region.weight(np.ascontiguousarray(weights), f"{region.name_of(op.filter)}.planes"),
+        [region.constant(v) for v in op.group("bias")],
+        [],
+        lanes=target.lanes,
+        strides=strides,
+        pads=(pads[1], pads[2], pads[4], pads[5]),
+        dilations=dilations,
+    )
+    return region.add(made)
 
 
 def _planes(op: ConvOp, region: Region, last: bool) -> SSAValue:
