@@ -27,7 +27,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of, is_standard
 
 
 def to_attribute(value: object) -> Attribute:
@@ -99,7 +99,7 @@ INLINE_BYTES = 256
 
 def constant_attribute(name: str, array: Array, kind: Tensor) -> Attribute:
     """The value attribute of a constant: dense where small, a splat where uniform, else a resource."""
-    plain = array.dtype.kind in "fiub" and array.dtype.itemsize >= 1 and array.dtype.isbuiltin == 1
+    plain = array.dtype.kind in "fiub" and array.dtype.itemsize >= 1 and is_standard(array.dtype)
     if plain and array.dtype != bool and array.nbytes <= INLINE_BYTES:
         return dense(kind, array)
     return ResourceAttr(Resource(name, array))
@@ -154,7 +154,7 @@ def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
     if values.dtype.kind == "b":
         values = values.astype(np.uint8) * np.uint8(0xFF)  # as xDSL stores booleans
     data = BytesAttr(values.tobytes())
-    plain = values.dtype.isbuiltin == 1 and values.dtype.kind != "c"
+    plain = is_standard(values.dtype) and values.dtype.kind != "c"
     plain = plain and not isinstance(kind.element_type, UniformQuantizedType)  # xDSL has no such dense
     whole = values.dtype.kind in "iub"
     exact = plain and (whole or bool(np.all(np.abs(values.astype(np.float64)) < _DECIMAL_BELOW)))

@@ -161,6 +161,15 @@ def element_type(dtype: np.dtype | type | str) -> Attribute:
     raise KeyError(f"no element type for dtype {name}")
 
 
+#: Numbers from here on are of element types registered with NumPy, as ml_dtypes does.
+_FIRST_USER_TYPE = 256
+
+
+def is_standard(dtype: np.dtype) -> bool:
+    """Whether NumPy itself has the element type; `isbuiltin` is 0 for what came out of a pickle, too."""
+    return dtype.num < _FIRST_USER_TYPE
+
+
 def dtype_of(kind: Attribute) -> np.dtype:
     """The NumPy dtype of an element, tensor or buffer type (quantised: of the storage)."""
     if isinstance(kind, TensorType | MemRefType):

@@ -16,7 +16,17 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, is_float, shape_of, tensor, typed
+from glow_dialects.core.types import (
+    Array,
+    Tensor,
+    dtype_of,
+    element_of,
+    is_float,
+    is_standard,
+    shape_of,
+    tensor,
+    typed,
+)
 
 
 @graph_op
@@ -50,11 +60,11 @@ class CastOp(PureOp):
 def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
     """`array` with another dtype, as glow.cast defines it."""
     if dtype.kind == "b":
-        return np.asarray(array.astype(np.float32) != 0 if array.dtype.isbuiltin != 1 else array != 0)
+        return np.asarray(array.astype(np.float32) != 0 if not is_standard(array.dtype) else array != 0)
     if dtype.name.startswith("float8") and saturate:
         return saturated(array, dtype)
     with np.errstate(all="ignore"):
-        if array.dtype.isbuiltin != 1 and dtype.isbuiltin != 1:
+        if not is_standard(array.dtype) and not is_standard(dtype):
             return array.astype(np.float32).astype(dtype)
         return array.astype(dtype)
 

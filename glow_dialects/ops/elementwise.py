@@ -22,6 +22,7 @@ from glow_dialects.core.types import (
     broadcast_shapes,
     element_of,
     is_float,
+    is_standard,
     shape_of,
     tensor,
 )
@@ -188,7 +189,7 @@ def widen(array: Array) -> Array:
     """Narrow floats as float32 and integers below a byte as int8: what references compute in."""
     if array.dtype == np.float16:
         return array.astype(np.float32)
-    if array.dtype.isbuiltin == 1:
+    if is_standard(array.dtype):
         return array
     if array.dtype in _NARROW_INTEGERS:
         return array.astype(np.uint8 if array.dtype.name.startswith("u") else np.int8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -54,3 +56,15 @@ def test_binding_checks_as_run_does() -> None:
         net.bind({"x": np.zeros((5, 3), np.float32)})
     with pytest.raises(BindingError, match="dtype"):
         net.bind({"x": np.zeros((3, 5))})
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_inputs_out_of_a_pickle(backend: str) -> None:
+    """Their dtypes are equal to NumPy's own, though not the same objects."""
+    g = glow.GraphBuilder()
+    x, y = (g.placeholder(name, (4,), np.dtype(np.int64)) for name in "xy")
+    g.save(g.bitwise_and(x, y), "z")
+    data = {"x": np.array([1, 2, 3, 4]), "y": np.array([3, 3, 3, 3])}
+    received = pickle.loads(pickle.dumps(data))
+    z = glow.compile(g, backend=backend).run(received)["z"]
+    np.testing.assert_array_equal(z, data["x"] & data["y"])

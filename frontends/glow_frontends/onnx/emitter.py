@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, Tensor, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
 from glow_dialects.ops.control import YieldOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
@@ -153,7 +153,7 @@ class Emitter:
         """`value` in the graph; an array becomes a constant, one for equal arrays."""
         if isinstance(value, SSAValue):
             return value
-        small = value.size <= LITERAL_ELEMENTS and value.dtype.isbuiltin == 1 and value.dtype != bool
+        small = value.size <= LITERAL_ELEMENTS and is_standard(value.dtype) and value.dtype != bool
         kind = type_of(value)
         key = _content(value, kind)
         if key not in self._constants:

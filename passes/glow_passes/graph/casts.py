@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import dtype_of
+from glow_dialects.core.types import dtype_of, is_standard
 from glow_dialects.ops.cast import CastOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
@@ -25,9 +25,9 @@ def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
     """Whether `wide` represents every value of `narrow`."""
     if narrow == wide:
         return True
-    if wide.isbuiltin != 1:
+    if not is_standard(wide):
         return False
-    if narrow.isbuiltin != 1:
+    if not is_standard(narrow):
         return narrow.name == "bfloat16" and wide.kind == "f" and wide.itemsize >= 4
     return bool(np.can_cast(narrow, wide, casting="safe"))
 
