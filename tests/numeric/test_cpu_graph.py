@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_runtime.compile import compile_module
 
-SAME = {"pads": (1, 1, 1, 1)}
+SAME: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 
 
 def values(*shape: int, seed: int = 0) -> Array:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import run_kernel
+from kernel_runner import CPU, run_kernel
 
 import glow_compiler as glow
 from glow_backends.cpu.attention import PLAIN, ordered, result_order, strides_of
 from glow_backends.cpu.kernels.attention import AttentionSpec, attention_scratch_bytes, emit_attention
 from glow_backends.cpu.kernels.common import broadcast_strides
-from glow_backends.cpu.target import host
+from glow_backends.cpu.target import named
 from glow_dialects.ops.transpose import inverse
 
 HEADS_INSIDE = (0, 2, 1, 3)
@@ -69,7 +69,7 @@ def test_attention(case: dict[str, Any], threads: int) -> None:
     sizes = {"batch": batch, "heads": heads, "rows": rows, "keys": keys, "depth": depth, "width": width}
     strides["result"] = strides_of(shape, result_order(order))
     spec = AttentionSpec(**sizes, **strides, scale=case.get("scale"))
-    work = np.zeros(attention_scratch_bytes(spec, host(threads)) // 4, np.float32)
+    work = np.zeros(attention_scratch_bytes(spec, named(CPU, threads)) // 4, np.float32)
     inputs = [*given.values(), *([] if mask is None else [mask]), work]
     (y,) = run_kernel(emit_attention, spec, [(shape, np.float32)], inputs, threads)
     want = np.transpose(attend(plain["q"], plain["k"], plain["v"], mask, case.get("scale", 1.0)), order)
