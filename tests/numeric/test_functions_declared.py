@@ -1,6 +1,9 @@
-"""Declared gradients, loops written out, modules of gradients: on both backends and of higher orders."""
+"""Declared gradients, loops written out, methods and partial applications: on both backends."""
 
 from __future__ import annotations
+
+import functools
+import operator
 
 import numpy as np
 import pytest
@@ -144,3 +147,62 @@ def test_unrolled_by_option(backend: str) -> None:
     assert rolled(1.3) == straight(1.3) == power(1.3)
     assert straight.report()["functions"] == 1 < rolled.report()["functions"]
     assert np.isclose(glow.grad(straight)(1.3), glow.grad(rolled)(1.3))
+
+
+class Scale:
+    """An object with numbers, a method, and a call."""
+
+    def __init__(self) -> None:
+        self.factor = 3.0
+        self.table = {"w": 2.0}
+
+    def apply(self, x, n=2):
+        """x times the numbers."""
+        return x * self.factor * n * self.table["w"]
+
+    def __call__(self, x):
+        return self.apply(x) ** 2
+
+
+SCALE = Scale()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_methods_and_objects(backend: str) -> None:
+    """Methods and objects that can be called, alone and inside; what they hold is known when compiling."""
+    method, whole = glow.jit(SCALE.apply, backend=backend), glow.jit(SCALE, backend=backend)
+    assert method(2.0) == SCALE.apply(2.0) and method(2.0, 3) == SCALE.apply(2.0, 3)
+    assert glow.grad(method)(2.0) == 12.0 and glow.value_and_grad(method)(2.0, 3) == (36.0, 18.0)
+    assert whole(2.0) == SCALE(2.0) and glow.grad(glow.grad(whole))(2.0) == 288.0
+    inside = glow.jit(lambda x: SCALE.apply(x) + SCALE(x), backend=backend)
+    assert inside(1.5) == SCALE.apply(1.5) + SCALE(1.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_partial_applications(backend: str) -> None:
+    """functools.partial at the top, with defaults, keywords and gradients."""
+
+    def base(a, b=2.0, *, c=1.0):
+        return a * b + c
+
+    part = functools.partial(base, 3.0, c=5.0)
+    compiled = glow.jit(part, backend=backend)
+    assert (compiled(4.0), compiled(), compiled(b=1.0), compiled(2.0, c=0.0)) == (17.0, 11.0, 8.0, 6.0)
+    assert glow.grad(compiled)(4.0) == 3.0 == glow.grad(part)(4.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numpy_and_operator(backend: str) -> None:
+    """Functions of NumPy written with others, those of known arrays, and the operators as functions."""
+
+    def f(x):
+        y = np.clip(x, 0.0, 1.5) @ np.eye(3) + np.linspace(0.0, 1.0, 3)
+        z = np.linalg.norm(y) + np.var(x) * np.std(x) + np.sum(np.outer(x, y))
+        return functools.reduce(operator.mul, (z, operator.add(z, 1.0)))
+
+    x = np.array([0.3, 1.2, 2.0])
+    compiled = glow.jit(f, backend=backend)
+    assert np.isclose(compiled(x), f(x))
+    step = 1e-6 * np.eye(3)
+    expected = [(f(x + h) - f(x - h)) / 2e-6 for h in step]
+    assert np.allclose(glow.grad(compiled)(x), expected, rtol=1e-5)

@@ -64,6 +64,11 @@ def too_few(x):
     return (lambda a, b: a + b)(x)
 
 
+def called_again(x):
+    f = called_again
+    return f(x)
+
+
 def foreign(x):
     return sorted(x)
 
@@ -316,6 +321,7 @@ CASES = [
     (growing, "keep one type and shape"),
     (no_return, "None (a path without return)"),
     (too_few, "no value for parameter b"),
+    (called_again, "add a base case"),
     (foreign, "sorted cannot be compiled"),
     (text, "add of a text"),
     (function_out, "returns a function"),

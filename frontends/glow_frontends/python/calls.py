@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +73,30 @@ def apply_value(
     handler = _handler(thing)
     if handler is not None:
         return handler(c, node, values, keywords)
+    known = _evaluated(thing, values, keywords)
+    if known is not None:
+        return known
     if isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields"):
         return _record(c, node, thing, values, keywords)
     if isinstance(thing, functools.partial):
         given = [*(Static(v) for v in thing.args), *values]
         return apply_value(c, node, Static(thing.func), given, {**_statics(thing.keywords), **keywords})
     return _apply(c, node, as_function(c, thing, node), values, keywords)
+
+
+def _evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | None:
+    """The value of a NumPy function of objects that are known now, such as np.eye(3)."""
+    given = [*values, *keywords.values()]
+    if not given or not str(getattr(thing, "__module__", "")).startswith("numpy") or _written(thing):
+        return None
+    plain = [v.value for v in given if isinstance(v, Static)]
+    if len(plain) != len(given) or any(callable(v) for v in plain):
+        return None
+    try:
+        made = thing(*plain[: len(values)], **dict(zip(keywords, plain[len(values) :], strict=True)))
+    except (TypeError, ValueError):
+        return None
+    return Static(made) if isinstance(made, np.ndarray | np.generic) else None
 
 
 def _record(c: Expressions, node: ast.AST, kind: Any, values: list[Value], keywords: Keywords) -> Value:
@@ -125,13 +144,18 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
         known = c.signature(inner)
         by_name = {n: c.ssa(Static(v), node) for n, v in thing.keywords.items()}
         given = [c.ssa(Static(v), node) for v in thing.args]
-        return bound(c, inner, known, given, by_name, node)
+        made = bound(c, inner, known, given, by_name, node)
+        after = c.signature(made)
+        return after.full if full and after is not None else made
     handler = _handler(thing)
     if handler is not None:
         return _wrapped(c, thing, handler, node)
     written = _written(thing)
     if written is not None:
         return as_function(c, written, node, full)
+    object_called = not isinstance(thing, type) and not hasattr(thing, "glow_function")
+    if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
+        thing = thing if inspect.ismethod(thing) else thing.__call__
     if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
         name = getattr(thing, "__qualname__", None) or repr(thing)
         module = getattr(thing, "__module__", None)
@@ -145,10 +169,11 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     code = thing.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     rest = bool(code.co_flags & 0x04)
-    names = code.co_varnames[: count + rest]
+    names = code.co_varnames[inspect.ismethod(thing) : count + rest]
     values = thing.__defaults__ or ()
     first = code.co_argcount - len(values)
-    given = dict(zip(names[first : code.co_argcount], values, strict=True)) | (thing.__kwdefaults__ or {})
+    named = code.co_varnames[first : code.co_argcount]
+    given = dict(zip(named, values, strict=True)) | (thing.__kwdefaults__ or {})
     made = {n: c.ssa(Static(v), node) for n, v in given.items()}
     return described(c, value, names, made, rest)
 

@@ -112,8 +112,10 @@ def described(
 def define(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
     """Bind the names of nested functions that are defined together."""
     for node in group:
-        if node.decorator_list:
-            c.fail(node.decorator_list[0], "decorators of nested functions cannot be compiled", "call them")
+        for decorator in node.decorator_list:
+            made = c.expression(decorator, env)
+            if not isinstance(made, Static) or getattr(made.value, "glow_transform", "") != "jit":
+                c.fail(decorator, "decorators of nested functions cannot be compiled", "call them")
         env.pop(node.name, None)
     if len(group) == 1:
         node = group[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,9 @@ from xdsl.ir import Block, Region
 from glow_dialects.fn.dialect import FuncOp
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.calls import as_function
+from glow_frontends.python.emit import Static
 from glow_frontends.python.errors import FunctionError
+from glow_frontends.python.expressions import Env
 from glow_frontends.python.functions import compile_body, parameters
 from glow_frontends.python.source import Source, read
 from glow_frontends.python.statements import Statements
@@ -42,14 +46,16 @@ class Importer:
             where = source.where(source.node)
             raise FunctionError("**keywords cannot be compiled", "name the parameters", where)
         names, _ = parameters(source.node.args)
+        env: Env = {}
+        if inspect.ismethod(function):  # what its object holds is known now
+            env[names.pop(0)] = Static(function.__self__)
         compiler = Statements(source, self, name)
         block = Block(arg_types=[any_type] * len(names))
         for argument, hint in zip(block.args, names, strict=True):
             argument.name_hint = hint
+        env.update(zip(names, block.args, strict=True))
         compiler.block = block
-        compiler.finish(
-            compile_body(compiler, source.node, dict(zip(names, block.args, strict=True)), name, names)
-        )
+        compiler.finish(compile_body(compiler, source.node, env, name, names))
         made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
         made.attributes["counted"] = UnitAttr()
         if gradient is not None:
@@ -74,14 +80,18 @@ class Importer:
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
         if not hasattr(function, "glow_gradient"):
-            return self.function(_plain(function))
+            plain = _plain(function)
+            if hasattr(getattr(plain, "glow_function", plain), "__code__"):
+                return self.function(plain)
         inner = function
         while hasattr(inner, "glow_gradient"):
             inner = inner.glow_gradient[0]
         inner = getattr(_plain(inner), "glow_function", _plain(inner))
-        source = read(inner)
-        names, _ = parameters(source.node.args)
-        name = self._fresh(f"{'value_and_' if function.glow_gradient[3] else ''}grad")
+        source = read(_written_as(inner))
+        names = list(inspect.signature(inner).parameters)
+        with_value = getattr(function, "glow_gradient", (None, None, None, False))[3]
+        kind = f"{'value_and_' if with_value else ''}grad" if hasattr(function, "glow_gradient") else "entry"
+        name = self._fresh(kind)
         compiler = Statements(source, self, name)
         block = Block(arg_types=[any_type] * len(names))
         compiler.block = block
@@ -106,6 +116,13 @@ def _plain(function: Any) -> Any:
     while hasattr(function, "glow_function") and not hasattr(function, "glow_declared"):
         function = function.glow_function
     return function
+
+
+def _written_as(function: Any) -> Any:
+    """The Python function behind partial applications, methods and objects that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if hasattr(function, "__code__") else getattr(function, "__call__", function)  # noqa: B004
 
 
 def _key(function: Any) -> Any:

@@ -35,6 +35,10 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             made = c.prim("item", made, c.value(part, env))
         return made
     index = c.expression(node.slice, env)
+    if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
+        if index.value not in whole.value:
+            c.fail(node, f"there is no key {index.value!r}")
+        return Static(whole.value[index.value])
     if isinstance(index, Static) and isinstance(index.value, int):
         items = c.items(whole, node)
         if items is not None:

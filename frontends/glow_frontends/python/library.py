@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -313,6 +314,12 @@ HANDLERS: dict[Any, Handler] = {
     np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
     np.where: _where, np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
     np.asarray: _array,
+    operator.add: _prim("add", 2), operator.sub: _prim("sub", 2), operator.mul: _prim("mul", 2),
+    operator.truediv: _prim("div", 2), operator.floordiv: _prim("floor_div", 2),
+    operator.mod: _prim("mod", 2), operator.pow: _prim("pow", 2), operator.neg: _prim("neg", 1),
+    operator.matmul: _prim("op:batch_matmul", 2),
+    operator.lt: _prim("lt", 2), operator.le: _prim("le", 2), operator.gt: _prim("gt", 2),
+    operator.ge: _prim("ge", 2), operator.eq: _prim("eq", 2), operator.ne: _prim("ne", 2),
 }  # fmt: skip
 
 _METHODS: dict[str, Handler] = {

@@ -1,10 +1,12 @@
-"""Functions of `math` that are written in Python: they are compiled like functions of the user."""
+"""Functions of `math` and NumPy that are written in Python: compiled like functions of the user."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 
 def degrees(x: float) -> float:
@@ -139,11 +141,38 @@ def erfc(x: float) -> float:
     return 1.0 - math.erf(x)
 
 
+def clip(x: Any, a_min: float, a_max: float) -> Any:
+    """Values between two bounds."""
+    return np.minimum(np.maximum(x, a_min), a_max)
+
+
+def norm(x: Any) -> Any:
+    """The Euclidean length."""
+    return np.sqrt(np.sum(x * x))
+
+
+def var(x: Any) -> Any:
+    """The mean of the squared distances from the mean."""
+    d = x - np.mean(x)
+    return np.mean(d * d)
+
+
+def std(x: Any) -> Any:
+    """The square root of the variance."""
+    return np.sqrt(var(x))
+
+
+def outer(a: Any, b: Any) -> Any:
+    """Products of all pairs of two vectors."""
+    return a[:, None] * b[None, :]
+
+
 def _written() -> dict[Any, Callable[..., Any]]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
     found = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
-    return {**found, divmod: divmod_}
+    arrays = {np.clip: clip, np.linalg.norm: norm, np.var: var, np.std: std, np.outer: outer}
+    return {**found, **arrays, divmod: divmod_}
 
 
 #: What stands for a function of `math`, and for built-in functions of numbers.

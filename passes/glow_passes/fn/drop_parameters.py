@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -9,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, PartialOp, RefOp
-from glow_passes.fn.calls import Table, remove_dead, table_of
+from glow_passes.fn.calls import Table, remove_dead, roots_of, table_of
 from glow_passes.fn.lift_closures import lift_closures
 
 
@@ -28,9 +29,13 @@ class DropParametersPass(ModulePass):
         drop_parameters(op)
 
 
-def drop_parameters(module: ModuleOp) -> None:
-    """Drop the unused parameters of the functions of a closed module."""
+def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
+    """Drop the unused parameters of the functions of a closed module.
+
+    Roots, and functions `called` from outside, keep all.
+    """
     table = table_of(module)
+    kept = {*roots_of(table), *called}
     uses: dict[str, list[CallOp | PartialOp]] = {}
     bound: dict[str, int] = {}
     for function in table.values():
@@ -40,7 +45,7 @@ def drop_parameters(module: ModuleOp) -> None:
     dead = {
         (name, i)
         for name, sites in uses.items()
-        if sites and "gradient" not in table[name].attributes
+        if sites and name not in kept and "gradient" not in table[name].attributes
         for i in range(min(bound[name], len(table[name].block.args)))
     }
     while True:

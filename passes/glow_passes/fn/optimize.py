@@ -28,7 +28,7 @@ def pipeline(root: str, unroll: int = 0) -> Iterator[tuple[str, Callable[[Module
     yield "specialize-known", specialize_known
     yield "simplify-functions", lambda m: simplify_functions(m, LARGEST, SMALL)
     yield "tail-calls", join_tail_calls
-    yield "drop-parameters", drop_parameters
+    yield "drop-parameters", lambda m: drop_parameters(m, [root])
     yield "remove-unreached", lambda m: remove_unreached(m, [root])
 
 

@@ -40,3 +40,12 @@ glow_fn.func @escaping(%x) {
   %t = glow_fn.tuple %p, %g
   glow_fn.return %t
 }
+
+// A recursion that nothing else calls is called from outside.
+// CHECK-LABEL: glow_fn.func @endless(%x) {
+// CHECK:         glow_fn.call %{{.*}}(%x)
+glow_fn.func @endless(%x) {
+  %f = glow_fn.ref @endless
+  %r = glow_fn.call %f(%x)
+  glow_fn.return %r
+}
