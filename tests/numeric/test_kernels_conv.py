@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from glow_backends.cpu.calls import KernelCall, KernelCodes
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
@@ -58,6 +60,10 @@ def finish(y: np.ndarray, residual: np.ndarray | None, epilogue: Epilogue) -> np
                 y = np.clip(y, *step.params)
             case "hard_swish":
                 y = y * np.clip(y / 6 + 0.5, 0, 1)
+            case "swish":
+                y = y / (1 + np.exp(-y))
+            case "mul":
+                y = y * np.float32(step.params[0])
             case _:
                 raise AssertionError(step)
     return y
@@ -92,6 +98,7 @@ def to_last(array: np.ndarray) -> np.ndarray:
     return np.moveaxis(array, 1, -1)
 
 
+LONG = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
 ALL = Epilogue(bias=True, steps=residual_clip(0.0, 1.5))
 LATE = Epilogue(bias=True, steps=(EpilogueStep("hard_swish"), EpilogueStep("add")))
 GENERIC = {
@@ -171,6 +178,9 @@ DIRECT = {
     "group-banded": DirectConvSpec(2, 60, 72, (9, 9), (3, 3), pads=(1,) * 4, group=4, epilogue=ALL),
     "group-few": DirectConvSpec(1, 12, 20, (14, 20), (1, 1), group=4),
     "first": DirectConvSpec(1, 3, 64, (47, 60), (7, 7), (2, 2), (3, 3, 3, 3), plain_input=True, epilogue=ALL),
+    "long": DirectConvSpec(1, 20, 48, (9, 31), (3, 3), pads=(1,) * 4, epilogue=LONG),
+    "overlap": DirectConvSpec(1, 16, 32, (1, 199), (1, 1), epilogue=LONG),
+    "in-place": DirectConvSpec(1, 16, 32, (1, 199), (1, 1), epilogue=replace(ALL, inplace=True)),
     "first-3x3": DirectConvSpec(2, 1, 20, (28, 28), (3, 3), pads=(1,) * 4, plain_input=True),
 }
 
@@ -315,3 +325,22 @@ def test_winograd_takes_only_3x3(kernel: tuple[int, int]) -> None:
     assert not supports_winograd(replace(spec, strides=(2, 2)))
     assert not supports_winograd(replace(spec, group=2))
     assert not supports_winograd(replace(spec, plain_input=True))
+
+
+def test_sizes_share_code() -> None:
+    """Batch, image, channels and factors are arguments: near sizes are one kernel with other tables."""
+    codes = KernelCodes(host())
+    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
+    other = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.7,))))
+    wide = DirectConvSpec(1, 64, 64, (56, 56), (1, 1), epilogue=swish)
+    padded = DirectConvSpec(1, 32, 64, (28, 56), (3, 3), pads=(1,) * 4)
+    deep = DirectConvSpec(1, 64, 64, (56, 56), (3, 3), pads=(1,) * 4)
+    alike: list[tuple[Any, Any, Any]] = [
+        (emit_conv_direct, wide, DirectConvSpec(3, 128, 192, (48, 96), (1, 1), epilogue=other)),
+        (emit_conv_direct, padded, replace(padded, batch=2, in_channels=64, size=(70, 70))),
+        (emit_winograd, WinogradSpec(deep, 4), WinogradSpec(replace(deep, batch=2), 4)),
+    ]
+    for emit, spec, same in alike:
+        made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))
+        assert made.name == again.name and made.text == again.text
+        assert made.sizes != again.sizes

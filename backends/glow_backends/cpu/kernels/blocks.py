@@ -12,7 +12,7 @@ from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.memory import Index, ceil_div, load_first, store_first
 from glow_backends.cpu.target import CpuTarget
 
-_ALIKE = 1.02
+ALIKE = 1.02
 """Estimates that differ by no more are taken for equal."""
 
 _OVERLAP = 1.03
@@ -77,7 +77,7 @@ def choose_block(
                     cost += columns * Block(rest, width).cycles() if rest else 0.0
             found.append((cost, Block(size, v)))
     least, best = min(found, key=lambda f: f[0])
-    alike = [b for cost, b in found if cost <= _ALIKE * least and b.vectors == best.vectors]
+    alike = [b for cost, b in found if cost <= ALIKE * least and b.vectors == best.vectors]
     return max(alike, key=lambda b: b.rows)
 
 

@@ -19,7 +19,17 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import KernelBuilder
-from glow_backends.cpu.kernels.blocks import NEAR, Block, Loop, Stream, fits, multiply, stream_parts, zeros
+from glow_backends.cpu.kernels.blocks import (
+    ALIKE,
+    NEAR,
+    Block,
+    Loop,
+    Stream,
+    fits,
+    multiply,
+    stream_parts,
+    zeros,
+)
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import FILTER, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum
@@ -88,7 +98,7 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     fewest = _fewest_blocks(total, 4 * points * lanes, inputs, outputs, target)
     if target.threads > 1 and total >= 8 * target.threads:
         fewest = ceil_div(fewest, target.threads) * target.threads
-    best: tuple[float, Block, int] | None = None
+    found: list[tuple[float, Block, int]] = []
     for vectors in (v for v in range(1, 5) if outputs % v == 0):
         for rows in range(1, min(total, 28) + 1):
             block = Block(rows, vectors)
@@ -98,10 +108,10 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
                 count = ceil_div(ceil_div(total, blocks), rows)
                 used = ceil_div(total, count * rows)
                 cost = used * count * block.cycles() * outputs / vectors
-                if best is None or cost < best[0]:
-                    best = cost, block, count * rows
-    assert best is not None
-    _, block, tiles = best
+                found.append((cost, block, count * rows))
+    least, best, _ = min(found, key=lambda f: f[0])
+    alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
+    _, block, tiles = max(alike, key=lambda f: (f[1].rows, -f[0]))
     blocks = ceil_div(total, tiles)
     return WinogradPlan(
         block,
