@@ -129,7 +129,7 @@ class _Function:
             for value in op.operands:
                 if value.owner not in inside and not _is_constant(value.owner):
                     outside[value] = None
-        results = [
+        results: list[SSAValue] = [
             r
             for op in ops
             for r in op.results
@@ -141,7 +141,7 @@ class _Function:
         if not results:
             return
         block = Block(arg_types=[v.type for v in outside])
-        mapping = dict(zip(outside, block.args, strict=True))
+        mapping: dict[SSAValue, SSAValue] = dict(zip(outside, block.args, strict=True))
         for op in ops:
             for value in op.operands:
                 if value not in mapping and isinstance(value.owner, Operation):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -87,7 +87,7 @@ def has_tensors(kind: Type) -> bool:
 
 
 @contextmanager
-def deep() -> Iterator[None]:
+def deep() -> Generator[None]:
     """Types and calls of unrolled loops nest deeper than Python's limit allows."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 20_000))

@@ -35,8 +35,8 @@ def _leaves(op: Any) -> list[SSAValue]:
     pending: list[SSAValue] = [op.result]
     while pending:
         value = pending.pop()
-        inner: Any = value.owner
-        if isinstance(inner, AddOp) and (inner is op or is_used_once(value)) and not inner.group("predicate"):
+        inner: Any = producer(value, AddOp)
+        if inner is not None and (inner is op or is_used_once(value)) and not inner.group("predicate"):
             pending += [inner.rhs, inner.lhs]
         else:
             found.append(value)

@@ -260,7 +260,7 @@ class Emitter(Specializer):
 
     def _inline(self, instance: Instance, arguments: list[V]) -> V:
         """The value of a straight instance, computed in place of a call."""
-        values = dict(zip(instance.function.block.args, arguments, strict=True))
+        values: dict[SSAValue, V] = dict(zip(instance.function.block.args, arguments, strict=True))
         for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
                 return self.convert(values[op.value], instance.result)

@@ -119,7 +119,7 @@ class Graphs:
             inputs = len(run.inputs)
             for index, node in enumerate([*run.inputs, *run.outputs]):
                 name = f"in{index}" if index < inputs else f"out{index - inputs}"
-                memory = (ctypes.c_uint8 * bytes_of(node.type)).from_address(run.io[index] or 0)
+                memory: Any = (ctypes.c_uint8 * bytes_of(node.type)).from_address(run.io[index] or 0)
                 held = np.frombuffer(memory, np.uint8).view(dtype_of(node.type))
                 bound[name] = held.reshape(shape_of(node.type))
             assert run.host is not None

@@ -34,7 +34,7 @@ class _Words:
         memory = aligned_array((max(count, 1),), np.dtype(np.int64))
         memory[...] = 0
         self.address = address(memory)
-        view = memoryview(memory)
+        view = memoryview(memory.data)
         self.ints = view
         self.floats = view.cast("B").cast("d")
 

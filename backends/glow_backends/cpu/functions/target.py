@@ -74,7 +74,7 @@ class LlvmTarget:
         """A primitive on scalars of one kind."""
         waiting = self.tensors.arithmetic(name, x) if kind == "float" else None
         if waiting is not None:
-            return waiting
+            return waiting  # pyright: ignore[reportReturnType] - code like any other
         b, x = self.builder, self.tensors.registers(x)
         if name in _COMPARE:
             test = _COMPARE[name]

@@ -162,7 +162,9 @@ class Tensors:
 
     def graph_part(self, op: TensorsOp, x: Sequence[V]) -> list[Node]:
         """The nodes of a part of a graph, one an operator's result."""
-        known = {a: self.node(v.code, v.type) for a, v in zip(op.body.block.args, x, strict=True)}
+        known: dict[SSAValue, Node] = {}
+        for argument, v in zip(op.body.block.args, x, strict=True):
+            known[argument] = self.node(v.code, v.type)
         for inner in op.body.block.ops:
             if isinstance(inner, GetOp):
                 known[inner.result] = self._constant(inner)
@@ -332,6 +334,7 @@ class Tensors:
             else:
                 node.real = b.gep(run.memory, [ir.Constant(I64, run.size.constant)])
                 run.size.constant += max(rounded(bytes_of(node.type)), ALIGN)
+            assert node.real is not None
             self._store(b, run, node.real, "out", index)
         else:
             b.position_after(run.call)
@@ -374,7 +377,9 @@ def graph_of(run: Run) -> tuple[ModuleOp, tuple[Any, ...]]:
             known[operand], number[operand] = got.result, len(number)
             whole = operand.const.nbytes <= COMPARED
             key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
-        mapping = {a: known[n] for a, n in zip(node.template.block.args, node.operands, strict=True)}
+        mapping: dict[SSAValue, SSAValue] = {}
+        for argument, operand in zip(node.template.block.args, node.operands, strict=True):
+            mapping[argument] = known[operand]
         for op in node.template.block.ops:
             block.add_op(op.clone(mapping))
         known[node], number[node] = mapping.get(node.template.result, node.template.result), len(number)
