@@ -90,7 +90,7 @@ def test_concat_and_insert(draw: st.DataObject, shape: list[int], width: int) ->
     starts = [0 if step == 2 else start for start, step in zip(starts, steps, strict=True)]
     expected = big.copy()
     expected[tuple(slice(a, a + n * s, s) for a, n, s in zip(starts, shape, steps, strict=True))] = small
-    check(layouts.insert_spec(big.shape, shape, starts, steps, width), expected, big, small)
+    check(layouts.insert_spec(big.shape, shape, starts, steps, width), expected, big, small, threads=2)
     spec = layouts.insert_spec(big.shape, shape, starts, steps, width, whole=False)
     outs: list[tuple[tuple[int, ...], Any]] = [(big.shape, big.dtype)]
     (result,) = run_kernel(emit_copy, spec, outs, [small], initial=[big])

@@ -172,3 +172,20 @@ def test_against_pytorch(kind: str) -> None:
         assert trainer.step(x, labels) == pytest.approx(loss.item(), rel=1e-4)
     with torch.no_grad():
         np.testing.assert_allclose(trainer.predict(x), net(torch.tensor(x)).numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_two_workers() -> None:
+    """Steps on two workers give the numbers of one, each time."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (6, 4, 5))
+    weights = [
+        g.constant(random(*shape, seed=i), f"w{i}") for i, shape in enumerate([(1, 32, 5), (1, 32, 8)])
+    ]
+    states = g.insert(LstmOp, x, *weights)[0]
+    last = g.reshape(g.slice(states, (5, 0, 0, 0), (6, 1, 4, 8)), (4, 8))
+    g.save(g.matmul(last, g.constant(random(8, 3), "head")), "y")
+    inputs, labels, found = random(6, 4, 5), np.arange(4) % 3, list[list[float]]()
+    for threads in (1, 2):
+        trainer = glow.Trainer(g, optimizer=glow.optim.SGD(lr=0.5), threads=threads)
+        found.append([trainer.step(inputs, labels) for _ in range(20)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -43,21 +43,27 @@ class Box:
 class CopySpec:
     """Boxes copied one after another. Operands: result, then `sources` sources.
 
-    `width`: bytes of an element (1, 2, 4, 8). `fill`: a bit pattern of that many bytes.
+    `width`: bytes of an element (1, 2, 4, 8). `fill`: a bit pattern of that many bytes. `ordered`:
+    later boxes write over earlier ones, so that one worker does all.
     """
 
     width: int
     sources: int
     boxes: tuple[Box, ...]
     fill: int = 0
+    ordered: bool = False
 
 
 def emit_copy(module: ir.Module, name: str, spec: CopySpec, target: CpuTarget) -> ir.Function:
     """Emit the copies; see `CopySpec` for the operands."""
     k = KernelBuilder(module, name, 1 + spec.sources, target)
-    for box in spec.boxes:
-        if common.product(box.extents):
-            _Copy(k, spec, box).emit()
+    with common.first_worker(k) if spec.ordered else nullcontext():
+        if spec.ordered:
+            k.target = replace(target, threads=1)
+        for box in spec.boxes:
+            if common.product(box.extents):
+                _Copy(k, spec, box).emit()
+    k.target = target
     return k.finish()
 
 

@@ -56,7 +56,18 @@ def insert_spec(
     part = Box(tuple(small), to, apart, int(whole), 0, row_major(small))
     if not whole:
         return CopySpec(width, 1, (part,))
-    return CopySpec(width, 2, (Box(tuple(big), 0, strides, 0, 0, strides), part))
+    if any(step != 1 for step in steps):
+        return CopySpec(width, 2, (Box(tuple(big), 0, strides, 0, 0, strides), part), ordered=True)
+    # Of the big one what is around the small one: along an axis where the axes before are inside.
+    extents, place = list(big), 0
+    boxes = [part]
+    for axis, (n, start) in enumerate(zip(small, starts, strict=True)):
+        for count, at in ((start, 0), (big[axis] - start - n, start + n)):
+            border, first = (*extents[:axis], count, *extents[axis + 1 :]), place + at * strides[axis]
+            boxes.append(Box(border, first, strides, 0, first, strides))
+        extents[axis] = n
+        place += start * strides[axis]
+    return CopySpec(width, 2, tuple(b for b in boxes if product(b.extents)))
 
 
 def tile_spec(shape: Shape, repeats: Shape, width: int) -> CopySpec:
