@@ -44,3 +44,19 @@ def test_cpu_and_interpreter_agree(to: str, tolerance: float, layout: str) -> No
     np.testing.assert_allclose(have, want, rtol=tolerance, atol=tolerance)
     exact = glow.compile(g).run(feed)["y"]
     np.testing.assert_allclose(have, exact, rtol=2 * tolerance, atol=2 * tolerance)
+
+
+@pytest.mark.parametrize("to", ["f16", "bf16"])
+def test_variances_stay_wide(to: str) -> None:
+    """Mean of squares less square of the mean: it overflows f16, and bf16 holds none of it."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (4, 512))
+    mean = g.reduce_mean(x, axes=(1,), keepdims=True)
+    squares = g.reduce_mean(g.mul(x, x), axes=(1,), keepdims=True)
+    variance = g.relu(g.sub(squares, g.mul(mean, mean)))
+    root = g.sqrt(g.add(variance, g.constant(np.float32(1e-6))))
+    g.save(g.div(g.sub(x, mean), root), "y")
+    feed = {"x": (np.random.default_rng(0).standard_normal((4, 512)) * 2 + 400).astype(np.float32)}
+    exact = glow.compile(g).run(feed)["y"]
+    have = glow.compile(convert_floats(g, to)).run(feed)["y"]
+    assert np.abs(have - exact).max() < (0.2 if to == "f16" else 1.5)  # x itself is rounded

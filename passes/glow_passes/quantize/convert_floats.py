@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import Builder
@@ -23,6 +23,7 @@ from glow_passes.graph.driver import rewrite
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError
+from glow_passes.quantize.sensitive import magnified
 
 #: Element types by the names of the option `to`.
 TYPES: dict[str, Attribute] = {"f16": f16, "bf16": bf16}
@@ -146,7 +147,8 @@ def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> int:
 class ConvertFloatsPass(ModulePass):
     """Compute on `to` (f16, bf16) except operators and values in `keep`; inputs and outputs stay f32.
 
-    `storage`: only constants are narrow, and cast to f32 where they are read.
+    `storage`: only constants are narrow, and cast to f32 where they are read. Variances and what
+    else roots, logarithms and quotients are taken of stay f32.
     """
 
     name = "glow-convert-floats"
@@ -159,11 +161,12 @@ class ConvertFloatsPass(ModulePass):
         if element is None:
             raise QuantizationError(f"unknown float type '{self.to}'; there are: {', '.join(TYPES)}")
         kept = set(self.keep)
-
-        def keep(node: GraphOp, name: str) -> bool:
-            return bool({name, node.name.removeprefix("glow.")} & kept)
-
         for function in functions(op):
+            exact = magnified(function)
+
+            def keep(node: GraphOp, name: str, exact: set[Operation] = exact) -> bool:
+                return node in exact or bool({name, node.name.removeprefix("glow.")} & kept)
+
             if self.storage:
                 store_narrow(op, function, element)
             else:

@@ -7,13 +7,15 @@ from typing import Any
 from xdsl.ir import Operation
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import FuncOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMeanOp, ReduceSumOp, ReduceSumSquareOp
+from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import (
     AbsOp,
     Log1pOp,
@@ -48,6 +50,11 @@ LINEAR = (
 )
 
 
+#: What small numbers of a sum or a variance go through on their way, layers left out.
+LAYERS = (BatchMatmulOp, ConvOp, FullyConnectedOp, MatmulOp)
+BETWEEN_LAYERS = (ClipOp, MaxOp, ReluOp, *(kind for kind in LINEAR if kind not in LAYERS))
+
+
 def sensitive(function: FuncOp) -> set[Operation]:
     """Operators whose results reach a logarithm, root or denominator by linear operators alone.
 
@@ -63,11 +70,25 @@ def sensitive(function: FuncOp) -> set[Operation]:
     return found
 
 
-def _follow(start: Any, found: set[Operation]) -> None:
+def magnified(function: FuncOp) -> set[Operation]:
+    """What logarithms, roots and quotients are made of, back to the layers before: a variance, say.
+
+    Squares overflow 16-bit floats, and small differences of them vanish there.
+    """
+    found: set[Operation] = set()
+    for op in function.body.block.ops:
+        if isinstance(op, (*MAGNIFYING, DivOp)):
+            found.add(op)
+            divisor: Any = op.operands[-1]
+            _follow(divisor.owner, found, (*BETWEEN_LAYERS, DivOp))
+    return found
+
+
+def _follow(start: Any, found: set[Operation], through: tuple[type[GraphOp], ...] = LINEAR) -> None:
     stack = [start]
     while stack:
         op = stack.pop()
-        if not isinstance(op, GraphOp) or op in found or not isinstance(op, LINEAR):
+        if not isinstance(op, GraphOp) or op in found or not isinstance(op, through):
             continue
         found.add(op)
         stack += [value.owner for value in op.operands]

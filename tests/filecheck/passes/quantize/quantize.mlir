@@ -1,9 +1,14 @@
 // RUN: glow-opt %s -p glow-quantize | filecheck %s
 // RUN: glow-opt %s -p 'glow-quantize{schema=symmetric}' | filecheck %s --check-prefix SYMMETRIC
+// RUN: glow-opt %s -p 'glow-quantize{everything=true}' | filecheck %s --check-prefix ALL
 // RUN: glow-opt %s -p 'glow-quantize{keep=fully_connected}' | filecheck %s --check-prefix KEEP
 
 glow.constant @w = dense<[[1.0, -2.0], [0.5, 1.0]]> : tensor<2x2xf32>
 glow.constant @b = dense<[1.0, 2.0]> : tensor<2xf32>
+glow.constant @f = dense<0.5> : tensor<2x1x1x1xf32>
+glow.constant @g = dense<0.5> : tensor<2x2x3x3xf32>
+glow.placeholder @i input : tensor<1x2x9x9xf32>
+glow.placeholder @o output : tensor<1x2x7x7xf32>
 glow.placeholder @x input : tensor<3x2xf32>
 glow.placeholder @y output : tensor<3x2xf32>
 
@@ -32,4 +37,33 @@ glow.func @keeps_without_range {
   // CHECK: glow.matmul
   %y = glow.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   glow.save %y to @y : tensor<3x2xf32>
+}
+
+// The second channel is a hundred times as large: weights take over a part of it; the rounding of the
+// weights, seen at the channels' means, is a bias.
+// CHECK-LABEL: glow.func @uneven_channels
+// CHECK: [[even:%.*]] = glow.mul %x, %{{.*}} : (tensor<3x2xf32>, tensor<1x2xf32>)
+// CHECK: [[q:%.*]] = glow.quantize [[even]]
+// CHECK: glow.quantized_fully_connected [[q]], %{{.*}}, %{{.*}} : ({{.*}}, tensor<2xi32>)
+glow.func @uneven_channels {
+  %x = glow.get @x {range = array<f64: -2.0, 200.0>, channels = array<f64: 0.5, 50.0, -2.0, 0.0, 2.0, 200.0>} : tensor<3x2xf32>
+  %w = glow.get @w : tensor<2x2xf32>
+  %y = glow.matmul %x, %w {range = array<f64: 0.0, 8.0>} : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  glow.save %y to @y : tensor<3x2xf32>
+}
+
+// A depthwise convolution has little to gain from integers.
+// CHECK-LABEL: glow.func @depthwise
+// CHECK: glow.conv {{.*}}group = 2
+// CHECK: glow.quantized_conv
+// ALL-LABEL: glow.func @depthwise
+// ALL-NOT: glow.conv
+// ALL: glow.quantized_conv {{.*}}group = 2
+glow.func @depthwise {
+  %i = glow.get @i {range = array<f64: -2.0, 2.0>} : tensor<1x2x9x9xf32>
+  %f = glow.get @f : tensor<2x1x1x1xf32>
+  %g = glow.get @g : tensor<2x2x3x3xf32>
+  %d = glow.conv %i, %f {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 2 : i64, range = array<f64: -1.0, 1.0>} : (tensor<1x2x9x9xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x9x9xf32>
+  %o = glow.conv %d, %g {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, range = array<f64: -9.0, 9.0>} : (tensor<1x2x9x9xf32>, tensor<2x2x3x3xf32>) -> tensor<1x2x7x7xf32>
+  glow.save %o to @o : tensor<1x2x7x7xf32>
 }
