@@ -74,10 +74,22 @@ class ConvOp(ConvolutionOp):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
-        from glow_dialects.ops.conv_transpose import ConvTransposeOp
 
         dy = grads[0]
         assert dy is not None
+        same = self.window_properties()
+        dw = b(ConvBackwardWeightsOp(self.input, dy, results=self.filter.type, **same))
+        dx = self.input_gradient(dy, b)
+        if not self.group("bias"):
+            return [dx, dw]
+        rank = len(shape_of(dy))
+        axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
+        return [dx, dw, b(ReduceSumOp(dy, axes=axes, keepdims=False))]
+
+    def input_gradient(self, dy: SSAValue, b: Builder) -> SSAValue:
+        """The gradient of the input from that of the result."""
+        from glow_dialects.ops.conv_transpose import ConvTransposeOp
+
         spatial, pads, strides = self.sizes(self.input)[2], self.prop("pads"), self.prop("strides")
         count = len(spatial)
         # What the last window leaves at the end of each axis gets gradient 0.
@@ -85,14 +97,7 @@ class ConvOp(ConvolutionOp):
             (spatial[i] + pads[i] + pads[i + count] - d * (k - 1) - 1) % strides[i]
             for i, (k, d) in enumerate(zip(self.kernel, self.prop("dilations"), strict=True))
         )
-        same = self.window_properties()
-        dx = b(ConvTransposeOp(dy, self.filter, None, output_pads=rest, **same))
-        dw = b(ConvBackwardWeightsOp(self.input, dy, results=self.filter.type, **same))
-        if not self.group("bias"):
-            return [dx, dw]
-        rank = len(shape_of(dy))
-        axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
-        return [dx, dw, b(ReduceSumOp(dy, axes=axes, keepdims=False))]
+        return b(ConvTransposeOp(dy, self.filter, None, output_pads=rest, **self.window_properties()))
 
 
 @instr_op(of=ConvOp)
