@@ -59,6 +59,12 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return torch.erf(torch.from_numpy(x.astype(np.float64))).numpy()
 
 
+def torch_float64(name: str, x: np.ndarray) -> np.ndarray:
+    """A function of torch.nn.functional in float64."""
+    torch = pytest.importorskip("torch")
+    return getattr(torch.nn.functional, name)(torch.from_numpy(x.astype(np.float64))).numpy()
+
+
 FUNCTIONS: list[tuple[str, Callable[..., Any], float, float, float]] = [
     ("exp", np.exp, -104, 89, 1.5),
     ("log", np.log, 0, 30, 1.5),
@@ -95,6 +101,15 @@ def test_function_accuracy(case: tuple[str, Callable[..., Any], float, float, fl
     with np.errstate(all="ignore"):
         expected = reference(x.astype(wide))
     assert worst_ulp(apply(op, [x], dtype), expected) <= bound
+
+
+def test_gelu() -> None:
+    """The exact form, below zero too, where x Phi(x) by erf loses all digits."""
+    x = np.concatenate([RNG.uniform(-4, 9, 20011), [np.inf, -np.inf, np.nan, 0.0, -0.0]]).astype(np.float32)
+    wide = torch_float64("gelu", x)
+    wide[np.isneginf(x)] = 0.0
+    y = apply("gelu", [x], "f32", ("none",))
+    np.testing.assert_allclose(y, wide, rtol=5e-6, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
