@@ -63,7 +63,7 @@ NESTING = 8
 #: Instances of a program; more means that specialisation does not end.
 MAX_INSTANCES = 400
 #: Operations visited while types are inferred; a bound on the time that it takes.
-MAX_VISITS = 15_000
+MAX_VISITS = 30_000
 
 
 @dataclass(eq=False)
