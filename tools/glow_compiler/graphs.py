@@ -53,7 +53,7 @@ def typed_text(types: Specializer, root: Instance) -> str:
         result = _kind(types.sets.resolve(instance.result))
         title = f"subgraph @{instance.name}.{instance.number} -> {result} "
         parts.append(
-            body_text(title, instance.function.block, lambda v, known=values: _kind(known.get(v, BOTTOM)))
+            body_text(title, instance.function.block, lambda v, known=values: _kind(known[v] if v in known else BOTTOM))
         )
     return "\n\n".join(parts) + "\n"
 

@@ -231,13 +231,13 @@ class Reverse:
 class _Arguments(list[Term]):
     """The arguments of a primitive in the backward function; saved when they are first used."""
 
-    def __init__(self, reverse: Reverse, op: PrimOp) -> None:
-        super().__init__([Term(reverse.backward, v) for v in op.operands])
-        self.reverse, self.op = reverse, op
+    def __init__(self, origin: Reverse, op: PrimOp) -> None:
+        super().__init__([Term(origin.backward, v) for v in op.operands])
+        self.origin, self.op = origin, op
 
     def __getitem__(self, index: object) -> Term:  # pyright: ignore[reportIncompatibleMethodOverride]
         assert isinstance(index, int)
-        return Term(self.reverse.backward, self.reverse._saved(self.op.operands[index]))
+        return Term(self.origin.backward, self.origin._saved(self.op.operands[index]))
 
     def __iter__(self):  # pyright: ignore[reportIncompatibleMethodOverride]
         return (self[i] for i in range(len(self)))

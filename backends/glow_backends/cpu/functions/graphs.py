@@ -23,7 +23,7 @@ from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import instr_functions
 
-Lower = Callable[[ModuleOp], None]
+Lower = Callable[[ModuleOp], object]
 """Takes a graph module to planned instructions for this CPU."""
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
