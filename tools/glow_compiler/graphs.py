@@ -52,9 +52,11 @@ def typed_text(types: Specializer, root: Instance) -> str:
         values = _values(types, instance)
         result = _kind(types.sets.resolve(instance.result))
         title = f"subgraph @{instance.name}.{instance.number} -> {result} "
-        parts.append(
-            body_text(title, instance.function.block, lambda v, known=values: _kind(known[v] if v in known else BOTTOM))
-        )
+
+        def typed(value: SSAValue, known: dict[SSAValue, Type] = values) -> str:
+            return _kind(known.get(value) or BOTTOM)
+
+        parts.append(body_text(title, instance.function.block, typed))
     return "\n\n".join(parts) + "\n"
 
 
