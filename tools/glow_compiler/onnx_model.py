@@ -46,7 +46,7 @@ class OnnxModel:
     def __init__(self, model: Any, backend: Backend) -> None:
         self.path = Path(model) if isinstance(model, str | Path) else None
         self.name = "model" if self.path is None else str(self.path)
-        self._given = model
+        self._given: Any = model
         self._remembers = backend.remembers
         self._note = f"onnx {state(self.path)}" if self.path is not None and self._remembers else None
         found = None if self._note is None else _read(backend.recall_note(self._note))

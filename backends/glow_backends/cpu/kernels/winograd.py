@@ -231,8 +231,8 @@ class WinogradEmission(TileEmission):
                     a_at = k.gep(a, k.mul(begin, self.plane))
                     w_at = k.gep(w, k.mul(begin, chunk))
                     nest = [Loop(blocks, self.plane, chunk), Loop(channels, 1, width)]
-                    ahead = stream.moved(k, k.mul(begin, chunk))
-                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=ahead)
+                    following = stream.moved(k, k.mul(begin, chunk))
+                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=following)
             for r, offset in enumerate(offsets):
                 for i in range(vectors):
                     k.store(sums[r * vectors + i], m, k.add(start, k.add(k.mul(self.plane, i), offset)))
