@@ -14,7 +14,7 @@ help:
 	@echo "test       lint, import rules, FileCheck tests, pytest"
 	@echo "demo       compile light SqueezeNet, run it, compare it with onnxruntime (no download)"
 	@echo "lint       ruff: rules and format"
-	@echo "typecheck  pyright strict, with the number of findings"
+	@echo "typecheck  pyright strict"
 	@echo "imports    the one-way import rules"
 	@echo "filecheck  lit over tests/filecheck"
 	@echo "pytest     everything else under tests"
@@ -37,8 +37,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 typecheck: setup
-	@$(BIN)/pyright > $(VENV)/pyright.txt 2>&1 || true
-	@tail -n 1 $(VENV)/pyright.txt
+	$(BIN)/pyright
 
 imports: setup
 	$(BIN)/lint-imports --no-cache

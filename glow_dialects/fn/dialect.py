@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import (
     FunctionType,
@@ -13,7 +14,7 @@ from xdsl.dialects.builtin import (
     TupleType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     irdl_op_definition,
@@ -35,8 +36,10 @@ from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import (
     LINE,
     FnOp,
+    parse_optional_value,
     parse_parameters,
     parse_tail,
+    parse_value,
     parse_values,
     print_body,
     print_parameters,
@@ -81,7 +84,7 @@ class ReturnOp(FnOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> ReturnOp:
-        return cls.create(operands=[parser.parse_operand()])
+        return cls.create(operands=[parse_value(parser)])
 
 
 class _Body(FnOp):
@@ -245,7 +248,7 @@ class _Applied(FnOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> FnOp:
-        callee = parser.parse_operand()
+        callee = parse_value(parser)
         values = parse_values(parser)
         attributes, kind = parse_tail(parser)
         return cls.create(operands=[callee, *values], result_types=[kind], attributes=attributes)
@@ -310,10 +313,10 @@ class _Listed(FnOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> FnOp:
-        first = parser.parse_optional_operand()
+        first = parse_optional_value(parser)
         values = [] if first is None else [first]
         while values and parser.parse_optional_punctuation(",") is not None:
-            values.append(parser.parse_operand())
+            values.append(parse_value(parser))
         attributes, kind = parse_tail(parser)
         return cls.create(operands=values, result_types=[kind], attributes=attributes)
 
@@ -366,7 +369,7 @@ class TupleOp(_Listed):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        own = TupleType([v.type for v in self.values])
+        own = TupleType(tuple(cast(TypeAttribute, v.type) for v in self.values))
         if not fits(own, self.result.type):
             raise VerifyException(f"glow_fn.tuple: values are {own}, result is {self.result.type}")
 
@@ -399,7 +402,7 @@ class GetOp(FnOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> GetOp:
-        value = parser.parse_operand()
+        value = parse_value(parser)
         parser.parse_punctuation("[")
         index = parser.parse_integer()
         parser.parse_punctuation("]")
@@ -494,4 +497,27 @@ def get_glow_fn() -> Dialect:
     return Dialect("glow_fn", list(OPERATIONS), [AnyType])
 
 
-__all__ = [*(o.__name__ for o in OPERATIONS), "any_type", "argnums", "function_named", "get_glow_fn"]
+__all__ = [
+    "CallOp",
+    "ConstantOp",
+    "FuncOp",
+    "GetOp",
+    "GradOp",
+    "LambdaOp",
+    "OPERATIONS",
+    "OverOp",
+    "PartialOp",
+    "PrimOp",
+    "RefOp",
+    "ReturnOp",
+    "SwitchLayerOp",
+    "SwitchOp",
+    "TensorsOp",
+    "TupleOp",
+    "ValueAndGradOp",
+    "YieldOp",
+    "any_type",
+    "argnums",
+    "function_named",
+    "get_glow_fn",
+]

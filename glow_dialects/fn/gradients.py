@@ -11,7 +11,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from glow_dialects.fn.syntax import FnOp, parse_tail, print_tail
+from glow_dialects.fn.syntax import FnOp, parse_tail, parse_value, print_tail
 
 
 class _Gradient(FnOp):
@@ -25,7 +25,7 @@ class _Gradient(FnOp):
         return tuple(int(i) for i in wanted.get_values())
 
     @property
-    def single(self) -> bool:
+    def is_single(self) -> bool:
         """Whether the gradient is one value rather than a tuple."""
         return "single" in self.properties
 
@@ -33,12 +33,12 @@ class _Gradient(FnOp):
         printer.print_string(" ")
         printer.print_ssa_value(self.operands[0])
         numbers = ", ".join(map(str, self.positions))
-        printer.print_string(f" by {numbers}" if self.single else f" by [{numbers}]")
+        printer.print_string(f" by {numbers}" if self.is_single else f" by [{numbers}]")
         print_tail(printer, self)
 
     @classmethod
     def parse(cls, parser: Parser) -> FnOp:
-        value = parser.parse_operand()
+        value = parse_value(parser)
         parser.parse_keyword("by")
         single = parser.parse_optional_integer(allow_negative=False)
         numbers = [single] if single is not None else None

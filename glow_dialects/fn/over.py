@@ -9,7 +9,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.fn.syntax import FnOp, parse_tail, print_tail
+from glow_dialects.fn.syntax import FnOp, parse_tail, parse_value, print_tail
 
 #: What there is, with its parameters: f a function, t the tuple, a the first value.
 KINDS = {"map": "f t", "fold": "f t a", "reduce": "f t", "apply": "f t"}
@@ -42,7 +42,7 @@ class OverOp(FnOp):
     @classmethod
     def parse(cls, parser: Parser) -> OverOp:
         kind = StringAttr(parser.parse_identifier())
-        items = parser.parse_operand()
+        items = parse_value(parser)
         attributes, result = parse_tail(parser)
         return cls.create(
             operands=[items], properties={"kind": kind}, result_types=[result], attributes=attributes

@@ -40,15 +40,17 @@ def _div(a: float, b: float) -> float:
 
 
 def _floor_div(a: Any, b: Any) -> Any:
+    whole = isinstance(a, int) and isinstance(b, int)
     if b != 0:
         return a // b
-    return 0 if isinstance(a, int) and isinstance(b, int) else _div(a, b)
+    return 0 if whole else _div(a, b)
 
 
 def _mod(a: Any, b: Any) -> Any:
+    whole = isinstance(a, int) and isinstance(b, int)
     if b != 0:
         return a % b
-    return 0 if isinstance(a, int) and isinstance(b, int) else math.nan
+    return 0 if whole else math.nan
 
 
 def _pow(a: Any, b: Any) -> Any:

@@ -44,6 +44,17 @@ def parse_tail(parser: Parser) -> tuple[dict[str, Attribute], Attribute]:
     return attributes, kind
 
 
+def parse_value(parser: Parser) -> SSAValue:
+    """An operand; it is defined before, since the text has no types of operands."""
+    value = parse_optional_value(parser)
+    return parser.raise_error("expected a value") if value is None else value
+
+
+def parse_optional_value(parser: Parser) -> SSAValue | None:
+    """An operand that is defined before, None where there is none."""
+    return parser.parse_optional_operand()  # pyright: ignore[reportDeprecated]
+
+
 def print_values(printer: Printer, values: Sequence[SSAValue]) -> None:
     """`(%a, %b)`."""
     with printer.in_parens():

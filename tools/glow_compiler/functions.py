@@ -203,7 +203,7 @@ def _differentiated(
     if not callable(function):
         raise UnsupportedError(f"{word} needs a function, got a {type(function).__name__}")
     single = isinstance(argnums, int)
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not positions or not all(isinstance(p, int) for p in positions):
         raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
     chosen = backend or getattr(function, "backend", "cpu")

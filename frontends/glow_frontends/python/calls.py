@@ -159,8 +159,8 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
         name = getattr(thing, "__qualname__", None) or repr(thing)
         module = getattr(thing, "__module__", None)
-        full = f"{module}.{name}" if module and module != "builtins" else name
-        c.fail(node, f"{full} cannot be compiled", "use Python functions, math, numpy and glow.ops")
+        called = f"{module}.{name}" if module and module != "builtins" else name
+        c.fail(node, f"{called} cannot be compiled", "use Python functions, math, numpy and glow.ops")
     name = c.importer.function(thing)
     value = c.ref(name)
     if full:

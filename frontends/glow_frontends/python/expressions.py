@@ -156,7 +156,8 @@ class Expressions(Emitter):
             return Static(-inner.value)
         if isinstance(node.op, ast.Not) and isinstance(inner, Static):
             return Static(not inner.value)
-        name = {ast.USub: "neg", ast.Not: "not", ast.Invert: "invert"}[type(node.op)]
+        names: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "invert"}
+        name = names[type(node.op)]
         return self.prim(name, self.ssa(inner, node))
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
@@ -425,7 +426,8 @@ def folded(name: str, left: Any, right: Any) -> Static | None:
     if not texts and not (isinstance(left, plain) and isinstance(right, plain)):
         return None
     function = getattr(operator, _PYTHON.get(name, name), None)
-    if function is None or name in ("pow", "shl") and abs(right) > 10_000:
+    huge = isinstance(right, int | float) and abs(right) > 10_000
+    if function is None or name in ("pow", "shl") and huge:
         return None
     try:
         made = function(left, right)

@@ -134,7 +134,7 @@ def _define_group(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> 
         whole = values[0]
 
         def one(node: ast.FunctionDef) -> SSAValue:
-            names, rest = parameters(node.args)
+            names = parameters(node.args)[0]
 
             def body(arguments: list[SSAValue]) -> SSAValue:
                 inner: Env = {**env, **_siblings(c, group, given, c.call(whole))}

@@ -33,7 +33,7 @@ class Importer:
         """The name of the compiled form of a Python function."""
         gradient = getattr(function, "glow_declared", None)
         if gradient is not None:
-            function = function.glow_function
+            function = getattr(function, "glow_function")  # noqa: B009 - of our own decorator
         key = (_key(function), id(gradient) if gradient is not None else 0)
         if key in self._names:
             return self._names[key]

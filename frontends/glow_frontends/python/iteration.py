@@ -48,6 +48,10 @@ def _callee(c: Statements, node: ast.expr, env: Env) -> object:
     return function.value if isinstance(function, Static) else None
 
 
+#: What a loop may walk over besides values.
+_WALKS: tuple[object, ...] = (range, enumerate, zip, reversed)
+
+
 def known_items(c: Statements, node: ast.For, env: Env) -> Items:
     """The items of a `for` as far as they are known when compiling."""
     source = node.iter
@@ -58,7 +62,7 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
         if found is None:
             c.fail(source, "glow.unroll needs items that are known when compiling", "leave it out")
         return Items(None, found, True, True)
-    if kind in (range, enumerate, zip, reversed):
+    if kind in _WALKS:
         try:
             whole = c.expression(source, env)
         except FunctionError:
@@ -82,8 +86,8 @@ def _appends(node: ast.For) -> bool:
             case ast.BinOp(op=ast.Add(), left=left, right=right):
                 if isinstance(left, display) or isinstance(right, display):
                     return True
-            case ast.Assign(value=value) if isinstance(value, display):
-                if any(isinstance(e, ast.Starred) for e in value.elts):
+            case ast.Assign(value=ast.Tuple(elts=items) | ast.List(elts=items)):
+                if any(isinstance(e, ast.Starred) for e in items):
                     return True
             case _:
                 pass
@@ -155,7 +159,7 @@ def _items(c: Statements, whole: Value, node: ast.AST) -> Picker:
 def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
     """The positions of a range, enumerate, zip or reversed, of each other too, or of a value."""
     kind = _callee(c, node, env)
-    if not isinstance(node, ast.Call) or kind not in (range, enumerate, zip, reversed):
+    if not isinstance(node, ast.Call) or kind not in _WALKS:
         return _items(c, c.expression(node, env), node)
     if kind is range:
         first, last, step, _ = _bounds(c, node, env)

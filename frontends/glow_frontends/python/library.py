@@ -6,7 +6,7 @@ import ast
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,14 @@ def _prim(name: str, count: int) -> Handler:
     return handle
 
 
+def _chain(c: Expressions, name: str, node: ast.AST, values: Sequence[Value]) -> Value:
+    """A primitive of two values over several, from the left."""
+    made = values[0]
+    for value in values[1:]:
+        made = c.prim(name, c.ssa(made, node), c.ssa(value, node))
+    return made
+
+
 def _fold(name: str) -> Handler:
     """max, min: of several values or of the items of a tuple of known length."""
 
@@ -50,7 +58,7 @@ def _fold(name: str) -> Handler:
             values = items
         if not values or keywords:
             c.fail(node, f"{name} takes values or a tuple")
-        return functools.reduce(lambda a, b: c.prim(name, c.ssa(a, node), c.ssa(b, node)), values)
+        return _chain(c, name, node, values)
 
     return handle
 
@@ -60,7 +68,7 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     if items is None:
         return c.prim("sum_items", c.ssa(values[0], node))
     start = values[1] if len(values) > 1 else Static(0)
-    return functools.reduce(lambda a, b: c.prim("add", c.ssa(a, node), c.ssa(b, node)), items, start)
+    return _chain(c, "add", node, [start, *items])
 
 
 def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:

@@ -162,11 +162,12 @@ class Loops:
             if index == len(items):
                 return ended(e)
 
-            def again(inner: Env) -> SSAValue:
+            def following(inner: Env) -> SSAValue:
                 return one(index + 1, inner)
 
+            again: Exit = following
             if leaves(node.body, ast.Continue):
-                again = self._turn(node, visible, lambda inner: one(index + 1, inner), e)
+                again = self._turn(node, visible, following, e)
             c.bind(node.target, items[index], e)
             return c.run(node.body, e, Flow(again, leave, again))
 

@@ -88,7 +88,12 @@ def _find(tree: ast.AST, code: Any, first: int) -> ast.FunctionDef | ast.Lambda 
         named = set(code.co_names) | set(code.co_freevars) | set(parameters)
         positions = getattr(code, "co_positions", None)
         columns = [p[2] for p in positions() if p[2] is not None] if positions else []
-        same = [n for n in found if {x.id for x in ast.walk(n.body) if isinstance(x, ast.Name)} <= named]
+        same = [
+            n
+            for n in found
+            if isinstance(n, ast.Lambda)
+            and {x.id for x in ast.walk(n.body) if isinstance(x, ast.Name)} <= named
+        ]
         near = [n for n in same or found if columns and n.col_offset <= min(c for c in columns if c > 0)]
         return (near or same or found)[-1 if near else 0]
     return found[0] if found else None

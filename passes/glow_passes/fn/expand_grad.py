@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
@@ -43,7 +44,9 @@ def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> li
     form = functions.derived(target.target, op, mode)
     made = m.partial(m.ref(name), m.ref(form))
     partial = made.owner
-    for new in (*[v.owner for v in partial.operands], partial):  # pyright: ignore
+    assert isinstance(partial, Operation)
+    for new in (*[v.owner for v in partial.operands], partial):
+        assert isinstance(new, Operation)
         new.detach()
         block.insert_op_before(new, op)
     op.result.replace_all_uses_with(made)

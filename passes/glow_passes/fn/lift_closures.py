@@ -90,8 +90,7 @@ def _lift(op: LambdaOp, module: ModuleOp, taken: set[str]) -> None:
         block.erase_arg(itself)
     region = op.regions[0]
     op.result.replace_all_uses_with(_closure(name, captured, op, op))
-    op.regions = []
-    region.parent = None
+    op.detach_region(region)
     made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[region])
     made.attributes.update(op.attributes)
     op.detach()

@@ -82,7 +82,11 @@ class Unit:
         self.weak = weak
 
     def op(
-        self, name: str, *values: SSAValue, results: Attribute | None = None, **options: object
+        self,
+        name: str,
+        *values: SSAValue | Sequence[SSAValue],
+        results: Attribute | None = None,
+        **options: object,
     ) -> SSAValue:
         """One operator of a card, by name."""
         card = card_of(name)
@@ -314,6 +318,7 @@ def _getitem(
                 raise VerifyException(f"index {entry} of an axis of {size}")
             bounds = (entry % size, entry % size + 1, 1)
         else:
+            assert isinstance(entry, slice)
             bounds = entry.indices(size)
             result.append(len(range(*bounds)))
         start, end, step = bounds

@@ -207,7 +207,7 @@ class Values:
         members = self.sets.members(want)
         if len(have.entries) > 1:
             return self.t.box_any(want, v, self.convert)
-        name, kinds = have.entries[0]
+        name, kinds = next(iter(have.entries))
         index = next(i for i, (n, c) in enumerate(members) if (n, len(c)) == (name, len(kinds)))
         made = [self.convert(x, t) for x, t in zip(captured(v, 0), members[index][1], strict=True)]
         return self.t.box(want, index, made)

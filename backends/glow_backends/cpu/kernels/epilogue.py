@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from llvmlite import ir
 
@@ -93,7 +94,9 @@ class Epilogue:
     @property
     def numbers(self) -> list[float]:
         """The right-hand sides of binary steps that are one number."""
-        return [float(step.params[0]) for step in self.steps if step.op in BINARY and step.params]
+        return [
+            float(cast(float, step.params[0])) for step in self.steps if step.op in BINARY and step.params
+        ]
 
     def _program(self, dtype: str, numbers: int) -> Pointwise:
         inputs = 1 + self.extras + numbers

@@ -39,8 +39,9 @@ class StandaloneKernel:
         tables: list[ir.Value] = []
         if sizes:
             kind = ir.ArrayType(I64, len(sizes))
-            tables = [ir.GlobalVariable(module, kind, "sizes")]
-            tables[0].initializer = ir.Constant(kind, sizes)
+            table = ir.GlobalVariable(module, kind, "sizes")
+            table.initializer = ir.Constant(kind, sizes)
+            tables = [table]
         builder.call(kernel, [*entry.args[:-1], *tables, entry.args[-1]])
         builder.ret_void()
         parsed, machine = optimized(module, target)
