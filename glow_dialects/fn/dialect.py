@@ -31,7 +31,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
+from glow_dialects.fn.gradients import GradOp, ValueAndGradOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import (
     LINE,
@@ -47,7 +47,7 @@ from glow_dialects.fn.syntax import (
     print_values,
 )
 from glow_dialects.fn.tensors import TensorsOp, YieldOp
-from glow_dialects.fn.types import AnyType, any_type, fits
+from glow_dialects.fn.types import AnyType, fits
 
 
 def function_named(op: Operation, name: str) -> FuncOp | None:
@@ -495,29 +495,3 @@ OPERATIONS: tuple[type[Operation], ...] = (
 def get_glow_fn() -> Dialect:
     """The functional dialect."""
     return Dialect("glow_fn", list(OPERATIONS), [AnyType])
-
-
-__all__ = [
-    "CallOp",
-    "ConstantOp",
-    "FuncOp",
-    "GetOp",
-    "GradOp",
-    "LambdaOp",
-    "OPERATIONS",
-    "OverOp",
-    "PartialOp",
-    "PrimOp",
-    "RefOp",
-    "ReturnOp",
-    "SwitchLayerOp",
-    "SwitchOp",
-    "TensorsOp",
-    "TupleOp",
-    "ValueAndGradOp",
-    "YieldOp",
-    "any_type",
-    "argnums",
-    "function_named",
-    "get_glow_fn",
-]

@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.fn.dialect import GradOp, ValueAndGradOp, argnums
+from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
 from glow_dialects.fn.primitives import SCALAR
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
