@@ -15,7 +15,13 @@ from glow_dialects.fn.syntax import FnOp, parse_tail, parse_value, print_tail
 
 
 class _Gradient(FnOp):
-    """A function made from a function by differentiation."""
+    """A function made from a function; `single`: its gradient is one value rather than a tuple."""
+
+    function = operand_def(AnyAttr())
+    argnums = prop_def(DenseArrayBase)
+    single = opt_prop_def(Attribute)
+    result = result_def(AnyAttr())
+    traits = traits_def(Pure())
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -24,16 +30,11 @@ class _Gradient(FnOp):
         assert isinstance(wanted, DenseArrayBase)
         return tuple(int(i) for i in wanted.get_values())
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the gradient is one value rather than a tuple."""
-        return "single" in self.properties
-
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_ssa_value(self.operands[0])
         numbers = ", ".join(map(str, self.positions))
-        printer.print_string(f" by {numbers}" if self.is_single else f" by [{numbers}]")
+        printer.print_string(f" by {numbers}" if self.single else f" by [{numbers}]")
         print_tail(printer, self)
 
     @classmethod
@@ -64,11 +65,6 @@ class GradOp(_Gradient):
     """x -> the gradient of f at x with respect to some parameters; expanded by glow-expand-grad."""
 
     name = "glow_fn.grad"
-    function = operand_def(AnyAttr())
-    argnums = prop_def(DenseArrayBase)
-    single = opt_prop_def(Attribute)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -76,8 +72,3 @@ class ValueAndGradOp(_Gradient):
     """x -> (f(x), the gradient of f at x); expanded by glow-expand-grad."""
 
     name = "glow_fn.value_and_grad"
-    function = operand_def(AnyAttr())
-    argnums = prop_def(DenseArrayBase)
-    single = opt_prop_def(Attribute)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
+from random_nodes import Node, Source, check_family
 
-import glow_compiler as glow
-
-SPEC = importlib.util.spec_from_file_location(
-    "random_nodes", Path(__file__).with_name("test_random_nodes.py")
-)
-assert SPEC is not None and SPEC.loader is not None
-nodes: Any = sys.modules.get("random_nodes") or importlib.util.module_from_spec(SPEC)
-if "random_nodes" not in sys.modules:
-    sys.modules["random_nodes"] = nodes
-    SPEC.loader.exec_module(nodes)
-
-Node, Source = nodes.Node, nodes.Source
 EACH = 6
 
 
-def window(s: Any, count: int, pads: bool = True) -> dict[str, Any]:
+def window(s: Source, count: int, pads: bool = True) -> dict[str, Any]:
     """Kernel, strides, and pads or auto_pad over `count` spatial axes."""
     kernel = [s.rng.randint(1, 3) for _ in range(count)]
     made: dict[str, Any] = {"kernel_shape": kernel, "strides": [s.rng.randint(1, 3) for _ in range(count)]}
@@ -40,12 +25,12 @@ def window(s: Any, count: int, pads: bool = True) -> dict[str, Any]:
     return made
 
 
-def image(s: Any, channels: int, count: int) -> np.ndarray:
+def image(s: Source, channels: int, count: int) -> np.ndarray:
     """A batch of images."""
     return s.array((s.rng.randint(1, 2), channels, *(s.rng.randint(6, 9) for _ in range(count))))
 
 
-def convolution(s: Any) -> Any:
+def convolution(s: Source) -> Any:
     """Conv of 1 to 3 spatial axes: groups, depthwise, dilations, with and without bias."""
     count, group = s.rng.choice([1, 2, 2, 2, 3]), s.rng.choice([1, 1, 2, 4])
     inner, outer = s.rng.randint(1, 4), group * s.rng.randint(1, 5)
@@ -59,7 +44,7 @@ def convolution(s: Any) -> Any:
     return Node("Conv", inputs, known, {**attributes, "group": group})
 
 
-def transposed_convolution(s: Any) -> Any:
+def transposed_convolution(s: Source) -> Any:
     """ConvTranspose of 1 or 2 spatial axes."""
     count, group = s.rng.choice([1, 2, 2]), s.rng.choice([1, 1, 2])
     kernel = [s.rng.randint(1, 3) for _ in range(count)]
@@ -79,7 +64,7 @@ def transposed_convolution(s: Any) -> Any:
     return Node("ConvTranspose", inputs, {1} if s.flag() else set(), attributes)
 
 
-def pooling(s: Any) -> Any:
+def pooling(s: Source) -> Any:
     """MaxPool and AveragePool: ceil_mode, counted padding, indices."""
     op = s.rng.choice(["MaxPool", "AveragePool"])
     count = s.rng.choice([1, 2, 2, 3])
@@ -94,12 +79,12 @@ def pooling(s: Any) -> Any:
     return Node(op, [image(s, s.rng.randint(1, 9), count)], set(), attributes, outputs)
 
 
-def global_pooling(s: Any) -> Any:
+def global_pooling(s: Source) -> Any:
     """Pooling over whole images."""
     return Node(s.rng.choice(["GlobalAveragePool", "GlobalMaxPool"]), [image(s, 3, s.rng.randint(1, 3))])
 
 
-def product(s: Any) -> Any:
+def product(s: Source) -> Any:
     """MatMul of any ranks, vectors too."""
     m, k, n = (s.rng.randint(1, 20) for _ in range(3))
     batch = s.shape(0, 2, 3)
@@ -115,7 +100,7 @@ def product(s: Any) -> Any:
     return Node("MatMul", [s.array(left), s.array(right)], {1} if s.flag() else set())
 
 
-def gemm(s: Any) -> Any:
+def gemm(s: Source) -> Any:
     """Gemm with factors, transposes and a bias that broadcasts."""
     m, k, n = (s.rng.randint(1, 20) for _ in range(3))
     flip, flop = s.flag(), s.flag()
@@ -126,7 +111,7 @@ def gemm(s: Any) -> Any:
     return Node("Gemm", inputs, {1} if s.flag() else set(), attributes)
 
 
-def normalization(s: Any) -> Any:
+def normalization(s: Source) -> Any:
     """Batch, instance, layer, local-response and Lp normalisation."""
     channels = s.rng.randint(1, 9)
     x = image(s, channels, s.rng.randint(1, 2))
@@ -151,13 +136,13 @@ def normalization(s: Any) -> Any:
             return Node("LpNormalization", [x], set(), {"axis": s.axis(x.ndim), "p": s.rng.choice([1, 2])})
 
 
-def softmax(s: Any) -> Any:
+def softmax(s: Source) -> Any:
     """Softmax, LogSoftmax and Hardmax along any axis."""
     x = s.array(s.shape(largest=40))
     return Node(s.rng.choice(["Softmax", "LogSoftmax", "Hardmax"]), [x], set(), {"axis": s.axis(x.ndim)})
 
 
-def recurrence(s: Any) -> Any:
+def recurrence(s: Source) -> Any:
     """LSTM, GRU and RNN in each direction, with and without biases and initial states."""
     op, gates = s.rng.choice([("LSTM", 4), ("GRU", 3), ("RNN", 1)])
     direction = s.rng.choice(["forward", "reverse", "bidirectional"])
@@ -180,7 +165,7 @@ def recurrence(s: Any) -> Any:
     return Node(op, inputs, known, attributes, 2)
 
 
-FAMILIES: dict[str, Callable[[Any], Any]] = {
+FAMILIES: dict[str, Callable[[Source], Node]] = {
     f.__name__: f
     for f in (
         convolution, transposed_convolution, pooling, global_pooling, product, gemm, normalization,
@@ -193,14 +178,4 @@ FAMILIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_random_layers(family: str, backend: str) -> None:
     """Shapes, types and values are onnxruntime's."""
-    for seed in range(EACH):
-        node = FAMILIES[family](Source(seed))
-        model = node.model()
-        wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, node.feed())
-        made = glow.compile(model, backend=backend).run(node.feed())
-        shapes = [None if a is None else a.shape for a in node.inputs]
-        what = f"seed {seed}: {node.op} {node.attributes} {shapes}"
-        for index, want in enumerate(wanted):
-            got = made[f"out{index}"]
-            assert (got.shape, got.dtype) == (want.shape, want.dtype), what
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5, err_msg=what)
+    check_family(FAMILIES[family], EACH, backend, rtol=1e-4, atol=2e-5)

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
-
-SPEC = importlib.util.spec_from_file_location("onnx_suite", Path(__file__).with_name("suite.py"))
-assert SPEC is not None and SPEC.loader is not None
-suite = importlib.util.module_from_spec(SPEC)
-sys.modules["onnx_suite"] = suite
-SPEC.loader.exec_module(suite)
+import suite
 
 #: Shards, so that pytest-xdist spreads the cases.
 SHARDS = 8
