@@ -158,8 +158,15 @@ def dtype_named(name: str) -> np.dtype:
         return np.dtype(getattr(import_module("ml_dtypes"), name))
 
 
+def check_mapping(given: object) -> None:
+    """BindingError where inputs are no dict."""
+    if not isinstance(given, Mapping):
+        raise BindingError(f"inputs are a dict of name -> array, not {type(given).__name__}")
+
+
 def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
     """Arrays for every port; BindingError names what is missing, unknown, or of another shape or dtype."""
+    check_mapping(given)
     names = [p.name for p in expected]
     unknown = [n for n in given if n not in names]
     missing = [n for n in names if n not in given]
@@ -171,11 +178,11 @@ def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str
         array = np.asarray(given[port.name])
         if array.shape != port.shape:
             raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
-        if array.dtype != port.dtype:
+        if array.dtype != port.dtype and array.dtype.newbyteorder("=") != port.dtype:
             raise BindingError(
                 f"input '{port.name}' has dtype {array.dtype}, expected {port.dtype}; convert it with .astype"
             )
-        out[port.name] = array
+        out[port.name] = array.astype(port.dtype, copy=False)  # of another byte order, if anything
     return out
 
 

@@ -31,6 +31,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.order import check_order
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import (
@@ -107,16 +108,9 @@ class _Body(FnOp):
         return FunctionType.from_lists([a.type for a in self.block.args], [self.returned.type])
 
     def check_body(self) -> None:
-        """Raise unless the block ends with a return and defines values before their uses."""
+        """Raise unless there is one block that ends with a return."""
         if len(self.regions[0].blocks) != 1 or not isinstance(self.block.last_op, ReturnOp):
             raise VerifyException(f"{self.name}: the body is one block that ends with glow_fn.return")
-        seen: set[Operation] = set()
-        for op in self.block.ops:
-            for value in op.operands:
-                owner = value.owner
-                if isinstance(owner, Operation) and owner.parent is self.block and owner not in seen:
-                    raise VerifyException(f"{op.name}: an operand is used before its definition")
-            seen.add(op)
 
 
 @irdl_op_definition
@@ -136,6 +130,7 @@ class FuncOp(_Body):
 
     def verify_(self) -> None:
         self.check_body()
+        check_order(self.block)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -220,6 +215,7 @@ class RefOp(FnOp):
         found = function_named(self, self.target)
         if found is None:
             raise VerifyException(f"glow_fn.ref: there is no function @{self.target}")
+        found.check_body()
         if not fits(found.signature(), self.result.type):
             raise VerifyException(
                 f"glow_fn.ref: @{self.target} is {found.signature()}, not {self.result.type}"

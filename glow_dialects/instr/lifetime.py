@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.instr_op import Access, InstrOp
@@ -118,14 +118,3 @@ def same_place(first: SSAValue, second: SSAValue) -> bool:
         and view_offset(first) == view_offset(second)
         and bytes_of(first.type) == bytes_of(second.type)
     )
-
-
-def operations_before_use(block_ops: list[Operation]) -> None:
-    """Raise a VerifyException where a value is used before its definition (xDSL does not check)."""
-    seen: set[SSAValue] = set()
-    local = {r for op in block_ops for r in op.results}
-    for op in block_ops:
-        for operand in op.operands:
-            if operand in local and operand not in seen:
-                raise VerifyException(f"{op.name}: an operand is used before its definition")
-        seen.update(op.results)

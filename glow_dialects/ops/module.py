@@ -31,6 +31,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
+from glow_dialects.core.order import check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
 KINDS = ("input", "output", "state", "trainable")
@@ -175,9 +176,7 @@ class FuncOp(IRDLOperation):
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
     def verify_(self) -> None:
-        from glow_dialects.instr.lifetime import operations_before_use
-
-        operations_before_use(list(self.body.block.ops))
+        check_order(self.body.block)
 
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Bound, Port, Program, Report, check_inputs
+from glow_backends.base import Bound, Port, Program, Report, check_inputs, check_mapping
 from glow_dialects.core.errors import BindingError, ShapeError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Executable:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
         if self._static is not None:
             return self._static.run(check_inputs(self._static.inputs, inputs))
+        check_mapping(inputs)
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
             raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
@@ -135,6 +136,7 @@ class Executable:
         return next(reversed(self._programs.values()))
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        check_mapping(inputs)
         given = {n: _array(n, a) for n, a in inputs.items()}
         given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
         expected: list[Port] = []

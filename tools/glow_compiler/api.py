@@ -46,9 +46,19 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         return _read_mlir(Path(model))
+    _check_kind(model)
     from glow_frontends.onnx import import_model
 
     return import_model(model, shapes=dict(shapes or {}))
+
+
+def _check_kind(model: Any) -> None:
+    """TypeError where a model is neither a path nor an onnx.ModelProto."""
+    if not isinstance(model, str | Path) and not hasattr(model, "graph"):
+        raise TypeError(
+            "a model is a path (.onnx, .mlir), an onnx.ModelProto, a module, a GraphBuilder or a pair of "
+            f"Caffe2 nets, not {type(model).__name__}"
+        )
 
 
 def _read_mlir(path: Path) -> ModuleOp:
@@ -61,6 +71,8 @@ def _read_mlir(path: Path) -> ModuleOp:
         module = parse_module(path.read_text(encoding="utf-8"), str(path), context())
     except FileNotFoundError:
         raise GlowError(f"no such file: {path}") from None
+    except OSError as error:
+        raise GlowError(f"{path}: {error.strerror or error}") from None
     except (ParseError, UnicodeDecodeError) as error:
         raise GlowError(f"{path}: {str(error).strip()}") from None
     weights = path.with_suffix(".weights.safetensors")
@@ -122,6 +134,7 @@ def _compile_onnx(
     build: Callable[[ModuleOp], Program],
     shapes: Shapes | Sequence[Shapes] | None,
 ) -> Executable:
+    _check_kind(model)
     source = OnnxModel(model, backend)
     known = source.description
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}

@@ -38,13 +38,7 @@ class CpuBackend(Backend):
         for name in options:
             known = "threads, cpu, winograd, search"
             raise UnsupportedError(f"backend cpu has no option '{name}'; there are: {known}")
-        try:
-            self.target = named(cpu, threads)
-        except KeyError:
-            raise UnsupportedError(
-                f"cpu '{cpu}' is unknown; use 'host' or a name such as 'haswell'"
-            ) from None
-
+        self.target = named(cpu, threads)
         self.cpu, self.winograd, self.search = cpu, winograd, search
 
     @property

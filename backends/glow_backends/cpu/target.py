@@ -8,6 +8,11 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from glow_dialects.core.errors import UnsupportedError
+
+MOST_THREADS = 256
+"""No machine that this is for has more cores."""
+
 
 @dataclass(frozen=True)
 class CpuTarget:
@@ -97,9 +102,13 @@ _NAMED = {
 
 
 def named(cpu: str, threads: int = 1) -> CpuTarget:
-    """The target called `cpu` ("host", or a name LLVM knows); raises KeyError for unknown names."""
+    """The target called `cpu`; UnsupportedError lists the names there are, and the counts of threads."""
+    if not 1 <= threads <= MOST_THREADS:
+        raise UnsupportedError(f"threads={threads}: a program is shared by 1 to {MOST_THREADS} threads")
     if cpu == "host":
         return host(threads)
+    if cpu not in _NAMED:
+        raise UnsupportedError(f"cpu '{cpu}' is unknown; there are: host, {', '.join(_NAMED)}")
     initialize_llvm()
     triple, vector, registers, vnni = _NAMED[cpu]
     features = "-prefer-256-bit" if vector == 64 else ""

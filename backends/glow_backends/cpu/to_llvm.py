@@ -14,13 +14,14 @@ from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i8, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
 
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.memory import WeightBlock
 from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN
 from glow_backends.cpu.target import CpuTarget, named
-from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.errors import CompileError
 from glow_dialects.instr.memory import (
     AllocOp,
     InstrFuncOp,
@@ -177,17 +178,21 @@ class ConvertGlowInstrToLLVMPass(ModulePass):
     threads: int = 1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        try:
-            target = named(self.cpu, self.threads)
-        except KeyError:
-            raise UnsupportedError(f"{self.name}: cpu '{self.cpu}' is unknown") from None
+        target = named(self.cpu, self.threads)
+        kernels: set[str] = set()
         for function in tuple(instr_functions(op)):
+            if any(isinstance(a, AllocOp) and a.offset is None for a in function.walk()):
+                raise PassFailedException(f"{self.name}: buffers have no places; run glow-plan-memory first")
             selection = select(function, target)
             code = convert(op, function, selection, target)
             for made in tuple(code.module.body.block.ops):
                 made.detach()
-                if isinstance(made, llvm.FuncOp) and made.sym_name.data == MAIN:
+                assert isinstance(made, llvm.FuncOp)
+                if made.sym_name.data == MAIN:
                     made.properties["sym_name"] = StringAttr(f"glow_{function.sym_name.data}")
+                elif made.sym_name.data in kernels:
+                    continue  # another function calls it, too
+                kernels.add(made.sym_name.data)
                 op.body.block.add_op(made)
             function.detach()
             function.erase()

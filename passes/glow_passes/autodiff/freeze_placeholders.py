@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
+from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 
 
@@ -20,8 +21,11 @@ def freeze_placeholders(module: ModuleOp, values: Mapping[str, Array] | None = N
     """Turn trainable and state placeholders that nothing writes any more into constants.
 
     Training functions are dropped, and with them placeholders that nothing else names. `values` are
-    the arrays by name; the initial contents stand in for absent ones. Returns the names.
+    the arrays by name; the initial contents stand in for absent ones. Returns the names. GlowError
+    where instructions have them as mutable already.
     """
+    if instr_functions(module):
+        raise GlowError("placeholders can become constants in a graph only: instructions write to them")
     block = module.body.block
     for function in list(functions(module)):
         if function.training is not None:
@@ -44,7 +48,7 @@ def freeze_placeholders(module: ModuleOp, values: Mapping[str, Array] | None = N
 
 
 def _uses(module: ModuleOp, kind: type[GetOp] | type[SaveOp]) -> set[str]:
-    ops = [op for f in functions(module) for op in f.body.block.ops]
+    ops = [op for f in functions(module) for op in f.walk()]
     return {op.symbol.root_reference.data for op in ops if isinstance(op, kind)}
 
 

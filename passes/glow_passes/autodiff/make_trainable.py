@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Tensor, element_of, is_float, typed
+from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, constants, functions
 
@@ -21,7 +22,7 @@ def running_statistics(module: ModuleOp) -> set[str]:
     """Names of the constants that batch_norm reads as mean or variance."""
     found: set[str] = set()
     for function in functions(module):
-        for op in function.body.block.ops:
+        for op in function.walk():
             if isinstance(op, BatchNormOp):
                 sources = [v.owner for v in (op.mean, op.variance)]
                 found |= {s.symbol.root_reference.data for s in sources if isinstance(s, GetOp)}
@@ -32,8 +33,10 @@ def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[s
     """Turn floating-point constants whose names match a pattern into trainable placeholders.
 
     Running statistics of batch_norm become state. Returns the trainable names; GlowError where a
-    pattern matches nothing or a constant has no values.
+    pattern matches nothing, a constant has no values, or instructions have it as a constant already.
     """
+    if instr_functions(module):
+        raise GlowError("constants can become trainable in a graph only: instructions rely on their values")
     known = constants(module)
     statistics = running_statistics(module)
     for pattern in patterns:

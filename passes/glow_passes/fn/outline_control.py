@@ -32,7 +32,7 @@ from glow_dialects.ops.literal import LiteralOp
 
 @dataclass(frozen=True)
 class OutlineControlPass(ModulePass):
-    """`glow.func` becomes `glow_fn.func` of the inputs, whose value is the tuple of the outputs.
+    """`glow.func` becomes `glow_fn.func` of the inputs, whose value is the tuple of what it saves.
 
     A body of `glow.if` or `glow.loop` becomes a function of the values that it uses; a loop calls itself.
     """
@@ -58,7 +58,7 @@ def outline_control(module: ModuleOp) -> None:
         entry = _Function(module, name, len(inputs))
         entry.inputs = dict(zip(inputs, entry.block.args, strict=True))
         entry.nodes(function.body.block)
-        made = entry.finish([entry.saved[n] for n in outputs])
+        made = entry.finish([entry.saved[n] for n in outputs if n in entry.saved])
         function.detach()
         function.erase()
         module.body.block.add_op(made)

@@ -10,17 +10,19 @@ from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import typed
 from glow_dialects.ops.module import FuncOp, PlaceholderOp, SaveOp, functions
+from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.profile import observed
 
-#: Outputs of an instrumented module: `profile.` and the value's name.
+#: Outputs of an instrumented module: `profile.` and the value's name, with a number where that is taken.
 PREFIX = "profile."
 
 
 def instrument(module: ModuleOp, function: FuncOp) -> list[str]:
     """Save every observed value of `function` to an output of its own; the names of the values."""
     names: list[str] = []
+    symbols = Symbols(module)
     for name, value in observed(function, module).items():
-        place = PlaceholderOp.of(PREFIX + name, typed(value), "output")
+        place = PlaceholderOp.of(symbols.fresh(PREFIX + name), typed(value), "output")
         module.body.block.insert_op_before(place, function)
         function.body.block.add_op(SaveOp.of(value, place))
         names.append(name)

@@ -89,3 +89,26 @@ glow_fn.func @f(%a : tuple<f64, f64>) {
   %r = glow_fn.get %a[2]
   glow_fn.return %r
 }
+
+// -----
+
+// A value of a lambda's body is not known outside of it.
+// CHECK: error: the program is not valid: glow_fn.prim: an operand is used before its definition
+glow_fn.func @inner_value_outside(%a) {
+  %s = "glow_fn.prim"(%a, %c) <{prim = "add"}> : (!glow_fn.any, !glow_fn.any) -> !glow_fn.any
+  %f = glow_fn.lambda @inner(%c) {
+    glow_fn.return %c
+  }
+  glow_fn.return %s
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_fn.func: the body is one block that ends with glow_fn.return
+glow_fn.func @refers(%a) {
+  %f = glow_fn.ref @without_return
+  glow_fn.return %f
+}
+glow_fn.func @without_return(%a) {
+  %b = glow_fn.prim sin(%a)
+}

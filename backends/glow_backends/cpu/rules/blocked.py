@@ -38,6 +38,7 @@ from glow_backends.cpu.kernels.winograd_changing import (
     ChangingSpec,
     changing_scratch_bytes,
     emit_winograd_changing,
+    supports_changing,
 )
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
@@ -81,7 +82,8 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         emit, make = emit_winograd, partial(pack_winograd, spec=kernel_spec, target=target)
         scratch = winograd_scratch_bytes(kernel_spec, target)
     packed: list[Operand | None] = list(op.group("packed"))
-    if isinstance(kernel_spec, WinogradSpec) and not packed and context.constant(op.filter) is None:
+    changes = not packed and context.constant(op.filter) is None
+    if isinstance(kernel_spec, WinogradSpec) and changes and supports_changing(kernel_spec, target):
         kernel_spec = ChangingSpec(kernel_spec, form)
         emit, packed = emit_winograd_changing, [op.filter]
         scratch = changing_scratch_bytes(kernel_spec, target)

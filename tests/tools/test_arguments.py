@@ -1,0 +1,77 @@
+"""Arguments of the Python API and options of passes: what is wrong is refused with a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import refused, run
+
+import glow_compiler as glow
+from glow_tools import opt
+
+BACKENDS = ("cpu", "interpreter")
+
+
+def doubling() -> glow.GraphBuilder:
+    """A graph from x [2, 3] to y."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (2, 3))
+    g.save(g.add(x, x), "y")
+    return g
+
+
+@pytest.mark.parametrize("model", [None, 3, b"bytes", ["list"]])
+def test_no_model(model: Any) -> None:
+    """A model is one of a few kinds of things."""
+    with pytest.raises(TypeError, match=r"a model is a path .*not"):
+        glow.compile(model)
+    with pytest.raises(TypeError, match=r"a model is a path .*not"):
+        glow.load(model)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    """A folder is named as what it is."""
+    with pytest.raises(glow.GlowError, match="directory"):
+        glow.compile(tmp_path)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_counts_of_threads(threads: int) -> None:
+    """There is a least and a largest number of threads."""
+    with pytest.raises(glow.UnsupportedError, match=f"threads={threads}"):
+        glow.compile(doubling(), threads=threads)
+
+
+def test_unknown_cpu() -> None:
+    """The names there are, in the API and in a pass's option."""
+    with pytest.raises(glow.UnsupportedError, match="host, haswell"):
+        glow.compile(doubling(), cpu="abacus")
+    refused(run(opt.main, "-", "-p", "glow-cpu-layout{cpu=abacus}", text=str(doubling().module)), "haswell")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_of_other_forms(backend: str) -> None:
+    """Any memory order, stride and byte order; a dict by name and nothing else."""
+    net = glow.compile(doubling(), backend=backend)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    unaligned = np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3)
+    for form in (np.asfortranarray(x), x[::-1].copy()[::-1], x.astype(">f4"), unaligned, x.view(np.matrix)):
+        np.testing.assert_array_equal(net(form), 2 * x)
+    for wrong in (x, None, [x]):
+        with pytest.raises(glow.BindingError, match="dict"):
+            net.run(wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_buffers_without_places() -> None:
+    """Code is made of planned buffers; the message says what plans them."""
+    done = run(opt.main, "-", "-p", "lower,convert-glow-instr-to-llvm", text=str(doubling().module))
+    refused(done, "glow-plan-memory")
+
+
+@pytest.mark.parametrize("name", ["glow-make-trainable", "glow-freeze-placeholders"])
+def test_weights_of_instructions_stay(name: str) -> None:
+    """What instructions read as constant cannot become something else."""
+    refused(run(opt.main, "-", "-p", f"lower,{name}", text=str(doubling().module)), "in a graph only")
