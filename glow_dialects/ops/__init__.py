@@ -73,6 +73,7 @@ OPERATORS = {
     "quantized_avg_pool": "quantized_avg_pool",
     "quantized_conv": "quantized_conv",
     "quantized_fully_connected": "quantized_fully_connected",
+    "quantized_matmul": "quantized_matmul",
     "recurrent_train": "recurrent_backward recurrent_train",
     "reduce": (
         "reduce_l1 reduce_l2 reduce_log_sum reduce_log_sum_exp reduce_max reduce_mean "

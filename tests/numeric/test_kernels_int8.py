@@ -15,6 +15,12 @@ from glow_backends.cpu.kernels.conv_int8 import (
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
+from glow_backends.cpu.kernels.gemm_int8_stack import (
+    Int8StackSpec,
+    emit_gemm_int8_stack,
+    stack_scratch_bytes,
+    zero_terms,
+)
 from glow_backends.cpu.kernels.integer import Requantize, Residual
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
@@ -159,3 +165,45 @@ def test_residuals_are_added_as_quantized_add_does(target: str) -> None:
         aligned(block_channels(other, lanes)),
     )
     np.testing.assert_array_equal(unblock_channels(y, conv.out_channels), want)
+
+
+STACKS = [
+    ((7, 30, 129), (), ()),
+    ((33, 5, 16), (2,), (2,)),
+    ((20, 2, 100), (2, 1), (3,)),
+    ((64, 64, 64), (3,), ()),
+    ((1, 70, 3), (), (4,)),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("signed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("shape", "left", "right"), STACKS)
+def test_stacks_of_products_are_exact(
+    shape: tuple[int, int, int],
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    signed: tuple[bool, bool],
+    target: str,
+) -> None:
+    """Neither operand known, both with zero points, batches that broadcast."""
+    m, n, depth = shape
+    made, rng = TARGETS[target], np.random.default_rng(2)
+    spec = Int8StackSpec(m, n, depth, left, right, *signed, Requantize(3, 5, 250))
+    dtypes = [np.int8 if s else np.uint8 for s in signed]
+    a = rng.integers(0, 256, (*left, m, depth)).astype(np.uint8).view(dtypes[0])
+    b = rng.integers(0, 256, (*right, depth, n)).astype(np.uint8).view(dtypes[1])
+    zeros = [-7 if signed[0] else 130, 9 if signed[1] else 100]
+    total = np.matmul(a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1])
+    factor = np.float32(200 / np.abs(total).max())
+    want = np.clip(np.rint(total.astype(np.float32) * factor) + np.float32(3), 5, 250).astype(np.uint8)
+    y = aligned(np.zeros(want.shape, np.uint8))
+    StandaloneKernel(emit_gemm_int8_stack, spec, made)(
+        y,
+        aligned(a),
+        aligned(b),
+        aligned(np.full(8 * made.lanes, factor, np.float32)),
+        aligned(zero_terms(spec, *zeros)),
+        aligned(np.zeros(stack_scratch_bytes(spec, made), np.uint8)),
+    )
+    np.testing.assert_array_equal(y, want)

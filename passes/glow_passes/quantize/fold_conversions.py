@@ -37,6 +37,7 @@ from glow_dialects.ops.quantize import (
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, RequantizingOp, scale_of, zero_of
 from glow_dialects.ops.reshape import ReshapeOp
@@ -217,9 +218,8 @@ def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
 
 def real_result(op: Any, r: Rewriter) -> SSAValue | None:
     """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums."""
-    made: Any = producer(op.input, QuantizedConvOp, single=True) or producer(
-        op.input, QuantizedFullyConnectedOp, single=True
-    )
+    layers = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
+    made: Any = next((p for kind in layers if (p := producer(op.input, kind, single=True))), None)
     if made is None or (made.prop("low"), made.prop("high")) != (NO_LOW, NO_HIGH):
         return None
     return requantizing_again(made, r, op.result.type) if is_float(element_of(op.result)) else None

@@ -30,6 +30,7 @@ from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulO
 from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import scale_of
 from glow_dialects.ops.reshape import ReshapeOp
@@ -130,11 +131,19 @@ def conv(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def product(op: Any, r: Rewriter) -> SSAValue | None:
-    """A product with constant dequantised weights -> quantized_fully_connected with a real result."""
-    if len(shape_of(op.operands[1])) != 2:
-        return None
+    """A product with constant dequantised weights -> quantized_fully_connected with a real result.
+
+    Of other dequantised bytes: quantized_matmul.
+    """
     bias = op.bias if isinstance(op, FullyConnectedOp) else None
-    return _linear(op, r, QuantizedFullyConnectedOp, 1, bias)
+    if len(shape_of(op.operands[1])) == 2:
+        made = _linear(op, r, QuantizedFullyConnectedOp, 1, bias)
+        if made is not None:
+            return made
+    parts = [_byte_source(v) for v in op.operands[:2]]
+    if bias is not None or None in parts or op.group("predicate") or element_of(op.results[0]) != f32:
+        return None
+    return r(QuantizedMatmulOp(*parts, results=op.results[0].type))
 
 
 def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
@@ -157,6 +166,9 @@ def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
+_LAYERS = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
+
+
 def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
     """quantize(relu(quantized_conv with a real result)) -> quantized_conv with a stored result."""
     kind = quantized_type(op.result)
@@ -170,9 +182,7 @@ def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
         value = limiter.operands[0]
     shaped: Any = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
-    made: Any = producer(value, QuantizedConvOp, single=True) or producer(
-        value, QuantizedFullyConnectedOp, single=True
-    )
+    made: Any = next((p for kind in _LAYERS if (p := producer(value, kind, single=True))), None)
     if made is None or limits[0] > limits[1]:
         return None
     result = tensor(shape_of(made.result), kind)

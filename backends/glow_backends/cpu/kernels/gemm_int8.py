@@ -39,25 +39,31 @@ class Int8GemmSpec:
         return ceil_div(self.k, 4)
 
 
-def _block(spec: Int8GemmSpec, target: CpuTarget) -> Block:
+def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
+    """The register block of a product."""
     return choose_block(spec.m, ceil_div(spec.n, target.lanes), target)
 
 
 def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
     """(k, n) to (panels, k / 4, width, 4): four rows of a panel of columns inmost."""
-    width = _block(spec, target).vectors * target.lanes
+    width = block_of(spec, target).vectors * target.lanes
     padded = pad_to(pad_to(weights, 0, 4), 1, width)
     rows, columns = padded.shape
     parts = padded.reshape(rows // 4, 4, columns // width, width)
     return np.ascontiguousarray(parts.transpose(2, 0, 3, 1))
 
 
-class _Emission:
+class Int8Emission:
+    """Blocks of a product of bytes."""
+
+    #: Where a number for each row is that its sums get, if anywhere.
+    row_terms: ir.Value | None = None
+
     def __init__(self, k: KernelBuilder, spec: Int8GemmSpec) -> None:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
-        self.block = _block(spec, k.target)
+        self.block = block_of(spec, k.target)
         self.width = self.block.vectors * self.lanes
-        self.y, self.x, self.w, self.bias, self.factor = k.operands
+        self.y, self.x, self.w, self.bias, self.factor = k.operands[:5]
 
     def emit(self) -> None:
         """Items (panel, tile of rows), shared by the workers."""
@@ -79,12 +85,21 @@ class _Emission:
                             self._tile(panel, row, height, columns)
 
     def _tile(self, panel: Index, row: Index, rows: int, columns: int) -> None:
+        k = self.k
+        column = k.mul(panel, self.width)
+        w = k.gep(self.w, k.mul(panel, self.spec.words * self.width), I32)
+        bias, factor = k.gep(self.bias, column, I32), k.gep(self.factor, column)
+        self.tile((w, bias, factor), column, row, rows, columns)
+
+    def tile(
+        self, panel: tuple[ir.Value, ir.Value, ir.Value], column: Index, row: Index, rows: int, columns: int
+    ) -> None:
+        """`rows` x `columns` results from `row` and `column` on; `panel`: weights, sums, factors."""
         k, spec, lanes = self.k, self.spec, self.lanes
         vectors = ceil_div(columns, lanes)
-        column = k.mul(panel, self.width)
-        w = k.gep(self.w, k.mul(panel, spec.words * self.width), I32)
+        w, starts, factors = panel
         x = k.gep(self.x, k.mul(row, spec.k), I8)
-        bias = [k.load(self.bias, k.add(column, v * lanes), I32, lanes) for v in range(vectors)]
+        bias = [k.load(starts, v * lanes, I32, lanes) for v in range(vectors)]
 
         def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
             at = k.gep(w, k.mul(index, self.width), I32)
@@ -102,9 +117,12 @@ class _Emission:
             sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
         if rest:
             sums = step(whole, sums, rest)
+        if self.row_terms is not None:
+            terms = [k.splat(k.load(self.row_terms, k.add(row, r), I32), lanes, I32) for r in range(rows)]
+            sums = [k.b.add(total, terms[i // vectors]) for i, total in enumerate(sums)]
         kind = spec.requantize.kind
         for v in range(vectors):
-            factor = k.load(self.factor, k.add(column, v * lanes), lanes=lanes)
+            factor = k.load(factors, v * lanes, lanes=lanes)
             live = min(lanes, columns - v * lanes)
             for r in range(rows):
                 value = spec.requantize.apply(k, sums[r * vectors + v], factor)
@@ -136,5 +154,5 @@ class _Emission:
 def emit_gemm_int8(module: ir.Module, name: str, spec: Int8GemmSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
     k = KernelBuilder(module, name, 5, target)
-    _Emission(k, spec).emit()
+    Int8Emission(k, spec).emit()
     return k.finish()

@@ -104,7 +104,7 @@ def load_first(
     if live == lanes:
         return k.load(pointer, offset, kind, lanes)
     vector = ir.VectorType(kind, lanes)
-    suffix = {"float": "f32", "double": "f64"}[str(kind)]
+    suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
     mask = _mask(lanes, live)
     callee = _masked_intrinsic(
         k,
@@ -112,7 +112,7 @@ def load_first(
         ir.FunctionType(vector, [PTR, I32, mask.type, vector]),
     )
     align = ir.Constant(I32, element_bytes(kind))
-    rest = ir.Constant(vector, [ir.Constant(kind, 0.0)] * lanes)
+    rest = ir.Constant(vector, [ir.Constant(kind, 0)] * lanes)
     return k.b.call(callee, [k.gep(pointer, offset, kind), align, mask, rest])
 
 

@@ -17,6 +17,12 @@ from glow_backends.cpu.kernels.conv_int8 import (
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
+from glow_backends.cpu.kernels.gemm_int8_stack import (
+    Int8StackSpec,
+    emit_gemm_int8_stack,
+    stack_scratch_bytes,
+    zero_terms,
+)
 from glow_backends.cpu.kernels.integer import Requantize, Residual
 from glow_backends.cpu.kernels.lookup import LookupSpec, emit_lookup
 from glow_backends.cpu.kernels.packing import pad_to
@@ -93,6 +99,17 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_conv_int8, spec, [o for o in operands if o is not None], flops=flops)
 
 
+def _requantize(op: Any) -> Requantize | None:
+    """What becomes of a product's sums; None where kernels have no such result."""
+    to = element_of(op.result)
+    if not isinstance(to, UniformQuantizedType):
+        name = dtype_name(op.result)
+        return Requantize(real=name == "f32", sums=name == "i32") if name in ("f32", "i32") else None
+    if to.storage.width.data != 8:
+        return None
+    return Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
+
+
 def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     """A product of bytes with constant weights and bias."""
     target = context.target
@@ -103,14 +120,8 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     bytes_only = source.storage.width.data == weights.storage.width.data == 8 and weights.signed
     if array is None or any(b is None for b in biases) or not bytes_only:
         return None
-    requantize = Requantize(real=True)
-    if isinstance(to, UniformQuantizedType):
-        if to.storage.width.data != 8:
-            return None
-        requantize = Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
-    elif dtype_name(op.result) == "i32":
-        requantize = Requantize(sums=True)
-    elif dtype_name(op.result) != "f32":
+    requantize = _requantize(op)
+    if requantize is None:
         return None
     (rows, depth), columns = shape(op.input), shape(op.weights)[1]
     spec = Int8GemmSpec(rows, columns, depth, source.signed, requantize)
@@ -128,6 +139,27 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_gemm_int8, spec, [o for o in operands if o is not None], flops=flops)
 
 
+def matmul(op: Any, context: CallContext) -> KernelCall | None:
+    """A product of stacks of matrices of bytes."""
+    target, requantize = context.target, _requantize(op)
+    left, right, to = (element_of(v) for v in (op.lhs, op.rhs, op.result))
+    assert isinstance(left, UniformQuantizedType) and isinstance(right, UniformQuantizedType)
+    (*a_batch, rows, depth), (*b_batch, _, columns) = shape(op.lhs), shape(op.rhs)
+    if requantize is None or left.storage.width.data != 8 or right.storage.width.data != 8:
+        return None
+    # Sums of more products might not fit 32 bits.
+    if 0 in (*shape(op.lhs), *shape(op.rhs)) or depth >= 1 << 15:
+        return None
+    batches = tuple(a_batch), tuple(b_batch)
+    spec = Int8StackSpec(rows, columns, depth, *batches, left.signed, right.signed, requantize)
+    factor = factor_of(right, left, to, 8 * target.lanes)
+    zeros = zero_terms(spec, zero_of(left), zero_of(right))
+    operands = [op.result, op.lhs, op.rhs, table("factor", factor), table("zeros", zeros)]
+    flops = 2 * prod(spec.batch) * rows * columns * depth
+    scratch = stack_scratch_bytes(spec, target)
+    return KernelCall(emit_gemm_int8_stack, spec, operands, scratch=scratch, flops=flops)
+
+
 def lookup(op: Any, context: CallContext) -> KernelCall | None:
     """A table of bytes."""
     kind = element_of(op.input)
@@ -143,4 +175,5 @@ RULES: dict[str, Rule] = {
     "glow_cpu_instr.quantized_conv": conv,
     "lookup": lookup,
     "quantized_fully_connected": fully_connected,
+    "quantized_matmul": matmul,
 }

@@ -103,6 +103,14 @@ def _fully_connected(op: Any, e: Exporter) -> str:
     return stored(op, e.node("Gemm", inputs), e)
 
 
+def _matmul(op: Any, e: Exporter) -> str:
+    if element_of(op.result) != i32:
+        return stored(op, e.node("MatMul", [real(op.lhs, e), real(op.rhs, e)]), e)
+    kinds = [k for v in (op.lhs, op.rhs) if (k := _kind(v)) is not None]
+    zeros = [e.constant(np.array(zero_of(k), dtype_of(k)), "zero_point") for k in kinds]
+    return e.node("MatMulInteger", [e.name(op.lhs), e.name(op.rhs), *zeros])
+
+
 def _avg_pool(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     made = e.node(
@@ -140,6 +148,7 @@ RULES: dict[str, Rule] = {
     "quantized_mul": _arithmetic("Mul"),
     "quantized_conv": _conv,
     "quantized_fully_connected": _fully_connected,
+    "quantized_matmul": _matmul,
     "quantized_avg_pool": _avg_pool,
     "lookup": _lookup,
 }
