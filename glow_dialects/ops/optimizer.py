@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
@@ -20,8 +20,11 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, float_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Tensor, element_of, tensor
+from glow_dialects.ops.arithmetic import MaxOp
 from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import Expm1Op
 from glow_dialects.ops.windows import check_float
 
@@ -40,7 +43,8 @@ class _Update(PureOp):
                     wanted = tensor((), i64) if name == "step" else weight.type
                 if value.type != wanted:
                     raise VerifyException(f"{self.name}: {name} is {value.type}, expected {wanted}")
-        return [weight.type for _ in self.get_irdl_definition().results]
+        states = [n for n, _ in self.groups() if n not in ("weight", "grad", "lr", "step")]
+        return [weight.type] * (1 + sum(len(self.group(n)) for n in states))
 
     def decayed(self, f: Formula) -> SSAValue:
         """The gradient with weight decay added."""
@@ -66,26 +70,34 @@ class SgdOp(_Update):
 
 @graph_op
 class MomentumOp(_Update):
-    """v' = momentum v + g; weight - lr v', or weight - lr (g + momentum v') with `nesterov`.
+    """v' = momentum v + (1 - dampening) g; weight - lr v', or weight - lr (g + momentum v') with `nesterov`.
 
-    g = grad + weight_decay weight; results: new weight, v'.
+    g = grad + weight_decay weight; results: new weight, v'. With a `step` the first v' is g, undamped.
     """
 
     name = "glow.momentum"
     momentum = float_prop(0.9)
     nesterov = bool_prop(False)
+    dampening = float_prop(0.0)
     weight_decay = float_prop(0.0)
     weight = operand_def(Tensor)
     grad = operand_def(Tensor)
     velocity = operand_def(Tensor)
     lr = operand_def(Tensor)
+    step = opt_operand_def(Tensor)
     result = result_def(Tensor)
     new_velocity = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f, momentum = Formula(b, self.weight), self.prop("momentum")
         grad = self.decayed(f)
-        velocity = f.add(f.mul(self.velocity, momentum), grad)
+        joined, dampening = grad, self.prop("dampening")
+        if dampening:
+            joined = f.mul(grad, 1 - dampening)
+            for step in self.group("step"):
+                first = b(CmpEqOp(step, b.scalar(0, step)))
+                joined = b(SelectOp(first, grad, joined))
+        velocity = f.add(f.mul(self.velocity, momentum), joined)
         way = f.add(grad, f.mul(velocity, momentum)) if self.prop("nesterov") else velocity
         return [f.sub(self.weight, f.mul(way, self.lr)), velocity]
 
@@ -96,6 +108,7 @@ class AdamOp(_Update):
 
     m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, t = step + 1,
     weight - lr (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + epsilon); results: new weight, m', v'.
+    With `largest`, AMSGrad: the largest v' so far divides, and is a result.
     """
 
     name = "glow.adam"
@@ -108,11 +121,13 @@ class AdamOp(_Update):
     grad = operand_def(Tensor)
     first = operand_def(Tensor)
     second = operand_def(Tensor)
+    largest = opt_operand_def(Tensor)
     lr = operand_def(Tensor)
     step = operand_def(Tensor)
     result = result_def(Tensor)
     new_first = result_def(Tensor)
     new_second = result_def(Tensor)
+    new_largest = var_result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f, weight, grad = Formula(b, self.weight), self.weight, self.grad
@@ -124,11 +139,12 @@ class AdamOp(_Update):
             grad = self.decayed(f)
         first = f.add(f.mul(self.first, beta1), f.mul(grad, 1 - beta1))
         second = f.add(f.mul(self.second, beta2), f.mul(grad, grad, 1 - beta2))
+        largest = [b(MaxOp(value, second)) for value in self.group("largest")]
         time = f.add(b(CastOp(self.step, results=self.lr.type)), 1.0)
         size = f.div(self.lr, _correction(f, time, beta1))
         root = f.div(1.0, f.sqrt(_correction(f, time, beta2)))
-        scale = f.add(f.mul(f.sqrt(second), root), self.prop("epsilon"))
-        return [f.sub(weight, f.div(f.mul(first, size), scale)), first, second]
+        scale = f.add(f.mul(f.sqrt((*largest, second)[0]), root), self.prop("epsilon"))
+        return [f.sub(weight, f.div(f.mul(first, size), scale)), first, second, *largest]
 
 
 def _correction(f: Formula, time: SSAValue, beta: float) -> SSAValue:
@@ -138,51 +154,74 @@ def _correction(f: Formula, time: SSAValue, beta: float) -> SSAValue:
     return f.mul(f.b(Expm1Op(f.mul(time, math.log(beta)))), -1.0)
 
 
-class _RootUpdate(_Update):
-    """weight - lr g / (sqrt(s') + epsilon), s' the running sum of g^2; results: new weight, s'."""
+@graph_op
+class RmspropOp(_Update):
+    """s' = alpha s + (1 - alpha) g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'.
 
+    With `mean` the root is that of the variance, s' - mean'^2, mean' = alpha mean + (1 - alpha) g.
+    With `velocity` that quotient joins it, v' = momentum v + g / (...); weight - lr v'.
+    """
+
+    name = "glow.rmsprop"
+    alpha = float_prop(0.99)
+    epsilon = float_prop(1e-8)
+    momentum = float_prop(0.0)
+    weight_decay = float_prop(0.0)
+    weight = operand_def(Tensor)
+    grad = operand_def(Tensor)
+    square = operand_def(Tensor)
+    mean = opt_operand_def(Tensor)
+    velocity = opt_operand_def(Tensor)
+    lr = operand_def(Tensor)
+    result = result_def(Tensor)
+    new_square = result_def(Tensor)
+    others = var_result_def(Tensor)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        f, alpha = Formula(b, self.weight), self.prop("alpha")
+        grad = self.decayed(f)
+        square = f.add(f.mul(self.square, alpha), f.mul(grad, grad, 1 - alpha))
+        spread, others = square, list[SSAValue]()
+        for old in self.group("mean"):
+            mean = f.add(f.mul(old, alpha), f.mul(grad, 1 - alpha))
+            spread = f.sub(square, f.mul(mean, mean))
+            others.append(mean)
+        scale = f.add(f.sqrt(spread), self.prop("epsilon"))
+        velocities = self.group("velocity")
+        if not velocities:
+            return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square, *others]
+        velocity = f.add(f.mul(velocities[0], self.prop("momentum")), f.div(grad, scale))
+        return [f.sub(self.weight, f.mul(velocity, self.lr)), square, *others, velocity]
+
+
+@graph_op
+class AdagradOp(_Update):
+    """s' = s + g^2; weight - rate g / (sqrt(s') + epsilon); results: new weight, s'.
+
+    rate = lr / (1 + lr_decay step), lr without a `step`.
+    """
+
+    name = "glow.adagrad"
+    epsilon = float_prop(1e-10)
+    lr_decay = float_prop(0.0)
     weight_decay = float_prop(0.0)
     weight = operand_def(Tensor)
     grad = operand_def(Tensor)
     square = operand_def(Tensor)
     lr = operand_def(Tensor)
+    step = opt_operand_def(Tensor)
     result = result_def(Tensor)
     new_square = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.weight)
+        f, rate = Formula(b, self.weight), self.lr
+        for step in self.group("step"):
+            time = b(CastOp(step, results=self.lr.type))
+            rate = f.div(rate, f.add(f.mul(time, self.prop("lr_decay")), 1.0))
         grad = self.decayed(f)
-        square = self.summed(f, f.mul(grad, grad))
+        square = f.add(self.square, f.mul(grad, grad))
         scale = f.add(f.sqrt(square), self.prop("epsilon"))
-        return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square]
-
-    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
-        """s' from s and g^2."""
-        raise NotImplementedError(self.name)
-
-
-@graph_op
-class RmspropOp(_RootUpdate):
-    """s' = alpha s + (1 - alpha) g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
-
-    name = "glow.rmsprop"
-    alpha = float_prop(0.99)
-    epsilon = float_prop(1e-8)
-
-    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
-        alpha = self.prop("alpha")
-        return f.add(f.mul(self.square, alpha), f.mul(square, 1 - alpha))
-
-
-@graph_op
-class AdagradOp(_RootUpdate):
-    """s' = s + g^2; weight - lr g / (sqrt(s') + epsilon); results: new weight, s'."""
-
-    name = "glow.adagrad"
-    epsilon = float_prop(1e-10)
-
-    def summed(self, f: Formula, square: SSAValue) -> SSAValue:
-        return f.add(self.square, square)
+        return [f.sub(self.weight, f.div(f.mul(grad, rate), scale)), square]
 
 
 def _rows(count: int) -> tuple[np.ndarray, ...]:
@@ -192,9 +231,14 @@ def _rows(count: int) -> tuple[np.ndarray, ...]:
 _LR = np.array(0.1, np.float32)
 SAMPLES: tuple[Sample, ...] = (
     Sample(SgdOp, (*_rows(2), _LR), {"weight_decay": 0.1}, smooth=False),
-    Sample(MomentumOp, (*_rows(3), _LR), {"nesterov": True}, smooth=False),
-    Sample(AdamOp, (*_rows(4), _LR, np.array(3)), {"weight_decay": 0.1}, smooth=False),
-    Sample(AdamOp, (*_rows(4), _LR, np.array(0)), {"weight_decay": 0.1, "decoupled": True}, smooth=False),
-    Sample(RmspropOp, (*_rows(3), _LR), smooth=False),
-    Sample(AdagradOp, (*_rows(3), _LR), smooth=False),
+    Sample(MomentumOp, (*_rows(3), _LR, None), {"nesterov": True}, smooth=False),
+    Sample(MomentumOp, (*_rows(3), _LR, np.array(0)), {"dampening": 0.5}, smooth=False),
+    Sample(AdamOp, (*_rows(4), None, _LR, np.array(3)), {"weight_decay": 0.1}, smooth=False),
+    Sample(AdamOp, (*_rows(5), _LR, np.array(0)), {"weight_decay": 0.1, "decoupled": True}, smooth=False),
+    Sample(RmspropOp, (*_rows(3), None, None, _LR), smooth=False),
+    Sample(
+        RmspropOp, (*_rows(2), np.ones((2, 3), np.float32), *_rows(2), _LR), {"momentum": 0.9}, smooth=False
+    ),
+    Sample(AdagradOp, (*_rows(3), _LR, None), smooth=False),
+    Sample(AdagradOp, (*_rows(3), _LR, np.array(3)), {"lr_decay": 0.1}, smooth=False),
 )

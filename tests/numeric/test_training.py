@@ -77,8 +77,26 @@ RECIPES: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
         lambda: optim.AdamW(lr=0.01, betas=(0.8, 0.99), weight_decay=0.1),
         lambda t, p: t.optim.AdamW(p, lr=0.01, betas=(0.8, 0.99), weight_decay=0.1),
     ),
+    "dampening": (
+        lambda: optim.SGD(lr=0.1, momentum=0.9, dampening=0.5),
+        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+    ),
+    "amsgrad": (
+        lambda: optim.Adam(lr=0.02, betas=(0.9, 0.9), amsgrad=True),
+        lambda t, p: t.optim.Adam(p, lr=0.02, betas=(0.9, 0.9), amsgrad=True),
+    ),
     "rmsprop": (lambda: optim.RMSprop(lr=0.005), lambda t, p: t.optim.RMSprop(p, lr=0.005)),
+    "rmsprop_centered": (
+        lambda: optim.RMSprop(lr=0.002, momentum=0.8, centered=True, weight_decay=0.01),
+        lambda t, p: t.optim.RMSprop(p, lr=0.002, momentum=0.8, centered=True, weight_decay=0.01),
+    ),
     "adagrad": (lambda: optim.Adagrad(lr=0.05), lambda t, p: t.optim.Adagrad(p, lr=0.05)),
+    "adagrad_decay": (
+        lambda: optim.Adagrad(lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1, weight_decay=0.01),
+        lambda t, p: t.optim.Adagrad(
+            p, lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1, weight_decay=0.01
+        ),
+    ),
 }
 
 

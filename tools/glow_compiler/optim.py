@@ -74,11 +74,14 @@ def SGD(
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
     groups: Groups | None = None,
+    dampening: float = 0.0,
 ) -> Recipe:
     """Stochastic gradient descent, with momentum and Nesterov's look-ahead."""
-    if nesterov and not momentum:
-        raise GlowError("sgd: nesterov needs a momentum")
-    options = {"momentum": float(momentum), "nesterov": nesterov} if momentum else {}
+    if nesterov and (not momentum or dampening):
+        raise GlowError("sgd: nesterov needs a momentum and no dampening")
+    options: dict[str, Any] = {}
+    if momentum:
+        options = {"momentum": float(momentum), "nesterov": nesterov, "dampening": float(dampening)}
     return Recipe("sgd", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
@@ -90,9 +93,10 @@ def Adam(
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
     groups: Groups | None = None,
+    amsgrad: bool = False,
 ) -> Recipe:
-    """Adam; the decay joins the gradient."""
-    return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps), groups or {})
+    """Adam; the decay joins the gradient. With `amsgrad` the largest mean square so far divides."""
+    return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps, amsgrad), groups or {})
 
 
 def AdamW(
@@ -103,16 +107,17 @@ def AdamW(
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
     groups: Groups | None = None,
+    amsgrad: bool = False,
 ) -> Recipe:
     """Adam whose decay shrinks the weights."""
-    return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps), groups or {})
+    return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps, amsgrad), groups or {})
 
 
-def _adam(betas: tuple[float, float], eps: float) -> dict[str, Any]:
+def _adam(betas: tuple[float, float], eps: float, amsgrad: bool) -> dict[str, Any]:
     for beta in betas:
         if not 0 <= beta < 1:
             raise GlowError(f"adam: beta {beta} is not in [0, 1)")
-    return {"beta1": float(betas[0]), "beta2": float(betas[1]), "epsilon": float(eps)}
+    return {"beta1": float(betas[0]), "beta2": float(betas[1]), "epsilon": float(eps), "amsgrad": amsgrad}
 
 
 def RMSprop(
@@ -123,9 +128,16 @@ def RMSprop(
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
     groups: Groups | None = None,
+    momentum: float = 0.0,
+    centered: bool = False,
 ) -> Recipe:
-    """Gradients over the root of their running mean square."""
-    options = {"alpha": float(alpha), "epsilon": float(eps)}
+    """Gradients over the root of their running mean square, or of their variance where `centered`."""
+    options = {
+        "alpha": float(alpha),
+        "epsilon": float(eps),
+        "momentum": float(momentum),
+        "centered": centered,
+    }
     return Recipe("rmsprop", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
@@ -136,9 +148,16 @@ def Adagrad(
     clip_norm: float = 0.0,
     clip_value: float = 0.0,
     groups: Groups | None = None,
+    lr_decay: float = 0.0,
+    initial_accumulator_value: float = 0.0,
 ) -> Recipe:
-    """Gradients over the root of the sum of their squares."""
-    return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, {"epsilon": float(eps)}, groups or {})
+    """Gradients over the root of the sum of their squares; the rate is divided by 1 + `lr_decay` step."""
+    options = {
+        "epsilon": float(eps),
+        "lr_decay": float(lr_decay),
+        "initial": float(initial_accumulator_value),
+    }
+    return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
 # --- schedules ---------------------------------------------------------------------------------

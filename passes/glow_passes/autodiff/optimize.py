@@ -46,22 +46,34 @@ class Optimizer:
         """What is set for the weight `name`: the first group that matches."""
         return next((v for p, v in self.groups.items() if fnmatchcase(name, p)), {})
 
-    def operator(self) -> tuple[type[GraphOp], tuple[str, ...], dict[str, Any]]:
-        """The operator, the names of its states, and its properties."""
+    def operator(self) -> tuple[type[GraphOp], dict[str, float], dict[str, Any]]:
+        """The operator, its states with what they start with, and its properties."""
         options = {"weight_decay": self.weight_decay, **self.options}
         match self.name:
             case "sgd" if not options.get("momentum"):
-                return SgdOp, (), {"weight_decay": self.weight_decay}
+                return SgdOp, {}, {"weight_decay": self.weight_decay}
             case "sgd":
-                return MomentumOp, ("velocity",), options
+                return MomentumOp, {"velocity": 0.0}, options
             case "adam" | "adamw":
-                return AdamOp, ("first", "second"), {**options, "decoupled": self.name == "adamw"}
+                largest = {"largest": 0.0} if options.pop("amsgrad", False) else {}
+                options["decoupled"] = self.name == "adamw"
+                return AdamOp, {"first": 0.0, "second": 0.0, **largest}, options
             case "rmsprop":
-                return RmspropOp, ("square",), options
+                states = {"square": 0.0}
+                if options.pop("centered", False):
+                    states["mean"] = 0.0
+                if options.get("momentum"):
+                    states["velocity"] = 0.0
+                return RmspropOp, states, options
             case "adagrad":
-                return AdagradOp, ("square",), options
+                return AdagradOp, {"square": options.pop("initial", 0.0)}, options
             case _:
                 raise GlowError(f"no optimizer '{self.name}'; there are: sgd, adam, adamw, rmsprop, adagrad")
+
+    def counts(self) -> bool:
+        """Whether the update depends on the number of finished steps."""
+        late = self.options.get("lr_decay") or self.options.get("dampening")
+        return self.name in ("adam", "adamw") or bool(late)
 
 
 def clipped(training: Training, chosen: Optimizer) -> dict[str, SSAValue]:
@@ -109,7 +121,7 @@ def apply_optimizer(
     b, known = training.builder, placeholders(module)
     grads = clipped(training, chosen)
     rates: dict[Any, SSAValue] = {}
-    step = step_value(module, b) if kind is AdamOp else None
+    step = step_value(module, b) if chosen.counts() else None
     # The last layer's gradient is known first: using it at once frees what it was computed from.
     block = training.function.body.block
     order: dict[Operation | None, int] = {op: place for place, op in enumerate(block.ops)}
@@ -119,15 +131,17 @@ def apply_optimizer(
         if element not in rates:
             rates[element] = learning_rate(module, b, chosen, weight)
         shape, dtype = shape_of(weight), dtype_of(typed(weight))
-        symbols = [
-            add_placeholder(module, f"{name}.{s}", typed(weight), "state", np.zeros(shape, dtype))
-            for s in states
-        ]
-        extra, own = [step] if step is not None else [], chosen.group(public[name])
-        rate = rates[element]
+        symbols = {
+            s: add_placeholder(module, f"{name}.{s}", typed(weight), "state", np.full(shape, first, dtype))
+            for s, first in states.items()
+        }
+        own, rate = chosen.group(public[name]), rates[element]
         if own.get("lr_scale", 1.0) != 1.0:
             rate = Formula(b, rate).mul(rate, own["lr_scale"])
         own_properties: dict[str, Any] = properties | {n: v for n, v in own.items() if n == "weight_decay"}
-        made = b.insert(kind(weight, grad, *(read(s, b) for s in symbols), rate, *extra, **own_properties))
-        for value, symbol in zip(made.results, (known[name], *symbols), strict=True):
+        given = {"weight": weight, "grad": grad, "lr": rate, "step": step}
+        given |= {s: read(symbol, b) for s, symbol in symbols.items()}
+        operands = [given.get(operand) for operand, _ in kind.groups()]
+        made = b.insert(kind(*operands, **own_properties))
+        for value, symbol in zip(made.results, (known[name], *symbols.values()), strict=True):
             b.insert(SaveOp.of(value, symbol))

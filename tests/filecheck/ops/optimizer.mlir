@@ -47,8 +47,8 @@ glow.func @main {
   %a14 = glow.get @a14 : tensor<2x3xf32>
   %a15 = glow.get @a15 : tensor<2x3xf32>
   %a16 = glow.get @a16 : tensor<f32>
-  // CHECK: = glow.rmsprop %a13, %a14, %a15, %a16 : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
-  %6, %7 = glow.rmsprop %a13, %a14, %a15, %a16 : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  // CHECK: = glow.rmsprop %a13, %a14, %a15, %a16 {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  %6, %7 = glow.rmsprop %a13, %a14, %a15, %a16 {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
   %a17 = glow.get @a17 : tensor<2x3xf32>
   %a18 = glow.get @a18 : tensor<2x3xf32>
   %a19 = glow.get @a19 : tensor<2x3xf32>
