@@ -65,6 +65,8 @@ OPERATORS = {
     "matmul": "batch_matmul matmul",
     "max_pool": "max_pool max_pool_backward max_pool_with_argmax",
     "mean_var_normalize": "mean_var_normalize",
+    "non_max_suppression": "non_max_suppression",
+    "non_zero": "non_zero",
     "one_hot": "one_hot",
     "optimizer": "adagrad adam momentum rmsprop sgd",
     "pad": "pad",

@@ -18,7 +18,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import domain_of, load, opsets, sort_nodes
 from glow_frontends.onnx.scope import Blocked, Scope, Session
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import HostValue, MapValue, NoneValue, SequenceValue, Value
+from glow_frontends.onnx.values import BoundedValue, HostValue, MapValue, NoneValue, SequenceValue, Value
 
 #: Placeholders carry the model's name of the tensor where it could not be the symbol.
 NAME_ATTRIBUTE = "onnx.name"
@@ -145,6 +145,10 @@ class _Import:
                 self._problem(info.name, "the output is not computed by any node")
                 continue
             if isinstance(entry, Blocked):
+                continue
+            if isinstance(entry, BoundedValue):
+                self.session.needs += 1
+                self._problem(info.name, "the shape of the output depends on run-time data")
                 continue
             if isinstance(entry, SequenceValue | NoneValue | HostValue | MapValue):
                 self.session.needs += 1

@@ -13,7 +13,15 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.errors import NeedsHost, RuleError
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue, Value
+from glow_frontends.onnx.values import (
+    AnyValue,
+    BoundedValue,
+    HostValue,
+    MapValue,
+    NoneValue,
+    SequenceValue,
+    Value,
+)
 
 if TYPE_CHECKING:
     from glow_frontends.onnx.scope import Scope
@@ -51,7 +59,7 @@ class Node:
     def get(self, index: int) -> Value | None:
         """The tensor at input `index`; None where absent."""
         value = self.any_input(index)
-        if isinstance(value, HostValue):
+        if isinstance(value, HostValue | BoundedValue):
             raise NeedsHost(self.op)
         if isinstance(value, SequenceValue | NoneValue | MapValue):
             raise RuleError(f"input {index} is not a tensor")

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError, Problem
+from glow_frontends.onnx import bounds
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.functions import (
@@ -27,7 +28,14 @@ from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
+from glow_frontends.onnx.values import (
+    AnyValue,
+    BoundedValue,
+    HostValue,
+    MapValue,
+    NoneValue,
+    SequenceValue,
+)
 
 #: Expansion of functions and subgraphs within each other stops here (recursion is not ONNX).
 MAX_DEPTH = 60
@@ -52,7 +60,7 @@ FAILURES = (
 
 
 #: The kinds of a value; rules of several outputs return a sequence of these.
-SINGLE = (np.ndarray, SSAValue, SequenceValue, NoneValue, HostValue, MapValue)
+SINGLE = (np.ndarray, SSAValue, SequenceValue, NoneValue, HostValue, MapValue, BoundedValue)
 
 
 @dataclass
@@ -245,6 +253,8 @@ class Scope:
             return self.call(local, node)
         if rule is not None:
             check_attributes(node)
+            if any(isinstance(v, BoundedValue) for v in inputs):
+                return bounds.through(self.session.emitter, node, rule)
             result = rule(self.session.emitter, node)
             return [result] if isinstance(result, SINGLE) else list(result)
         return self.expand(node)

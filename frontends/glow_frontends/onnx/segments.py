@@ -29,7 +29,14 @@ from glow_frontends.onnx.host_control import CONTROL
 from glow_frontends.onnx.labels import split_labels
 from glow_frontends.onnx.model import label, sort_nodes, uses
 from glow_frontends.onnx.scope import FAILURES, Scope, Session
-from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
+from glow_frontends.onnx.values import (
+    AnyValue,
+    BoundedValue,
+    HostValue,
+    MapValue,
+    NoneValue,
+    SequenceValue,
+)
 
 #: Compiles a module of a segment.
 Build: TypeAlias = Callable[[ModuleOp], Callable[[dict[str, Array]], dict[str, Array]]]
@@ -278,8 +285,10 @@ class _Ports:
         placeholder = self._placeholder(symbol, tensor(value.shape, value.dtype), "input")
         return self.emitter.builder.insert(GetOp.of(placeholder)).result
 
-    def write(self, name: str, value: SSAValue | SequenceValue | NoneValue | Array) -> Any:
-        """Save a value; returns the symbol, or the sequence's symbols, or what stands for itself."""
+    def write(self, name: str, value: SSAValue | SequenceValue | NoneValue | BoundedValue | Array) -> Any:
+        """Save a value; returns its symbol or symbols, or what stands for itself."""
+        if isinstance(value, BoundedValue):
+            return _Cut(self.write(name, value.value), value.axis, self.write(f"{name}.count", value.count))
         if isinstance(value, NoneValue):
             return value
         if isinstance(value, SequenceValue):
@@ -300,9 +309,22 @@ class _Ports:
         return op
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """The symbols of a bounded tensor and of its length along an axis."""
+
+    symbol: str
+    axis: int
+    count: str
+
+
 def _assemble(form: Any, results: dict[str, Array]) -> AnyValue:
     if isinstance(form, str):
         return results[form]
+    if isinstance(form, _Cut):
+        whole = results[form.symbol]
+        kept = (*(slice(None),) * form.axis, slice(int(results[form.count])))
+        return np.ascontiguousarray(whole[kept])
     if isinstance(form, SequenceValue):
         return SequenceValue([_assemble(i, results) for i in form.items], form.dtype)
     return form

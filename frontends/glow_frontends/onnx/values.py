@@ -42,8 +42,25 @@ class MapValue:
     entries: dict[str | int, Any] = field(default_factory=dict[str | int, Any])
 
 
+@dataclass(eq=False)
+class BoundedValue:
+    """A tensor whose length along `axis` only the run tells: the first `count` (i64) places of `value`."""
+
+    value: SSAValue
+    axis: int
+    count: SSAValue
+
+
+def bounded(value: Value, axis: int, count: Value) -> Value | BoundedValue:
+    """The first `count` places along an axis: cut at once where they are known."""
+    if isinstance(value, np.ndarray) and isinstance(count, np.ndarray):
+        return np.take(value, range(int(count)), axis)
+    assert isinstance(value, SSAValue) and isinstance(count, SSAValue)
+    return BoundedValue(value, axis, count)
+
+
 #: Anything that a name of an ONNX graph may stand for.
-AnyValue: TypeAlias = Value | SequenceValue | NoneValue | HostValue | MapValue
+AnyValue: TypeAlias = Value | SequenceValue | NoneValue | HostValue | MapValue | BoundedValue
 
 
 def shape(value: Value) -> tuple[int, ...]:

@@ -24,7 +24,9 @@ from glow_backends.cpu.kernels.indexing import (
     emit_scatter_elements,
 )
 from glow_backends.cpu.kernels.interleave import InterleaveSpec, emit_interleave
+from glow_backends.cpu.kernels.non_zero import NonZeroSpec, emit_non_zero
 from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
+from glow_backends.cpu.kernels.suppress import SuppressSpec, emit_suppress
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
 from glow_backends.cpu.rules.common import known, table
 from glow_dialects.core.attributes import array_of
@@ -252,6 +254,28 @@ def top_k(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_top_k, spec, [op.group("values")[0], op.indices, op.input], scratch)
 
 
+def non_zero(op: Any, context: CallContext) -> KernelCall | None:
+    """Places, in order."""
+    del context
+    if not known(op):
+        return None
+    spec = NonZeroSpec(shape(op.input), dtype_name(op.input))
+    return KernelCall(emit_non_zero, spec, [op.indices, op.count, op.input])
+
+
+def non_max_suppression(op: Any, context: CallContext) -> KernelCall | None:
+    """Boxes of every class, the best first."""
+    del context
+    kinds = [dtype_name(v) for v in (op.boxes, op.overlap, *op.group("threshold"))]
+    if not all(values.is_float(kind) for kind in kinds) or dtype_name(op.most) != "i64":
+        return None
+    batches, classes, boxes = shape(op.scores)
+    spec = SuppressSpec(
+        batches, classes, boxes, op.prop("limit"), op.prop("center_point_box"), kinds[0], kinds[1], *kinds[2:]
+    )
+    return KernelCall(emit_suppress, spec, [*op.written(), *op.read()], spec.scratch)
+
+
 RULES: dict[str, Rule] = {
     "transpose": _movement(_transpose),
     "concat": concat,
@@ -273,4 +297,6 @@ RULES: dict[str, Rule] = {
     "cumsum": cumsum,
     "trilu": trilu,
     "top_k": top_k,
+    "non_zero": non_zero,
+    "non_max_suppression": non_max_suppression,
 }

@@ -18,7 +18,15 @@ from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import cut, join
-from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import (
+    AnyValue,
+    BoundedValue,
+    NoneValue,
+    Value,
+    dtype_of_value,
+    rank,
+    shape,
+)
 
 #: Loops of more iterations are never unrolled, nor those that would make more nodes than this.
 MAX_UNROLL = 4096
@@ -55,8 +63,8 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):
-        if isinstance(yes, SequenceValue | NoneValue) or isinstance(no, SequenceValue | NoneValue):
-            raise NeedsValue(condition, "a branch that yields a sequence")
+        if not (isinstance(yes, np.ndarray | SSAValue) and isinstance(no, np.ndarray | SSAValue)):
+            raise NeedsValue(condition, "a branch that yields a sequence, or a tensor of computed length,")
         if shape(yes) != shape(no) or dtype_of_value(yes) == object:
             raise NeedsValue(condition, "the shape of a branch's result")
         out.append(g(SelectOp, chosen, yes, no))
@@ -142,7 +150,7 @@ def _check_length(n: Node, steps: int, body: GraphProto, state: Sequence[AnyValu
     """Leave long loops over run-time data to the host, which runs a compiled body."""
     if steps >= MAX_ITERATIONS:
         raise RuleError(f"a loop that has not ended after {steps} iterations")
-    computed = any(isinstance(v, SSAValue) for v in state)
+    computed = any(isinstance(v, SSAValue | BoundedValue) for v in state)
     if computed and (steps >= MAX_UNROLL or steps * len(body.node) > MAX_NODES):
         raise NeedsHost(n.op)
 
@@ -155,6 +163,8 @@ def _given(n: Node, index: int) -> AnyValue:
 
 
 def _tensor(value: AnyValue) -> Value:
+    if isinstance(value, BoundedValue):
+        raise NeedsValue(None, "the length of a tensor")
     if not isinstance(value, np.ndarray | SSAValue):
         raise RuleError("a sequence where a tensor is expected")
     return value

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
-from glow_dialects.ops.arithmetic import MulOp
+from glow_dialects.ops.arithmetic import MinOp, MulOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.reduce import (
     ReduceL1Op,
@@ -26,7 +29,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import BoundedValue, Value, bounded, dtype_of_value, rank, shape
 
 
 def reduction(kind: type[GraphOp]) -> Rule:
@@ -42,9 +45,14 @@ def reduction(kind: type[GraphOp]) -> Rule:
             if n.flag("noop_with_empty_axes"):
                 return _pointwise(g, kind, x)
             axes = range(rank(x))
-        return reduce(g, kind, x, axes_of(tuple(axes), rank(x)), n.flag("keepdims", True))
+        return reduce(g, kind, x, axes_of(tuple(axes), rank(x)), keeps(n))
 
     return rule
+
+
+def keeps(n: Node) -> bool:
+    """Whether a reduction keeps its axes: only 1 says so."""
+    return n.integer("keepdims", 1) == 1
 
 
 def reduce(g: Emitter, kind: type[GraphOp], x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
@@ -80,24 +88,26 @@ def arg(kind: type[GraphOp]) -> Rule:
         kind,
         n[0],
         axis=axis_of(n.integer("axis", 0), rank(n[0])),
-        keepdims=n.flag("keepdims", True),
+        keepdims=keeps(n),
         select_last_index=n.flag("select_last_index"),
     )
 
 
-def top_k(g: Emitter, n: Node) -> list[Value]:
-    """TopK: k is an attribute before opset 10."""
+def top_k(g: Emitter, n: Node) -> list[Value | BoundedValue]:
+    """TopK: k is an attribute before opset 10; where the run computes it, everything is sorted."""
     x = n[0]
     axis = axis_of(n.integer("axis", -1), rank(x))
+    options: dict[str, Any] = {
+        "axis": axis,
+        "largest": n.flag("largest", True),
+        "sorted": n.flag("sorted", True),
+    }
+    if n.opset >= 10 and isinstance(n[1], SSAValue):
+        every = g.many(TopKOp, x, k=shape(x)[axis], **options)
+        count = g(MinOp, g.reshape(n[1], ()), np.array(shape(x)[axis], np.int64))
+        return [bounded(g.value(v), axis, count) for v in every]
     k = n.integer("k") if n.opset < 10 else g.ints(n[1], "k of TopK")[0]
-    return g.many(
-        TopKOp,
-        x,
-        k=min(k, shape(x)[axis]),
-        axis=axis,
-        largest=n.flag("largest", True),
-        sorted=n.flag("sorted", True),
-    )
+    return list(g.many(TopKOp, x, k=min(k, shape(x)[axis]), **options))
 
 
 def cumulative(g: Emitter, n: Node) -> Value:

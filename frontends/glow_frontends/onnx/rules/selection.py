@@ -22,24 +22,6 @@ def inputs_of(n: Node, count: int) -> list[Any]:
     return [known[i] if i < len(known) else None for i in range(count)]
 
 
-def non_zero(g: Emitter, n: Node) -> Array:
-    """NonZero: indices of the non-zero elements, one column each."""
-    del g
-    (x,) = inputs_of(n, 1)
-    return np.array(np.nonzero(np.atleast_1d(x)), dtype=np.int64)
-
-
-def compress(g: Emitter, n: Node) -> Array:
-    """Compress: slices whose condition is true."""
-    del g
-    x, condition = inputs_of(n, 2)
-    if not n.has("axis"):
-        flat = x.reshape(-1)
-        return flat[: condition.size][condition]
-    axis = axis_of(n.integer("axis"), x.ndim)
-    return np.compress(condition, x, axis)
-
-
 def unique(g: Emitter, n: Node) -> list[Array]:
     """Unique elements or slices, sorted or in order of appearance."""
     del g
@@ -57,46 +39,6 @@ def unique(g: Emitter, n: Node) -> list[Array]:
         place[order] = np.arange(order.size)
         inverse = place[inverse]
     return [values, *(a.astype(np.int64) for a in (first, inverse, counts))]
-
-
-def non_max_suppression(g: Emitter, n: Node) -> Array:
-    """NonMaxSuppression: (batch, class, box) of the boxes kept, by falling score."""
-    del g
-    boxes, scores, limit, overlap, threshold = inputs_of(n, 5)
-    most = 0 if limit is None else int(limit.reshape(-1)[0])
-    overlap = 0.0 if overlap is None else float(overlap.reshape(-1)[0])
-    corners = _corners(boxes, n.flag("center_point_box"))
-    kept: list[tuple[int, int, int]] = []
-    for batch in range(scores.shape[0]):
-        for kind in range(scores.shape[1]):
-            row = scores[batch, kind]
-            order = np.argsort(-row, kind="stable")
-            if threshold is not None:
-                order = order[row[order] > threshold.reshape(-1)[0]]
-            kept += [(batch, kind, int(i)) for i in _suppress(corners[batch], order, most, overlap)]
-    return np.array(kept, dtype=np.int64).reshape(-1, 3)
-
-
-def _corners(boxes: Array, centred: bool) -> Array:
-    """Boxes as (low, low, high, high)."""
-    first, second = boxes[..., :2], boxes[..., 2:]
-    if centred:
-        return np.concatenate([first - second / 2, first + second / 2], -1)
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
-
-
-def _suppress(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
-    chosen: list[int] = []
-    area = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
-    while order.size and len(chosen) < most:
-        best, order = int(order[0]), order[1:]
-        chosen.append(best)
-        low = np.maximum(corners[best, :2], corners[order, :2])
-        high = np.minimum(corners[best, 2:], corners[order, 2:])
-        shared = np.prod(np.maximum(high - low, 0), axis=1)
-        union = area[best] + area[order] - shared
-        order = order[np.divide(shared, union, out=np.zeros_like(shared), where=union > 0) <= overlap]
-    return chosen
 
 
 def max_roi_pool(g: Emitter, n: Node) -> Array:
@@ -141,10 +83,7 @@ def image_decoder(g: Emitter, n: Node) -> Array:
 
 
 RULES: dict[str, Versions] = {
-    "NonZero": non_zero,
-    "Compress": compress,
     "Unique": unique,
     "MaxRoiPool": max_roi_pool,
-    "NonMaxSuppression": non_max_suppression,
     "ImageDecoder": image_decoder,
 }

@@ -1,0 +1,63 @@
+"""Rules of selections by data, whose results have an upper bound: compiled, and cut where they leave."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
+from glow_dialects.ops.non_zero import NonZeroOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.node import Node, known_inputs
+from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.values import BoundedValue, Value, bounded, dtype_of_value, rank, shape
+
+
+def non_zero(g: Emitter, n: Node) -> Value | BoundedValue:
+    """NonZero: indices of the non-zero elements, one column each."""
+    x = n[0] if rank(n[0]) else g.reshape(n[0], (1,))
+    if isinstance(x, np.ndarray):
+        return np.array(np.nonzero(x), np.int64)
+    places, count = g.many(NonZeroOp, x)
+    return bounded(places, 1, count)
+
+
+def compress(g: Emitter, n: Node) -> Value | BoundedValue:
+    """Compress: the slices along an axis (or the elements) whose condition is true."""
+    x, condition = n[0], n[1]
+    if dtype_of_value(x) == object:
+        known_inputs(n)
+    axis = axis_of(n.integer("axis"), rank(x)) if n.has("axis") else 0
+    if not n.has("axis"):
+        x = g.reshape(x, (int(np.prod(shape(x))),))
+    condition = cut(g, condition, [0], [min(shape(condition)[0], shape(x)[axis])])
+    if isinstance(condition, np.ndarray):
+        return take(g, x, np.flatnonzero(condition), axis)
+    places, count = g.many(NonZeroOp, condition)
+    return bounded(g.value(take(g, x, g.reshape(places, shape(condition)), axis)), axis, count)
+
+
+def non_max_suppression(g: Emitter, n: Node) -> Value | BoundedValue:
+    """NonMaxSuppression: (batch, class, box) of the boxes kept, by falling score."""
+    boxes, scores, most = n[0], n[1], n.get(2)
+    if most is None:
+        return np.zeros((0, 3), np.int64)
+    limit = shape(boxes)[1]
+    if isinstance(most, np.ndarray):
+        limit = max(0, min(limit, int(most.reshape(()))))
+    overlap = np.zeros((), np.float32) if n.get(3) is None else n[3]
+    numbers = [g.reshape(v, ()) for v in (most, overlap)]
+    threshold = None if n.get(4) is None else g.reshape(n[4], ())
+    centred = n.flag("center_point_box")
+    kept, count = g.many(
+        NonMaxSuppressionOp, boxes, scores, *numbers, threshold, limit=limit, center_point_box=centred
+    )
+    return bounded(kept, 0, count)
+
+
+RULES: dict[str, Versions] = {
+    "NonZero": non_zero,
+    "Compress": compress,
+    "NonMaxSuppression": non_max_suppression,
+}

@@ -1,0 +1,164 @@
+"""Selections by data under an upper bound: native, one program for every length, onnxruntime's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_dialects.core.types import Array
+from glow_frontends.onnx import HostedModel
+from glow_runtime.compile import compile_module
+
+F, I = TensorProto.FLOAT, TensorProto.INT64
+RNG = np.random.default_rng(0)
+
+
+def model(
+    nodes: list[onnx.NodeProto], feed: dict[str, Array], outputs: dict[str, int], weights: dict[str, Any]
+) -> onnx.ModelProto:
+    """Nodes from what is fed to outputs of some types and any shape."""
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in feed.items()
+    ]
+    results = [helper.make_tensor_value_info(n, kind, None) for n, kind in outputs.items()]
+    constants = [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items()]
+    graph = helper.make_graph(nodes, "test", inputs, results, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def programs(m: onnx.ModelProto, feeds: list[dict[str, Array]], backend: str = "cpu") -> int:
+    """How many programs gave onnxruntime's answers; none ran on the host."""
+    built: list[ModuleOp] = []
+
+    def build(module: ModuleOp) -> Any:
+        built.append(module)
+        program = compile_module(module, backend)
+        assert not program.report.notes.get("host instructions")
+        return program.run
+
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    hosted = HostedModel(m, "model", None, build)
+    for feed in feeds:
+        got = hosted.run(feed, {})
+        wanted: Any = session.run(None, feed)
+        for output, want in zip(m.graph.output, wanted, strict=True):
+            value = got[output.name]
+            assert (value.shape, value.dtype) == (want.shape, want.dtype), output.name
+            np.testing.assert_allclose(value, want, rtol=1e-5, atol=1e-6)
+    assert hosted.setting.hosted == set()
+    return len(built)
+
+
+def boxes(count: int) -> Array:
+    """Boxes of a picture."""
+    corners = RNG.random((2, 1, count, 2)).astype(np.float32)
+    return np.concatenate([corners.min(0), corners.max(0)], -1)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_detection(backend: str) -> None:
+    """Boxes kept, their coordinates, scores, labels and number."""
+    nodes = [
+        helper.make_node("Sigmoid", ["logits"], ["scores"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["kept"]),
+        helper.make_node("Slice", ["kept", "from", "to", "first"], ["best"]),
+        helper.make_node("Gather", ["best", "two"], ["places"], axis=1),
+        helper.make_node("Squeeze", ["boxes", "first"], ["flat"]),
+        helper.make_node("Gather", ["flat", "places"], ["chosen"], axis=0),
+        helper.make_node("Mul", ["chosen", "size"], ["y"]),
+        helper.make_node("GatherND", ["scores", "best"], ["confidence"]),
+        helper.make_node("Unsqueeze", ["confidence", "last"], ["column"]),
+        helper.make_node("Concat", ["y", "column"], ["rows"], axis=1),
+        helper.make_node("ReduceMax", ["y", "last"], ["far"], keepdims=0),
+        helper.make_node("Slice", ["best", "one", "two_", "last"], ["labels"]),
+        helper.make_node("Reshape", ["labels", "last"], ["label"]),
+        helper.make_node("Shape", ["label"], ["number"]),
+    ]
+    weights = {
+        "most": [9],
+        "iou": np.array([0.5], np.float32),
+        "least": np.array([0.5], np.float32),
+        "two": 2,
+        "one": [1],
+        "two_": [2],
+        "from": [0],
+        "to": [12],
+        "first": [0],
+        "last": [-1],
+        "size": np.float32(320),
+    }
+    feeds = [
+        {"boxes": boxes(30), "logits": RNG.normal(shift, 1, (1, 2, 30)).astype(np.float32)}
+        for shift in (0, -1, 3, 0.5)
+    ]
+    m = model(nodes, feeds[0], {"rows": F, "label": I, "number": I, "far": F}, weights)
+    assert programs(m, feeds, backend) == 1
+
+
+@pytest.mark.parametrize("centred", [0, 1])
+def test_suppression_of_many(centred: int) -> None:
+    """Ties, many boxes, and thresholds that keep all or nothing."""
+    node = helper.make_node(
+        "NonMaxSuppression", ["b", "s", "most", "iou", "least"], ["y"], center_point_box=centred
+    )
+    scores = np.round(RNG.random((1, 3, 700)) * 50).astype(np.float32)
+    for most, overlap, least in ((700, 0.3, -1), (5, 0.0, 20), (3, 0.9, 99), (0, 0.5, 0)):
+        weights = {
+            "most": [most],
+            "iou": np.array([overlap], np.float32),
+            "least": np.array([least], np.float32),
+        }
+        feed = {"b": boxes(700), "s": scores}
+        assert programs(model([node], feed, {"y": I}, weights), [feed]) <= 1
+
+
+def test_masks() -> None:
+    """x[mask] of every form, and arithmetic with what was selected."""
+    nodes = [
+        helper.make_node("Greater", ["x", "zero"], ["mask"]),
+        helper.make_node("NonZero", ["mask"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["rows"]),
+        helper.make_node("GatherND", ["x", "rows"], ["values"]),
+        helper.make_node("Div", ["one", "values"], ["inverse"]),
+        helper.make_node("Where", ["yes", "values", "inverse"], ["y"]),
+        helper.make_node("Compress", ["x", "columns"], ["c"], axis=1),
+        helper.make_node("Neg", ["c"], ["n"]),
+    ]
+    weights = {"zero": np.float32(0), "one": np.float32(1), "yes": True}
+    feeds = [
+        {"x": RNG.normal(shift, 1, (5, 7)).astype(np.float32), "columns": RNG.random(7) < 0.5}
+        for shift in (0, -9, 1, 9)
+    ]
+    assert programs(model(nodes, feeds[0], {"y": F, "places": I, "n": F}, weights), feeds) == 1
+
+
+def test_top_k_of_a_computed_k() -> None:
+    """Everything is sorted once; as many as the run says are the result."""
+    nodes = [
+        helper.make_node("ReduceMax", ["c"], ["k"], keepdims=1),
+        helper.make_node("TopK", ["x", "k"], ["values", "places"], axis=0),
+        helper.make_node("Exp", ["values"], ["y"]),
+    ]
+    feeds = [
+        {"x": RNG.normal(size=(9, 2)).astype(np.float32), "c": np.array([k, 1], np.int64)} for k in (3, 9, 1)
+    ]
+    assert programs(model(nodes, feeds[0], {"y": F, "places": I}, {}), feeds) == 1
+
+
+def test_what_needs_the_length_is_specialised() -> None:
+    """A normalisation over the selected elements: one program before, one for each length behind."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Cast", ["places"], ["f"], to=F),
+        helper.make_node("Softmax", ["f"], ["s"], axis=1),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    feeds = [{"x": np.arange(6, dtype=np.float32) % k} for k in (2, 3, 4, 2)]
+    assert programs(model(nodes, feeds[0], {"y": F}, {}), feeds) == 3
