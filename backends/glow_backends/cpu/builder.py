@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from functools import cache, lru_cache
+from itertools import count
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.lines import LineBuilder, vector
 from glow_backends.cpu.target import CpuTarget
 
 F32 = ir.FloatType()
@@ -17,11 +20,12 @@ I8 = ir.IntType(8)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 PTR = ir.PointerType()
+_FIRST = ir.Constant(I32, 0)
 
 
 def repeated(value: ir.Constant, lanes: int) -> ir.Constant:
     """A vector constant of one number, in LLVM's short form: its text is most of a kernel's."""
-    return _Splat(ir.VectorType(value.type, lanes), value)
+    return _Splat(vector(value.type, lanes), value)
 
 
 class _Splat(ir.Constant):
@@ -38,12 +42,33 @@ class _Splat(ir.Constant):
         return f"splat ({value.type} {value.get_reference()})"
 
 
+@cache
+def undefined(kind: ir.Type) -> ir.Constant:
+    """No value in particular."""
+    return ir.Constant(kind, ir.Undefined)
+
+
 def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """The scalar in every lane of a vector."""
-    vector = ir.VectorType(value.type, lanes)
-    first = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
-    mask = repeated(ir.Constant(I32, 0), lanes)
-    return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+    none = undefined(vector(value.type, lanes))
+    first = b.insert_element(none, value, _FIRST)
+    return b.shuffle_vector(first, none, _all_first(lanes))
+
+
+@cache
+def _all_first(lanes: int) -> ir.Constant:
+    return repeated(_FIRST, lanes)
+
+
+@cache
+def shuffle_mask(order: tuple[int, ...]) -> ir.Constant:
+    """Which elements a shuffle takes."""
+    return ir.Constant(vector(I32, len(order)), [ir.Constant(I32, i) for i in order])
+
+
+@lru_cache(1 << 14)
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(I64, value)
 
 
 class Kernel(ir.Function):
@@ -84,8 +109,9 @@ class KernelBuilder:
         self._table = self.function.args[operands] if sized else None
         if self._table is not None:
             self._table.attributes.align = 8
-        self._entry = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.b = ir.IRBuilder(self.function.append_basic_block("body"))
+        numbers = count()
+        self._entry = LineBuilder(self.function.append_basic_block("entry"), numbers)
+        self.b = LineBuilder(self.function.append_basic_block("body"), numbers)
         # Arguments and stack come before everything else, whenever they are asked for.
         self._entry.position_before(self._entry.branch(self.b.block))
 
@@ -136,7 +162,7 @@ class KernelBuilder:
     # Constants and integer arithmetic (folded when both sides are Python ints).
     def i(self, value: int | ir.Value) -> ir.Value:
         """`value` as i64."""
-        return ir.Constant(I64, value) if isinstance(value, int) else value
+        return _number(value) if isinstance(value, int) else value
 
     def add(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
         """x + y on indices."""
@@ -183,7 +209,7 @@ class KernelBuilder:
         align: int = 0,
     ) -> ir.Value:
         """Load one element, or `lanes` adjacent ones as a vector; `align` in bytes, 0 = element size."""
-        access = kind if lanes == 1 else ir.VectorType(kind, lanes)
+        access = kind if lanes == 1 else vector(kind, lanes)
         return self.b.load(self.gep(pointer, offset, kind), typ=access, align=align or _size(kind))
 
     def store(

@@ -23,7 +23,7 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
     return module
 
 
-_LARGE = 24_000
+_LARGE = 22_300
 """Characters of LLVM IR from which on a module gets only the cheap passes."""
 _VECTOR = re.compile(r"<\d+ x ")
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, PTR, KernelBuilder, repeated
+from glow_backends.cpu import tiny_floats
+from glow_backends.cpu.builder import F32, F64, I1, I8, I32, I64, PTR, KernelBuilder, repeated, shuffle_mask
+from glow_backends.cpu.lines import vector
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)
@@ -15,26 +17,28 @@ I16 = ir.IntType(16)
 _STORAGE: dict[str, ir.Type] = {
     "f32": F32, "f64": F64, "f16": F16, "bf16": I16, "i1": I8,
     "i8": I8, "i16": I16, "i32": I32, "i64": I64, "u8": I8, "u16": I16, "u32": I32, "u64": I64,
-    "i2": I8, "u2": I8, "i4": I8, "u4": I8,
+    "i2": I8, "u2": I8, "i4": I8, "u4": I8, **dict.fromkeys(tiny_floats.FORMATS, I8),
 }  # fmt: skip
 _BYTES = {
     "f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i1": 1,
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
-    "i2": 1, "u2": 1, "i4": 1, "u4": 1,
+    "i2": 1, "u2": 1, "i4": 1, "u4": 1, **dict.fromkeys(tiny_floats.FORMATS, 1),
 }  # fmt: skip
 NIBBLES = {"i2": 2, "u2": 2, "i4": 4, "u4": 4}
 """Integers of fewer bits than the byte that each one occupies: the low bits count."""
-FLOATS = ("f16", "bf16", "f32", "f64")
+NARROW = ("f16", "bf16", *tiny_floats.FORMATS)
+"""Floats that are computed with in f32."""
+FLOATS = (*NARROW, "f32", "f64")
 
 
 def storage(dtype: str) -> ir.Type:
-    """The LLVM type of one element in memory (i1 is a byte, bf16 its 16 bits)."""
+    """The LLVM type of one element in memory (i1 is a byte, bf16 and smaller floats their bits)."""
     return _STORAGE[dtype]
 
 
 def compute(dtype: str) -> ir.Type:
-    """The LLVM type of one element in registers (f16 and bf16 are computed in f32, i1 is a bit)."""
-    if dtype in ("f16", "bf16"):
+    """The LLVM type of one element in registers (narrow floats are computed in f32, i1 is a bit)."""
+    if dtype in NARROW:
         return F32
     return I1 if dtype == "i1" else _STORAGE[dtype]
 
@@ -51,7 +55,7 @@ def size(dtype: str) -> int:
 
 def width(dtype: str) -> int:
     """Bytes of one element in a register lane; what sets the number of lanes of a loop."""
-    return 4 if dtype in ("f16", "bf16") else _BYTES[dtype]
+    return 4 if dtype in NARROW else _BYTES[dtype]
 
 
 def is_float(dtype: str) -> bool:
@@ -76,11 +80,26 @@ def element_of(kind: ir.Type) -> ir.Type:
 
 def with_element(kind: ir.Type, element: ir.Type) -> ir.Type:
     """A type with the lanes of `kind` and the element type `element`."""
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+    return vector(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
 def constant(kind: ir.Type, value: float) -> ir.Constant:
     """`value` in every lane of `kind`; integers wrap, so bit patterns can be unsigned."""
+    key = str(kind), repr(value)
+    found = _CONSTANTS.get(key)
+    if found is None:
+        if len(_CONSTANTS) >= _MOST_CONSTANTS:
+            _CONSTANTS.clear()
+        found = _CONSTANTS[key] = _constant(kind, value)
+    return found
+
+
+_CONSTANTS: dict[tuple[str, str], ir.Constant] = {}
+"""Constants are equal where their texts are; making them again was a tenth of emitting kernels."""
+_MOST_CONSTANTS = 1 << 14
+
+
+def _constant(kind: ir.Type, value: float) -> ir.Constant:
     element = element_of(kind)
     number: float = value
     if isinstance(element, ir.IntType):
@@ -144,13 +163,15 @@ def round_to_odd(k: KernelBuilder, x: ir.Value) -> ir.Value:
 
 
 def round_to(k: KernelBuilder, x: ir.Value, dtype: str) -> ir.Value:
-    """An f32 value rounded to f16 or bf16 and widened again; other dtypes pass unchanged."""
+    """An f32 value rounded to a narrow float and widened again; other dtypes pass unchanged."""
     if dtype == "f16":
         return k.b.fpext(k.b.fptrunc(x, with_element(x.type, F16)), x.type)
     if dtype == "bf16":
         bits = with_element(x.type, I32)
         kept = k.b.and_(_bf16_bits(k, x), constant(bits, 0xFFFF0000))
         return k.b.bitcast(kept, x.type)
+    if dtype in tiny_floats.FORMATS:
+        return tiny_floats.decode(k, tiny_floats.encode(k, x, dtype), dtype)
     return x
 
 
@@ -172,6 +193,8 @@ def to_compute(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
         bits = with_element(raw.type, I32)
         wide = k.b.shl(k.b.zext(raw, bits), constant(bits, 16))
         return k.b.bitcast(wide, with_element(raw.type, F32))
+    if dtype in tiny_floats.FORMATS:
+        return tiny_floats.decode(k, raw, dtype)
     if dtype == "i1":
         return k.b.icmp_unsigned("!=", raw, zero(raw.type))
     return wrapped(k, raw, dtype)
@@ -193,6 +216,8 @@ def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
     if dtype == "bf16":
         bits = _bf16_bits(k, value)
         return k.b.trunc(k.b.lshr(bits, constant(bits.type, 16)), with_element(value.type, I16))
+    if dtype in tiny_floats.FORMATS:
+        return tiny_floats.encode(k, value, dtype)
     if dtype == "i1":
         return k.b.zext(value, with_element(value.type, I8))
     if dtype in NIBBLES:
@@ -262,7 +287,7 @@ def store(
 
 def shuffle(k: KernelBuilder, x: ir.Value, order: Sequence[int]) -> ir.Value:
     """The lanes of x in the given order, which may repeat and be longer."""
-    lanes = ir.Constant(ir.VectorType(I32, len(order)), [ir.Constant(I32, i) for i in order])
+    lanes = shuffle_mask(tuple(order))
     return k.b.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes)
 
 

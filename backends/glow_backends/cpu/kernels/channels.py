@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import I32, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.target import CpuTarget
 
@@ -61,7 +61,7 @@ def _merge(k: KernelBuilder, wanted: tuple[int, ...], loaded: dict[int, ir.Value
             continue
         order = [lanes + c % lanes if c // lanes == number else i for i, c in enumerate(wanted)]
         order += range(len(order), lanes)
-        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in order])
+        mask = shuffle_mask(tuple(order))
         merged = k.b.shuffle_vector(merged, loaded[number], mask)
     assert merged is not None
     return merged

@@ -17,7 +17,7 @@ from math import prod
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I32, KernelBuilder
+from glow_backends.cpu.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels.common import Index, first_worker
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes
 from glow_backends.cpu.kernels.memory import ceil_div, load_first, load_strided, store_first
@@ -254,7 +254,7 @@ class _Emission:
         if step == 2:
             zero = k.splat(0.0, lanes)
             halves = [[i // 2 + h * lanes // 2 if not i % 2 else lanes for i in range(lanes)] for h in (0, 1)]
-            masks = [ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in h]) for h in halves]
+            masks = [shuffle_mask(tuple(h)) for h in halves]
             parts = [k.b.shuffle_vector(value, zero, mask) for mask in masks]
         for number, part in enumerate(parts):
             at = k.add(place, number * lanes)

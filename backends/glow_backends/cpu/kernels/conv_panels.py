@@ -16,7 +16,7 @@ from math import prod
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I32, KernelBuilder
+from glow_backends.cpu.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels.blocks import Loop, multiply
 from glow_backends.cpu.kernels.common import Index, first_worker, power_of_two
 from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec
@@ -227,11 +227,11 @@ class _Forward(_Base):
     def _load(self, pointer: ir.Value, offset: Index) -> ir.Value:
         """A piece, its elements a stride apart."""
         k, piece, step = self.k, self.piece, self.spec.strides[1]
-        if step != 2:
+        if step != 2 or piece == 1:
             return load_strided(k, pointer, offset, step, piece, F32)
-        parts = [k.load(pointer, k.add(offset, i * piece), lanes=piece) for i in range(2)]
-        mask = ir.Constant(ir.VectorType(I32, piece), [ir.Constant(I32, 2 * i) for i in range(piece)])
-        return k.b.shuffle_vector(*parts, mask)
+        low, high = (k.load(pointer, k.add(offset, i * piece), lanes=piece) for i in range(2))
+        mask = shuffle_mask(tuple(range(0, 2 * piece, 2)))
+        return k.b.shuffle_vector(low, high, mask)
 
     def _write(self, targets: list[Index], channel: int, y: ir.Value, bias: ir.Value | None) -> None:
         """Move the product to where it belongs, with the bias added."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import I32, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Dim, Index
 from glow_backends.cpu.kernels.memory import transpose
@@ -288,5 +288,5 @@ class _Copy:
 
 
 def _shuffle(k: KernelBuilder, x: ir.Value, y: ir.Value, order: Sequence[int]) -> ir.Value:
-    mask = ir.Constant(ir.VectorType(I32, len(order)), [ir.Constant(I32, i) for i in order])
+    mask = shuffle_mask(tuple(order))
     return k.b.shuffle_vector(x, y, mask)

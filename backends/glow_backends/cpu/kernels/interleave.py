@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import I32, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.target import CpuTarget
@@ -65,7 +65,7 @@ def _gather(k: KernelBuilder, loaded: list[ir.Value], wanted: list[tuple[int, in
             merged = values.shuffle(k, loaded[number], [e if s == number else 0 for e, s in wanted])
             continue
         order = [lanes + e if s == number else i for i, (e, s) in enumerate(wanted)]
-        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in order])
+        mask = shuffle_mask(tuple(order))
         merged = k.b.shuffle_vector(merged, loaded[number], mask)
     assert merged is not None
     return merged

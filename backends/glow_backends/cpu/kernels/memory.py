@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I1, I32, I64, PTR, KernelBuilder
+from glow_backends.cpu.builder import F32, I1, I32, I64, PTR, KernelBuilder, shuffle_mask
 
 Index = int | ir.Value
 
@@ -163,7 +163,7 @@ def transpose(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
             if not i & half:
                 x, y = values[i], values[i + half]
                 for at, lanes in ((i, low), (i + half, high)):
-                    mask = ir.Constant(ir.VectorType(I32, size), [ir.Constant(I32, j) for j in lanes])
+                    mask = shuffle_mask(tuple(lanes))
                     values[at] = k.b.shuffle_vector(x, y, mask)
         half //= 2
     return values

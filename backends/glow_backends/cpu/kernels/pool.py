@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import I32, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.kernels.memory import float_table, maximum, minimum
@@ -285,7 +285,7 @@ class _Rows(_Pool):
         k, spec = self.k, self.spec
         before, after = spec.pads[self.rank - 1], spec.pads[-1]
         width = spec.size[-1]
-        temporary = "f32" if spec.dtype in ("f16", "bf16") else self.dtype
+        temporary = "f32" if spec.dtype in values.NARROW else self.dtype
         rows = spec.out_size[:-1]
         direct = not rows and not before and not after and spec.strides[-1] == 1 and temporary == self.dtype
         row = values.stack(k, values.storage(temporary), before + width + after + 4 * self.lanes)
@@ -385,6 +385,6 @@ def _pick(k: KernelBuilder, pieces: Sequence[ir.Value], stride: int, lanes: int)
             lanes + i * stride - number * lanes if 0 <= i * stride - number * lanes < lanes else i
             for i in range(lanes)
         ]
-        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in order])
+        mask = shuffle_mask(tuple(order))
         result = k.b.shuffle_vector(result, piece, mask)
     return result

@@ -7,7 +7,7 @@ from math import inf, prod
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, I32, KernelBuilder
+from glow_backends.cpu.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.kernels.memory import load_first, maximum, minimum, store_first
@@ -85,7 +85,7 @@ def _halved(k: KernelBuilder, spec: PoolBackwardSpec, dx: ir.Value, x: ir.Value,
     lanes, width = k.target.lanes, spec.outputs[1]
 
     def shuffled(a: ir.Value, b: ir.Value, places: list[int]) -> ir.Value:
-        mask = ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i) for i in places])
+        mask = shuffle_mask(tuple(places))
         return k.b.shuffle_vector(a, b, mask)
 
     def some(row: Index, at: Index, live: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu import values, vecmath
-from glow_backends.cpu.builder import I32, KernelBuilder
+from glow_backends.cpu.builder import I32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.pointwise import cast
@@ -81,7 +81,7 @@ def horizontal(k: KernelBuilder, vector: ir.Value, combine: Combine) -> ir.Value
             k.b.shuffle_vector(
                 vector,
                 ir.Constant(vector.type, ir.Undefined),
-                ir.Constant(ir.VectorType(I32, lanes), [ir.Constant(I32, i + start) for i in range(lanes)]),
+                shuffle_mask(tuple(range(start, start + lanes))),
             )
             for start in (0, lanes)
         ]
