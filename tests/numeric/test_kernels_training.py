@@ -53,6 +53,15 @@ CASES: tuple[dict[str, Any], ...] = (
     },
     {"channels": 12, "size": (7, 7), "out_channels": 36, "kernel": (1, 1)},
     {"channels": 3, "size": (1, 50), "out_channels": 5, "kernel": (1, 4), "bias": True},
+    {
+        "channels": 20,
+        "size": (1, 1),
+        "out_channels": 18,
+        "kernel": (1, 3),
+        "strides": (1, 2),
+        "pads": (0, 1, 0, 1),
+    },
+    {"channels": 6, "size": (3, 3), "out_channels": 18, "kernel": (3, 3), "strides": (2, 2)},
 )
 
 

@@ -188,3 +188,67 @@ def test_written_out_softmax() -> None:
         assert trainer.step(x, labels) == pytest.approx(-np.log(shares[range(5), labels]).mean(), rel=1e-5)
         w = w - 0.5 * x.T @ (shares - np.eye(3, dtype=np.float32)[labels]) / 5
     np.testing.assert_allclose(trainer.parameters()["w"], w, rtol=1e-4, atol=1e-6)
+
+
+def branches(constants: bool) -> onnx.ModelProto:
+    """y = x w of one branch or of the other; both call their weight `w`."""
+    names = {"then": ("yes", random(4, 3)), "else": ("no", random(4, 3, seed=1))}
+    graphs: dict[str, Any] = {}
+    for side, (out, values) in names.items():
+        weight = numpy_helper.from_array(values, "w")
+        nodes = [helper.make_node("Constant", [], ["w"], value=weight)] if constants else []
+        nodes += [helper.make_node("MatMul", ["x", "w"], [out])]
+        result = [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)]
+        graphs[f"{side}_branch"] = helper.make_graph(nodes, side, [], result, [] if constants else [weight])
+    made = model([helper.make_node("If", ["which"], ["y"], **graphs)], {}, (2, 4))
+    made.graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, ()))
+    return made
+
+
+@pytest.mark.parametrize("constants", [False, True])
+@pytest.mark.parametrize("which", [True, False])
+def test_weights_of_branches(which: bool, constants: bool, tmp_path: Path) -> None:
+    """The branch that a known input chooses is trained, its weights told from the other's."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    trainer = glow.Trainer(
+        branches(constants),
+        "regression",
+        glow.optim.SGD(lr=1.0),
+        values={"which": np.array(which)},
+        backend="interpreter",
+    )
+    assert sorted(trainer.parameters()) == ["w", "w.1"]
+    assert len(trainer.graph.unreached) == 1
+    (other,) = trainer.graph.unreached
+    (name,) = {"w", "w.1"} - {other}
+    x, before = random(2, 4, seed=2), trainer.parameters()
+    trainer.step(x, np.zeros((2, 3), np.float32))
+    after = trainer.parameters()
+    np.testing.assert_array_equal(after[other], before[other])
+    np.testing.assert_allclose(after[name], before[name] - x.T @ (x @ before[name]), rtol=1e-5, atol=1e-6)
+    path = tmp_path / "trained.onnx"
+    trainer.export(path)
+    session = onnxruntime.InferenceSession(str(path))
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ after[name], rtol=1e-5, atol=1e-6)
+
+
+def test_equal_weights() -> None:
+    """Layers that begin as copies of one, which PyTorch's exporter merges, are trained apart."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    x, file = torch.randn(2, 5, 8), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net.eval(), (x,), file, dynamo=False, do_constant_folding=False)
+    trainer = glow.Trainer(onnx.load_from_string(file.getvalue()), "mse", glow.optim.SGD(lr=0.5))
+    optimizer = torch.optim.SGD(net.train().parameters(), lr=0.5)
+    target = torch.randn(2, 5, 8)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), target)
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x.numpy(), target.numpy()) == pytest.approx(loss.item(), rel=1e-4)

@@ -48,7 +48,8 @@ class Trainer:
 
     `model`: a path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder. `loss` names
     the loss of the last output (or of `output`) with `loss_options`; `trainable` are names of
-    weights with `*` and `?`, the others stay as they are. `batch` binds a symbolic first dimension.
+    weights with `*` and `?`, the others stay as they are. `batch` binds a symbolic first dimension,
+    `shapes` inputs by name, `values` makes inputs of an ONNX model constants (those that decide branches).
     `momentum` is that of running averages in normalisations (None: the model's), `seed` that of
     dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
@@ -70,6 +71,7 @@ class Trainer:
         loss_options: Mapping[str, Any] | None = None,
         output: str | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        values: Mapping[str, Array] | None = None,
         momentum: float | None = None,
         memory_budget: int | None = None,
         detect_anomaly: bool = False,
@@ -86,7 +88,7 @@ class Trainer:
         made = optimizer.compiled()
 
         def build(bound: Mapping[str, Sequence[int]] | None) -> _Step:
-            module = _module(model, bound, trainable, batch)
+            module = _module(model, bound, trainable, batch, values)
             graph = TrainingGraph(module, self.loss, made, trainable, output, momentum, seed)
             if memory_budget is not None:
                 main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
@@ -362,12 +364,18 @@ def _is_onnx(model: Any) -> bool:
 
 
 def _module(
-    model: Any, shapes: Mapping[str, Sequence[int]] | None, trainable: Sequence[str], batch: int | None
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None,
+    trainable: Sequence[str],
+    batch: int | None,
+    values: Mapping[str, Array] | None,
 ) -> ModuleOp:
     from glow_compiler.api import load
 
     if not _is_onnx(model):
+        if shapes or values:
+            raise GlowError("only ONNX models take shapes and values; others have theirs")
         return load(model)
     from glow_frontends.onnx.trainable import import_trainable
 
-    return import_trainable(model, shapes, trainable, batch)
+    return import_trainable(model, shapes, trainable, batch, values)

@@ -13,6 +13,7 @@ from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
+from glow_frontends.onnx.hoist import with_weights_outside
 from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_inputs
 from glow_frontends.onnx.model import load, subgraphs
 
@@ -45,18 +46,20 @@ def import_trainable(
     shapes: Mapping[str, Sequence[int]] | None = None,
     names: Sequence[str] = ("*",),
     batch: int | None = None,
+    values: Mapping[str, Array] | None = None,
 ) -> ModuleOp:
     """The module of a model whose floating-point weights that match one of `names` are trainable.
 
-    `batch` binds the first dimension of inputs where it is symbolic and `shapes` does not. Running
-    statistics of normalisations become state. Raises GlowError where a pattern matches no weight,
-    and what `import_model` raises.
+    `batch` binds the first dimension of inputs where it is symbolic and `shapes` does not; `values`
+    are inputs that are known, which the trained model does not have any more. Running statistics of
+    normalisations become state. Raises GlowError where a pattern matches no weight, and what
+    `import_model` raises.
     """
     folder = Path(".")
     if not isinstance(model, ModelProto):
         folder = Path(model).parent
         model = load(model)
-    model = _without_modes(_untied(_with_initializers(model)))
+    model = _without_modes(_untied(with_weights_outside(model)))
     arrays = _weights(model.graph, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
@@ -64,9 +67,13 @@ def import_trainable(
     chosen = {n: a for n, a in arrays.items() if any(fnmatchcase(n, p) for p in names)}
     open_model = _opened(model, chosen)
     bound = {**_batch_shapes(runtime_inputs(model), batch), **dict(shapes or {})}
-    module = import_model(open_model, shapes=bound, training=True)
+    module = import_model(open_model, shapes=bound, values=values, training=True)
     statistics = _used_as(model.graph, STATISTICS)
     for symbol, op in placeholders(module).items():
+        if symbol in (values or {}):
+            op.detach()
+            op.erase()
+            continue
         given = op.attributes.get(NAME_ATTRIBUTE)
         name = given.data if isinstance(given, StringAttr) else symbol
         if name in chosen:
@@ -90,40 +97,15 @@ def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
     return found
 
 
-def _with_initializers(model: ModelProto) -> ModelProto:
-    """Where no weight is an initializer, the Constant nodes with floating-point tensors as such."""
-    if any(_is_weight(i) for i in model.graph.initializer):
-        return model
-    found = {
-        node.output[0]: attribute.t
-        for node in model.graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value" and _is_weight(attribute.t)
-    }
-    if not found:
-        return model
-    kept = [n for n in model.graph.node if n.op_type != "Constant" or n.output[0] not in found]
-    made = _copied(model, kept, model.graph.initializer)
-    for name, tensor in found.items():
-        copy = made.graph.initializer.add()
-        copy.CopyFrom(tensor)
-        copy.name = name
-    return made
-
-
-def _is_weight(tensor: TensorProto) -> bool:
-    """Floating-point numbers, more than one: single ones in nodes are constants of a formula."""
-    floats = (TensorProto.FLOAT, TensorProto.DOUBLE)
-    return tensor.data_type in floats and any(d > 1 for d in tensor.dims)
-
-
 def _untied(model: ModelProto) -> ModelProto:
-    """Vectors that an exporter merged because they were equal are weights of their own again.
+    """Weights that an exporter merged because they were equal are weights of their own again.
 
-    b = Identity(a), a an initializer of rank 1  ->  initializer b; larger ones are tied on purpose.
+    b = Identity(a), a an initializer  ->  initializer b. PyTorch writes this for equal weights of any
+    rank (layers that begin as copies of one), and shared ones under one name; other exporters for
+    what is shared, too, so that of theirs only vectors, which are equal by chance, are separated.
     """
-    vectors = {i.name: i for i in model.graph.initializer if len(i.dims) <= 1}
+    ours = model.producer_name == "pytorch"
+    vectors = {i.name: i for i in model.graph.initializer if ours or len(i.dims) <= 1}
     copies = [n for n in model.graph.node if n.op_type == "Identity" and n.input[0] in vectors]
     if not copies:
         return model
