@@ -24,6 +24,7 @@ from glow_backends.cpu.pointwise_rules import (
     compare,
     power_by,
 )
+from glow_backends.cpu.tiny_floats import FORMATS
 from glow_backends.cpu.values import (
     NIBBLES,
     Vec,
@@ -114,6 +115,14 @@ def cast(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     return k.b.sext(x, kind) if is_signed(source) else k.b.zext(x, kind)
 
 
+def _saturated(k: KernelBuilder, x: ir.Value, source: str, step: Step) -> ir.Value:
+    """What a cast to a float of 8 bits starts from: by default in its range (see glow.cast)."""
+    if not step.dtype.startswith("f8") or not is_float(source) or step.params == (False,):
+        return x
+    limit = FORMATS[step.dtype].maximum
+    return Vec(k, x).at_most(limit).at_least(-limit).v
+
+
 def _float_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     if target == "f64":
         return k.b.fpext(x, with_element(x.type, ir.DoubleType()))
@@ -169,7 +178,7 @@ class _Emitter:
         sources = [self.program.dtype(i) for i in step.args]
         values = [self.values[i] for i in step.args]
         if op == "cast":
-            return cast(k, values[0], sources[0], step.dtype)
+            return cast(k, _saturated(k, values[0], sources[0], step), sources[0], step.dtype)
         if op == "select":
             a, b = (cast(k, v, s, step.dtype) for v, s in zip(values[1:], sources[1:], strict=True))
             return k.b.select(values[0], a, b)

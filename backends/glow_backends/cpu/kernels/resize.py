@@ -47,7 +47,7 @@ class ResizeSpec:
     @property
     def working(self) -> str:
         """The element type between passes."""
-        return "f32" if self.weighted and self.dtype in ("f16", "bf16") else self.dtype
+        return "f32" if self.weighted and self.dtype in values.NARROW else self.dtype
 
     @property
     def scratch(self) -> int:

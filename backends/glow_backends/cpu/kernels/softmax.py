@@ -10,7 +10,7 @@ from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.kernels.line import At, Line, for_lines, same
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.values import Vec
+from glow_backends.cpu.values import NARROW, Vec
 from glow_backends.cpu.vecmath import exp_nonpositive, log
 
 
@@ -32,7 +32,7 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
     """Emit softmax: the largest element, then exponentials and their sum, then the quotients."""
     k = KernelBuilder(module, name, 2, target)
     # Exponentials kept in a 16-bit buffer would be rounded twice: they are computed twice instead.
-    narrow = spec.dtype in ("f16", "bf16")
+    narrow = spec.dtype in NARROW
 
     def body(line: Line, number: Index) -> None:
         del number

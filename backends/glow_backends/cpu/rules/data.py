@@ -170,8 +170,8 @@ def _tuples(op: Any, batch: int, **more: Any) -> RowsSpec | None:
 
 
 def _scattered(op: Any, emit: Any, spec: Any) -> KernelCall | None:
-    # Sums in 16-bit floats would be rounded at every step, and booleans have no sums.
-    if spec is None or (op.prop("reduction") != "none" and spec.dtype in ("f16", "bf16", "i1")):
+    # Sums in narrow floats would be rounded at every step, and booleans have no sums.
+    if spec is None or (op.prop("reduction") != "none" and spec.dtype in (*values.NARROW, "i1")):
         return None
     data = [] if spec.in_place else [op.data]
     return KernelCall(emit, spec, [op.result, *data, op.indices, op.updates])
