@@ -33,6 +33,7 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.transpose import TransposeOp
@@ -88,6 +89,16 @@ def joined(g: Graph) -> SSAValue:
     half = g.b(SliceOp.window(y, (0, 32, 0, 0), (1, 16, 9, 11)))
     rest = g.b(SliceOp.window(y, (0, 0, 0, 0), (1, 20, 9, 11)))
     return g.b(ConcatOp([half, rest], axis=1))
+
+
+def resized(g: Graph) -> SSAValue:
+    """Interpolation between convolutions, by sizes and by scales, channels first and last."""
+    y = conv(g, g.input(values(2, 16, 5, 6)), 24, 3, **SAME)
+    y = g.b(ResizeOp(y, sizes=(2, 24, 10, 9), mode="linear", scales=(1.0, 1.0, 2.0, 1.5)))
+    y = g.b(ReluOp(conv(g, y, 16, 3, **SAME)))
+    y = g.b(ResizeOp(y, sizes=(2, 16, 20, 18), coordinate_transformation_mode="asymmetric"))
+    last = g.b(TransposeOp(conv(g, y, 20, 1), permutation=(0, 2, 3, 1)))
+    return g.b(ResizeOp(last, sizes=(2, 12, 12, 20), mode="cubic"))
 
 
 def channels_last(g: Graph) -> SSAValue:
@@ -194,6 +205,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
     joined,
+    resized,
     channels_last,
     signal,
     overlapping,

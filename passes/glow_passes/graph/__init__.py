@@ -6,6 +6,7 @@ from xdsl.passes import ModulePass
 
 from glow_passes.graph.activations import ActivationsPass
 from glow_passes.graph.algebra import AlgebraPass
+from glow_passes.graph.branches import BranchesPass
 from glow_passes.graph.casts import CastsPass
 from glow_passes.graph.clips import ClipsPass
 from glow_passes.graph.concats import ConcatsPass
@@ -34,6 +35,7 @@ from glow_passes.graph.transposes import TransposesPass
 GRAPH_PASSES: tuple[type[ModulePass], ...] = (
     ActivationsPass,
     AlgebraPass,
+    BranchesPass,
     CastsPass,
     ClipsPass,
     ConcatsPass,
@@ -72,6 +74,7 @@ OPTIMIZE: tuple[ModulePass, ...] = (
 #: The same for a graph that has been lowered for a backend: nothing is recognised again.
 OPTIMIZE_LOWERED: tuple[ModulePass, ...] = (
     SimplifyPass(),  # what decomposition left to fold and merge
+    BranchesPass(),  # float weights are final now: what is quantised is so already
     CsePass(),
     SimplifyPass(),
     PlaceConstantsPass(),

@@ -45,6 +45,22 @@ glow.func @main {
 
 // -----
 
+// Interpolation of rows and columns keeps the blocks.
+// CHECK:       %[[R:.*]] = glow.resize %{{.*}} {mode = "linear", {{.*}}sizes = array<i64: 1, 2, 8, 6, 8>} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x8x6x8xf32>
+// CHECK-NEXT:  glow_cpu.unblock %[[R]] {channels = 12 : i64}
+glow.constant @w = #glow.resource<"w"> : tensor<12x8x1x1xf32>
+glow.placeholder @x : tensor<1x8x4x4xf32>
+glow.placeholder @y output : tensor<1x12x8x6xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x8x4x4xf32>
+  %w = glow.get @w : tensor<12x8x1x1xf32>
+  %c = glow.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4xf32>, tensor<12x8x1x1xf32>) -> tensor<1x12x4x4xf32>
+  %r = glow.resize %c {sizes = array<i64: 1, 12, 8, 6>, mode = "linear", scales = array<f64: 1.0, 1.0, 2.0, 1.5>} : (tensor<1x12x4x4xf32>) -> tensor<1x12x8x6xf32>
+  glow.save %r to @y : tensor<1x12x8x6xf32>
+}
+
+// -----
+
 // Channels that do not fill blocks are joined in the plain form.
 // CHECK:       glow_cpu.unblock %{{.*}} {channels = 12 : i64}
 // CHECK:       glow.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<1x12x4x4xf32>, tensor<1x8x4x4xf32>)

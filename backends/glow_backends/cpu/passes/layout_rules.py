@@ -49,6 +49,7 @@ from glow_dialects.ops.max_pool import MaxPoolBackwardOp, MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
 
@@ -325,6 +326,21 @@ def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def resize(op: ResizeOp, region: Region, target: CpuTarget) -> bool:
+    """Interpolation of anything but channels."""
+    form = region.known.get(op.input)
+    if form is None or op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return False
+    sizes, scales = op.prop("sizes"), op.prop("scales")
+    if sizes[form.axis] != form.channels or (scales and scales[form.axis] != 1):
+        return False
+    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != "roi"}
+    known["sizes"] = form.over_blocks(sizes, shape_of(form.value)[1], region.lanes, 1)
+    known["scales"] = form.over_blocks(scales, 1, 1, 1) if scales else ()
+    region.remember(op.result, replace(form, value=region.add(ResizeOp(form.value, **known))))
+    return True
+
+
 RULES: dict[type[GraphOp], Rule] = {
     ConvOp: conv,
     ConvBackwardWeightsOp: conv_weights,
@@ -345,4 +361,5 @@ RULES: dict[type[GraphOp], Rule] = {
     PadOp: pad,
     TransposeOp: transpose,
     ReshapeOp: reshape,
+    ResizeOp: resize,
 }

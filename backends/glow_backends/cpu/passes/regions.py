@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -23,6 +24,8 @@ from glow_dialects.ops.quantize import RescaleOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.symbols import Symbols
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Blocked:
         """Positions of the spatial axes in the plain form."""
         return tuple(a for a in range(1, self.rank) if a != self.axis)
 
-    def over_blocks(self, plain: Sequence[int], channel: int, lane: int, height: int) -> tuple[int, ...]:
+    def over_blocks(self, plain: Sequence[N], channel: N, lane: N, height: N) -> tuple[N, ...]:
         """One entry an axis of the plain form as one an axis of the blocked form.
 
         `channel` and `lane` are the entries of the axes that replace the channels, `height` that of
