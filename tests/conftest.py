@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+os.environ["GLOW_STRICT"] = "1"  # internal errors are raised where the interpreter would hide them
 
 settings.register_profile(
     "glow",

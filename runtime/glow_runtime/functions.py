@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,11 +147,13 @@ class FunctionProgram:
 #: Why a program runs in the interpreter where nothing is wrong with it.
 ASKED = "the interpreter was asked for"
 #: Mistakes of specialisation and code generation: the interpreter still gives the right value, and the
-#: report names the mistake.
+#: report names the mistake. With GLOW_STRICT in the environment, as in the tests, they are raised.
 _OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError)
 
 
 def _internal(error: Exception) -> str:
+    if os.environ.get("GLOW_STRICT"):
+        raise error
     return f"internal error in specialisation: {type(error).__name__} {error}".strip()
 
 

@@ -354,6 +354,36 @@ def test_infinite_recursion(backend: str) -> None:
     assert glow.jit(endless, backend=backend)(-1) == -1
 
 
+def endless_tail(n):
+    return n if n == -5 else endless_tail(n + 1)
+
+
+def endless_first(n):
+    if n == -5:
+        return n
+    return endless_second(n + 1)
+
+
+def endless_second(n):
+    return endless_first(n - 1)
+
+
+def endless_tree(n):
+    if n < 0:
+        return 1
+    return endless_tree(n + 1) + endless_tree(n + 2)
+
+
+@pytest.mark.parametrize("function", [endless_tail, endless_first, endless_tree], ids=lambda f: f.__name__)
+def test_infinite_recursion_is_native(function: Callable[..., Any]) -> None:
+    """Calls in tail position, functions that call each other, and calls of two: machine code stops them."""
+    compiled = glow.jit(function)
+    with pytest.raises(glow.GlowError, match="is a base case missing"):
+        compiled(1)
+    assert compiled(-5) == function(-5)
+    assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
+
+
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_gradient_messages(backend: str) -> None:
     """What cannot be differentiated, and by what."""

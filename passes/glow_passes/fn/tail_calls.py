@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, FuncOp, ReturnOp
@@ -56,6 +56,8 @@ def join_tail_calls(module: ModuleOp, small: int = 40) -> None:
                     if value is not None:
                         replace(call, value)
                         remove_dead(table[caller])
+                        if "counted" in table[name].attributes:
+                            table[caller].attributes["counted"] = UnitAttr()
     remove_unreached(module, roots)
 
 

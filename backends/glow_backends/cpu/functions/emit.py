@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
@@ -10,16 +10,15 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
 from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
 from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import NoCode, V, captured
+from glow_passes.fn.values import V, captured
 
 #: Results of at most so many registers are returned in registers, others through a pointer.
 IN_REGISTERS = 2
-#: Operations of a function without branches that replace several calls of it.
-MAX_INLINED = 2000
 
 
 @dataclass
@@ -34,100 +33,43 @@ class Frame:
     depth: int = 0
     #: Whether a call has come back on the path to here.
     called: bool = False
+    #: Where the values of a call that is written out in place arrive; None in a function of its own.
+    join: Join | None = None
+    #: How many calls of the function in itself are being written out.
+    nested: int = 0
+
+
+@dataclass
+class Join:
+    """Where the ways through a call that is written out meet."""
+
+    block: ir.Block
+    found: list[tuple[list[ir.Value], ir.Block]]
 
 
 class Emitter(Specializer):
     """Emits the instances that `infer` found, starting from the root."""
 
-    def __init__(self, inferred: Specializer, module: ir.Module, counts: int = 0) -> None:
+    def __init__(self, inferred: Specializer, root: Instance, module: ir.Module, counts: int = 0) -> None:
         super().__init__(inferred.functions)
         self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
+        self.root = root
         self.module = module
         self.support = Support(module)
         self.t = LlvmTarget(module, self.support)
         self.coding = True
         #: Address of an int64 for each instance, which its runs add to; 0 for none.
         self.counts = counts
+        self.survey = Survey(inferred, root)
         #: Whether the program computes with tensors: loops then reclaim memory.
-        self.tensorial = False
-        #: Operations of instances whose every call has one callee, which is straight as well.
-        self.straight: dict[Instance, int | None] = {}
+        self.tensorial = self.survey.tensorial
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
-        self.sites: dict[Instance, int] = {}
-        self.edges: dict[Instance, set[Instance]] = {}
 
     @property
     def b(self) -> ir.IRBuilder:
         """Where code goes."""
         return self.t.builder
-
-    # --- the call graph -----------------------------------------------------------------------------
-    def survey(self, root: Instance) -> None:
-        """Count the places that call each instance that the root reaches."""
-        calls: dict[Instance, list[Instance]] = {}
-        branching: set[Instance] = set()
-        plain = Specializer(self.functions)
-        plain.__dict__.update(
-            {n: v for n, v in vars(self).items() if n in vars(plain) and n not in ("t", "coding")}
-        )
-        plain.t = watch = _Watch()
-        pending = [root]
-        while pending:
-            now = pending.pop()
-            if now in calls:
-                continue
-            calls[now] = found = []
-            original = plain.targets
-
-            def recorded(
-                x: Any, instance: Any, where: str, found: list[Instance] = found, original: Any = original
-            ) -> Any:
-                made = original(x, instance, where)
-                found.extend(t for t, _ in made)
-                if len(made) > 1:
-                    branching.add(instance)
-                return made
-
-            plain.targets = recorded  # pyright: ignore[reportAttributeAccessIssue]
-            plain.body(now)
-            plain.targets = original
-            pending += found
-        for found in calls.values():
-            for target in found:
-                self.sites[target] = self.sites.get(target, 0) + 1
-        self.edges = {i: set(t) for i, t in calls.items()}
-        self.tensorial = watch.tensors
-        if self.tensorial:
-            for instance in calls:
-                self._straight(instance, branching)
-
-    def _straight(self, instance: Instance, branching: set[Instance]) -> int | None:
-        if instance not in self.straight:
-            self.straight[instance] = None  # while it is looked at: what calls itself is not straight
-            sizes = [self._straight(t, branching) for t in self.edges[instance]]
-            if instance not in branching and not isinstance(instance.result, Bottom) and None not in sizes:
-                ops = len(instance.function.block.ops)
-                self.straight[instance] = ops + sum(s or 0 for s in sizes)
-        return self.straight[instance]
-
-    def _inlined(self, target: Instance) -> bool:
-        """Whether calls of an instance are replaced by its operations."""
-        size = self.straight.get(target)
-        return size is not None and (size <= MAX_INLINED or self.sites[target] == 1)
-
-    def reaches_itself(self, instance: Instance) -> bool:
-        """Whether an instance can be called while it runs."""
-        seen: set[Instance] = set()
-        pending = list(self.edges[instance])
-        while pending:
-            now = pending.pop()
-            if now is instance:
-                return True
-            if now not in seen:
-                seen.add(now)
-                pending += self.edges[now]
-        return False
 
     # --- functions --------------------------------------------------------------------------------
     def declared(self, instance: Instance) -> ir.Function:
@@ -148,20 +90,14 @@ class Emitter(Specializer):
             self.pending.append(instance)
         return found
 
-    def _counted(self, instance: Instance) -> bool:
-        """Whether calls count as recursion: those of functions of the user that call themselves."""
-        return "counted" in instance.function.attributes and self.reaches_itself(instance)
-
     def _result(self, outputs: list[ir.Type]) -> ir.Type:
         if not outputs or len(outputs) > IN_REGISTERS:
             return ir.VoidType()
         return outputs[0] if len(outputs) == 1 else ir.LiteralStructType(outputs)
 
-    def emit_all(self, root: Instance) -> ir.Function:
+    def emit_all(self) -> ir.Function:
         """Emit the root and everything it calls; returns the root's function."""
-        self.root = root
-        self.survey(root)
-        made = self.declared(root)
+        made = self.declared(self.root)
         while self.pending:
             self._function(self.pending.pop())
         return made
@@ -173,10 +109,8 @@ class Emitter(Specializer):
         self.t.builder = ir.IRBuilder(entry)
         kinds = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
         received = self._received(function, kinds)
-        if self.reaches_itself(instance):
+        if self.survey.reaches_itself(instance):
             self.support.check_stack(self.b, instance.number)
-            if self._counted(instance):
-                self.support.count_call(self.b, instance.number)
         before = self.b.block
         self.b.branch(loop)
         self.b.position_at_end(loop)
@@ -188,7 +122,7 @@ class Emitter(Specializer):
         count = sum(in_registers(kinds))
         out = function.args[count] if len(function.args) > count else None
         values: list[ir.Value] = list(phis)
-        if self.tensorial and self.reaches_itself(instance):
+        if self.tensorial and self.survey.reaches_itself(instance):
             bytes_of = [s for t in instance.parameters for s in sizes(self.sets.resolve(t))]
             values = self.support.collect(self.b, self.b.load(self.support.floor), values, bytes_of)
         self._body(instance, values, Frame(instance, function, loop, phis, out))
@@ -231,17 +165,15 @@ class Emitter(Specializer):
         values = self._parameters(instance, registers)
         if self.counts:
             self.support.count_turn(self.b, self.counts + 8 * instance.number)
-        ops = list(instance.function.block.ops)
-        for index, op in enumerate(ops):
+        for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
                 self._return(values[op.value], frame)
                 return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
-                after = ops[index + 1]
-                if isinstance(after, ReturnOp) and after.value is op.result:
+                if is_tail(op):
                     return self._tail(op, operands, instance, frame)
-                made = self._call(op, operands, instance)
+                made = self._call(op, operands, instance, frame)
                 frame.called = True
                 if made is None:
                     return None
@@ -274,14 +206,17 @@ class Emitter(Specializer):
         raise AssertionError(instance.name)
 
     def _return(self, value: V, frame: Frame) -> None:
-        if not frame.called and self._counted(frame.root):
+        if self.survey.counting and not frame.called and self.survey.counted(frame.root):
             self.support.reset_count(self.b)  # a base case: the recursion ends somewhere
         kind = self.sets.resolve(frame.root.result)
         value = self.convert(value, kind)
-        if frame.root is self.root and not self.reaches_itself(frame.root):
+        if frame.root is self.root and not self.survey.reaches_itself(frame.root):
             self.t.tensors.deliver(flat(value.code))
         registers = self._registers([value])
-        if frame.out is not None:
+        if frame.join is not None:
+            frame.join.found.append((registers, self.b.block))
+            self.b.branch(frame.join.block)
+        elif frame.out is not None:
             self._store(frame.out, registers)
             self.b.ret_void()
         elif not registers:
@@ -351,7 +286,7 @@ class Emitter(Specializer):
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
         for target, arguments in self._branches(op, x, instance):
             if target is not frame.root and (
-                self._inlined(target) or (self.sites[target] == 1 and frame.depth < 200)
+                self.survey.inlined(target) or (self.survey.sites[target] == 1 and frame.depth < 200)
             ):
                 waiting = [r for v in arguments for r in flat(v.code)]
                 if not several:
@@ -363,15 +298,17 @@ class Emitter(Specializer):
                 frame.called = called
                 continue
             registers = self._registers(arguments)
-            if target is frame.root:
-                if self._counted(target):
+            if target is frame.root and frame.join is None:
+                if self.survey.counted(target):
                     self.support.count_call(self.b, target.number)
                 for phi, register in zip(frame.phis, registers, strict=True):
                     phi.add_incoming(register, self.b.block)
                 self.b.branch(frame.loop)
             elif isinstance(target.result, Bottom):
                 self._never()
-            elif self.sets.resolve(target.result) == self.sets.resolve(frame.root.result):
+            elif frame.join is None and self._same_result(target, frame.root):
+                if self.survey.counted(target):
+                    self.support.count_call(self.b, target.number)
                 function = self.declared(target)
                 extra = [frame.out] if frame.out is not None else []
                 made = self.b.call(
@@ -386,39 +323,56 @@ class Emitter(Specializer):
         self.support.stop(self.b, 1)
         self.b.unreachable()
 
-    def _call(self, op: CallOp, x: list[V], instance: Instance) -> V | None:
+    def _same_result(self, one: Instance, other: Instance) -> bool:
+        return self.sets.resolve(one.result) == self.sets.resolve(other.result)
+
+    def _nested(self, arguments: list[V], frame: Frame) -> V:
+        """A call of the function that is being emitted, written out in place."""
+        target, builder = frame.root, self.b
+        kind = self.sets.resolve(target.result)
+        join = Join(builder.append_basic_block("joined"), [])
+        inner = replace(frame, depth=0, called=True, join=join, nested=frame.nested + 1)
+        self._body(target, self._registers(arguments), inner)
+        return self._met(join, kind)
+
+    def _met(self, join: Join, kind: Type) -> V:
+        """The value where ways meet."""
+        builder = self.b
+        builder.position_at_end(join.block)
+        merged: list[ir.Value] = []
+        for index, leaf in enumerate(leaves(kind)):
+            phi = builder.phi(leaf)
+            for registers, block in join.found:
+                phi.add_incoming(registers[index], block)
+            merged.append(phi)
+        return V(kind, unflat(kind, iter(merged)))
+
+    def _call(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> V | None:
         """A call that comes back; None where no callee does."""
-        found: list[tuple[list[ir.Value], ir.Block]] = []
         kind: Type = Bottom()
         for target, _ in self.targets(x, instance, op.source):
             kind = self.sets.join(kind, target.result)
         kind = self.sets.resolve(kind)
-        builder = self.b
-        done: ir.Block | None = None
+        join: Join | None = None
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
         for target, arguments in self._branches(op, x, instance):
             if isinstance(target.result, Bottom):
                 self._never()
                 continue
-            if not several and self._inlined(target):
+            if not several and self.survey.inlined(target):
                 return self.convert(self._inline(target, arguments), kind)
-            value = self.convert(self._invoke(target, self._registers(arguments)), kind)
+            if target is frame.root and frame.nested < self.survey.nesting(target):
+                made = self._nested(arguments, frame)
+            else:
+                made = self._invoke(target, self._registers(arguments))
+            value = self.convert(made, kind)
             if not several:
                 return value
-            if done is None:
-                done = builder.append_basic_block("done")
-            found.append((self._registers([value]), builder.block))
-            builder.branch(done)
-        if done is None:
-            return None
-        builder.position_at_end(done)
-        merged: list[ir.Value] = []
-        for index, leaf in enumerate(leaves(kind)):
-            phi = builder.phi(leaf)
-            for registers, block in found:
-                phi.add_incoming(registers[index], block)
-            merged.append(phi)
-        return V(kind, unflat(kind, iter(merged)))
+            if join is None:
+                join = Join(self.b.append_basic_block("done"), [])
+            join.found.append((self._registers([value]), self.b.block))
+            self.b.branch(join.block)
+        return None if join is None else self._met(join, kind)
 
     def _invoke(self, target: Instance, registers: list[ir.Value]) -> V:
         """A call; what it allocated is reclaimed afterwards but for its value."""
@@ -452,21 +406,6 @@ class Emitter(Specializer):
         if len(outputs) == 1:
             return [result]
         return [b.extract_value(result, i) for i in range(len(outputs))]
-
-
-class _Watch(NoCode):
-    """Notices whether code computes with tensors."""
-
-    def __init__(self) -> None:
-        self.tensors = False
-
-    def tensor(self, *_: Any) -> None:
-        """A primitive on tensors."""
-        self.tensors = True
-
-    def graph(self, *_: Any) -> None:
-        """A part of a graph."""
-        self.tensors = True
 
 
 __all__ = ["Emitter", "NotNative"]

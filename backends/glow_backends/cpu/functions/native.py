@@ -85,7 +85,7 @@ class NativeFunction:
         self.name = name
         #: Runs of each instance so far, by its number, where they are counted.
         self.counts = np.zeros(len(inferred.instances) if counting else 0, np.int64)
-        emitter = Emitter(inferred, module, self.counts.ctypes.data if counting else 0)
+        emitter = Emitter(inferred, root, module, self.counts.ctypes.data if counting else 0)
         functions = inferred.functions
         self._places = {i.number: (i.name, functions.place(i.name)) for i in inferred.instances}
         self.parameters = [inferred.sets.resolve(t) for t in root.parameters]
@@ -94,7 +94,7 @@ class NativeFunction:
             raise NotNative("a function as the result")
         inputs = [leaf for t in self.parameters for leaf in leaves(t)]
         outputs = leaves(self.result)
-        function = emitter.emit_all(root)
+        function = emitter.emit_all()
         emitter.support.entry(function, inputs, outputs, sizes(self.result))
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
