@@ -72,7 +72,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one to three spatial axes; one of two may have a filter that changes."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
     known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
-    if 0 in shape_of(op.input) or op.group("predicate"):
+    if 0 in (*shape_of(op.input), *shape_of(op.filter)) or op.group("predicate"):
         return False
     if rank == 5:
         return volume_conv(op, region, target)

@@ -38,6 +38,11 @@ def _layer_norm(rms: bool) -> Rule:
             return None
         scale: list[Any] = op.group("scale")
         bias: list[Any] = [] if rms else op.group("bias")
+        # The kernel reads parameters of the normalised shape, not what broadcasts to it.
+        whole = (1,) * op.prop("axis") + shape(op.input)[op.prop("axis") :]
+        for value in (*scale, *bias):
+            if (1,) * (len(whole) - len(shape(value))) + shape(value) != whole:
+                return None
         spec = normalize.LayerNormSpec(
             shape(op.input),
             op.prop("axis"),

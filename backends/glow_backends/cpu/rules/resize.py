@@ -52,6 +52,8 @@ def resize(op: Any, context: CallContext) -> KernelCall | None:
 def _repeat(tap: Taps, size: int) -> int:
     """f where each element is taken f times in a row, else 0."""
     made = len(tap.indices)
+    if not size:
+        return 0
     factor = made // size
     same = factor * size == made and (tap.indices[:, 0] == np.arange(made) // factor).all()
     return factor if same else 0

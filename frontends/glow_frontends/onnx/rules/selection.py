@@ -75,10 +75,13 @@ def image_decoder(g: Emitter, n: Node) -> Array:
     except ImportError:
         raise RuleError("decoding images needs Pillow; install it with pip install pillow") from None
     form = n.text("pixel_format", "RGB")
-    with Image.open(io.BytesIO(data.tobytes())) as picture:  # pyright: ignore
-        if form == "Grayscale":
-            return np.asarray(picture.convert("L"))[..., None]  # pyright: ignore
-        pixels = np.asarray(picture.convert("RGB"))  # pyright: ignore
+    try:
+        with Image.open(io.BytesIO(data.tobytes())) as picture:  # pyright: ignore
+            if form == "Grayscale":
+                return np.asarray(picture.convert("L"))[..., None]  # pyright: ignore
+            pixels = np.asarray(picture.convert("RGB"))  # pyright: ignore
+    except OSError:
+        raise RuleError("the bytes are no picture that Pillow reads") from None
     return pixels[..., ::-1] if form == "BGR" else pixels
 
 

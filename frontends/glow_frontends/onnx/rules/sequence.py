@@ -117,8 +117,11 @@ def map_(g: Emitter, n: Node) -> list[SequenceValue]:
         for position in range(len(n.inputs)):
             value = n.any_input(position)
             if isinstance(value, SequenceValue):
+                if index >= len(value.items):
+                    raise RuleError(f"sequences of {len(first.items)} and {len(value.items)} elements")
                 value = value.items[index]
-            assert value is not None
+            if value is None:
+                raise RuleError(f"input {position} is missing")
             values.append(value)
         rows.append(n.scope.subgraph(body, values))
     columns = [[row[i] for row in rows] for i in range(len(body.output))]
