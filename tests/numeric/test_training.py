@@ -364,6 +364,16 @@ def test_not_differentiable() -> None:
     assert len(caught.value.ops) == 1
 
 
+def test_steps_in_the_way() -> None:
+    """Operators that are flat wherever they have a slope are named where nothing goes around them."""
+    g = GraphBuilder()
+    w = g.trainable(random(2, 3), "w")
+    g.save(g.floor(w) * g.sign(w + 1.0), "y")
+    with pytest.raises(NotDifferentiableError) as caught:
+        Trainer(g, "mse", backend="interpreter")
+    assert [name.split()[0] for name in caught.value.ops] == ["glow.floor", "glow.sign"]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -373,7 +383,10 @@ def test_not_differentiable() -> None:
         (lambda: Trainer(mlp(), trainable=["v*"]), r"no constant matches 'v\*'"),
         (lambda: Trainer(mlp(), batch=9, backend="interpreter"), "a batch of 8, not 9"),
         (lambda: optim.SGD(lr=-1), "lr is -1"),
+        (lambda: Trainer(mlp(), batch=0), "batch is 0"),
+        (lambda: Trainer(mlp(), optimizer="sgd"), "optimizer is 'sgd'"),  # pyright: ignore
         (lambda: optim.SGD(lr=1, nesterov=True), "nesterov needs a momentum"),
+        (lambda: optim.SGD(lr=1, momentum=-0.9), "momentum is -0.9"),
     ],
 )
 def test_bad_arguments(make: Callable[[], object], message: str) -> None:

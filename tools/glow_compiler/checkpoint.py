@@ -22,8 +22,9 @@ def write(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> 
     try:
         save_file(plain, str(aside), {"glow.training": json.dumps(dict(facts))})
         aside.replace(path)
-    except OSError as error:
-        raise GlowError(f"{path}: cannot write the checkpoint: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise GlowError(f"{path}: cannot write the checkpoint: {why or error}") from None
 
 
 def read(path: Path, expected: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -42,6 +42,9 @@ class Recipe:
                 raise GlowError(f"{self.name}: {what} is {getattr(self, what)}, expected at least 0")
         if isinstance(self.lr, int | float) and not self.lr >= 0:
             raise GlowError(f"{self.name}: lr is {self.lr}, expected at least 0")
+        for what in ("momentum", "dampening", "alpha", "epsilon", "lr_decay", "initial"):
+            if not self.options.get(what, 0.0) >= 0:
+                raise GlowError(f"{self.name}: {what} is {self.options[what]}, expected at least 0")
         for pattern, values in self.groups.items():
             unknown = [n for n in values if n not in ("weight_decay", "lr_scale")]
             if unknown:

@@ -81,6 +81,10 @@ class Trainer:
             from glow_compiler.optim import SGD
 
             optimizer = SGD(lr=0.01)
+        if not isinstance(optimizer, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise GlowError(f"optimizer is {optimizer!r}, expected one of glow.optim, such as SGD(lr=0.1)")
+        if batch is not None and batch < 1:
+            raise GlowError(f"batch is {batch}, expected at least 1")
         self.optimizer = optimizer
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, seed
@@ -203,7 +207,8 @@ class Trainer:
     ) -> None:
         if before is None:
             raise GlowError(
-                f"the loss is {loss} at step {self.steps}; Trainer(detect_anomaly=True) names the operator"
+                f"the loss is {loss} at step {self.steps}, whose update was applied; with "
+                "Trainer(detect_anomaly=True) such steps are undone, and the operator is named"
             )
         for name, array in before.items():
             self.state[name][...] = array

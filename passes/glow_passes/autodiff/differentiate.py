@@ -28,6 +28,7 @@ from glow_passes.autodiff.reverse import (
     cotangents,
     described,
     expand,
+    flat,
     on_path,
 )
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
@@ -129,7 +130,7 @@ def differentiate(
     training = Training(made, b, parameters)
     training.gradients = {n: g for n, v in parameters.items() if (g := found[v]) is not None}
     if not training.gradients:
-        stops = blockers(ops, [loss_value], wanted)
+        stops = blockers(ops, [loss_value], wanted) or flat(ops, [loss_value], wanted, b)
         if stops:
             raise NotDifferentiableError(list(dict.fromkeys(described(op) for op in stops)))
         raise GlowError(f"no gradient reaches any of {', '.join(f'@{n}' for n in names)}")

@@ -116,6 +116,20 @@ def blockers(
     return found[::-1]
 
 
+def flat(
+    ops: Sequence[Operation], seeds: Collection[SSAValue], wanted: Collection[SSAValue], b: Builder
+) -> list[Operation]:
+    """The operators between `wanted` and `seeds` whose gradient is zero wherever there is one: steps."""
+    path = on_path(ops, seeds, wanted)
+    found: list[Operation] = []
+    for op in ops:
+        if op in path and isinstance(op, GraphOp):
+            grads = [b.splat(1, r) if differentiable(r.type) else None for r in op.results]
+            if all(g is None for g in op.gradient(grads, b)):
+                found.append(op)
+    return found
+
+
 def cotangents(
     ops: Sequence[Operation], seeds: Mapping[SSAValue, SSAValue], wanted: Collection[SSAValue], b: Builder
 ) -> dict[SSAValue, SSAValue | None]:
