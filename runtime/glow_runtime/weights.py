@@ -15,6 +15,9 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.ops.module import ConstantOp, PlaceholderOp
 
+#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
+SUFFIX = ".weights.safetensors"
+
 #: Dtypes that the file format knows; others (bfloat16, int4, ...) are stored as bytes.
 _PLAIN = {
     *("float16", "float32", "float64", "bool"),
@@ -65,6 +68,13 @@ def attach(module: ModuleOp, path: Path) -> None:
         if array.shape != shape or array.dtype != dtype:
             raise GlowError(f"{path}: @{name} is {array.dtype}{array.shape}, the program wants {op.type}")
         resource.array = array
+
+
+def attach_weights(module: ModuleOp, program: Path) -> None:
+    """Attach the weights file beside a `.mlir` file, if there is one."""
+    weights = program.with_suffix(SUFFIX)
+    if weights.exists():
+        attach(module, weights)
 
 
 _NAMES = {

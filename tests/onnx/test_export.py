@@ -11,6 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import Float32Type
 
+import glow_compiler as glow
 from glow_backends.conformance import Case, cases, difference, expected_results, module_of_sample
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array
@@ -124,6 +125,21 @@ def test_a_saved_model_is_whole(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
     made = session(onnx.load(str(tmp_path / "m.onnx"))).run(None, {"in0": x})[0]
     np.testing.assert_array_equal(made, np.maximum(x, 0))
+
+
+def test_large_weights_lie_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a limit the weights are a file of their own, which onnxruntime maps."""
+    monkeypatch.setattr("glow_frontends.onnx.export.exporter._EXTERNAL_BYTES", 1000)
+    g = glow.GraphBuilder()
+    w = np.random.default_rng(0).random((40, 50), dtype=np.float32)
+    x, bias = np.ones((2, 40), np.float32), np.ones(50, np.float32)
+    product = g.matmul(g.placeholder("x", (2, 40)), g.constant(w, "w"))
+    g.save(g.add(g.add(product, g.constant(w[:2] * 3, "v")), g.constant(bias, "b")), "y")
+    glow.save(g, tmp_path / "m.onnx")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.weights"]
+    made = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})[0]
+    np.testing.assert_allclose(np.asarray(made), x @ w + w[:2] * 3 + 1, rtol=1e-5)
+    np.testing.assert_allclose(glow.compile(tmp_path / "m.onnx")(x), x @ w + w[:2] * 3 + 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["light_squeezenet", "light_shufflenet", "light_resnet50"])

@@ -155,8 +155,25 @@ def test_output_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_output_in_missing_folder(net: Path, tmp_path: Path) -> None:
-    """The folder must be there."""
-    refused(run(opt.main, net, "-o", tmp_path / "none/out.mlir"), "no such file")
+    """The folder must be there; the message names the file that was asked for."""
+    path = tmp_path / "none/out.mlir"
+    refused(run(opt.main, net, "-o", path), f"cannot write {path}: No such file or directory")
+
+
+def test_output_to_what_is_no_file(net: Path, tmp_path: Path) -> None:
+    """Devices and pipes are written to, a link stays a link, permissions stay; a folder is refused."""
+    assert run(opt.main, net, "-o", "/dev/null").status == 0
+    assert Path("/dev/null").is_char_device()
+    refused(run(opt.main, net, "-o", "/dev/full"), "cannot write /dev/full: No space left")
+    assert Path("/dev/full").is_char_device()
+    refused(run(opt.main, net, "-o", tmp_path), "Is a directory")
+    real, link = tmp_path / "real.mlir", tmp_path / "link.mlir"
+    real.touch(mode=0o640)
+    link.symlink_to(real)
+    assert run(opt.main, net, "-o", link).status == 0
+    assert link.is_symlink()
+    assert "glow.func" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -251,7 +268,7 @@ def test_run_wrong_inputs(net: Path, tmp_path: Path) -> None:
     assert run(run_command.main, net, "--input", f"x={good}").status == 0
     refused(run(run_command.main, net), "input 'x' has no value", "--random")
     refused(run(run_command.main, net, "--input", f"z={good}", "--random", "0"), "unknown input 'z'", "x")
-    refused(run(run_command.main, net, "--input", "x"), "NAME=FILE.npy")
+    refused(run(run_command.main, net, "--input", "x"), "NAME=FILE.npy", status=2)
     refused(run(run_command.main, net, "--input", f"x={tmp_path}/none.npy"), "no such file")
     long = saved(tmp_path, np.zeros((3, 3), np.float32))
     refused(run(run_command.main, net, "--input", f"x={long}"), "(3, 3)", "(2, 3)")
@@ -279,13 +296,20 @@ def test_run_open_rank(tmp_path: Path) -> None:
     refused(run(run_command.main, tmp_path / "s.onnx", "--random", "0"), "input 's' is not a tensor")
 
 
+def test_run_compares_ir_text(net: Path) -> None:
+    """onnxruntime runs a program in IR text as the model that it is in ONNX."""
+    done = run(run_command.main, net, "--random", "0", "--compare", "onnxruntime")
+    assert done.status == 0
+    assert "agrees with onnxruntime" in done.output
+
+
 def test_run_no_array(net: Path, tmp_path: Path) -> None:
     """A file that holds no array, or objects."""
     path = tmp_path / "value.npy"
     path.write_text("not an array")
-    refused(run(run_command.main, net, "--input", f"x={path}"), "input 'x'")
+    refused(run(run_command.main, net, "--input", f"x={path}"), "value.npy", "not a .npy")
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-    refused(run(run_command.main, net, "--input", f"x={path}"), "input 'x'")
+    refused(run(run_command.main, net, "--input", f"x={path}"), "value.npy", "not a .npy")
 
 
 def test_run_unknown_backend(net: Path) -> None:

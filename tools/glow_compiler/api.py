@@ -66,6 +66,7 @@ def _read_mlir(path: Path) -> ModuleOp:
 
     from glow_dialects.dialects import context
     from glow_dialects.parse import parse_module
+    from glow_runtime.weights import attach_weights
 
     try:
         module = parse_module(path.read_text(encoding="utf-8"), str(path), context())
@@ -75,11 +76,7 @@ def _read_mlir(path: Path) -> ModuleOp:
         raise GlowError(f"{path}: {error.strerror or error}") from None
     except (ParseError, UnicodeDecodeError) as error:
         raise GlowError(f"{path}: {str(error).strip()}") from None
-    weights = path.with_suffix(".weights.safetensors")
-    if weights.exists():
-        from glow_runtime.weights import attach
-
-        attach(module, weights)
+    attach_weights(module, path)
     return module
 
 

@@ -9,11 +9,8 @@ from typing import Any
 from xdsl.printer import Printer
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.files import whole
 from glow_runtime import weights
-from glow_runtime.files import whole
-
-#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
-WEIGHTS = ".weights.safetensors"
 
 
 def save(model: Any, path: str | Path) -> None:
@@ -31,15 +28,13 @@ def save(model: Any, path: str | Path) -> None:
             out = StringIO()
             Printer(out).print_op(module)
             if weights.resources(module):
-                with whole(target.with_suffix(WEIGHTS)) as temporary:
+                with whole(target.with_suffix(weights.SUFFIX)) as temporary:
                     weights.write(module, temporary)
             with whole(target) as temporary:
                 temporary.write_text(out.getvalue() + "\n", encoding="utf-8")
         case ".onnx":
-            from glow_frontends.onnx.export import export_model
+            from glow_frontends.onnx.export import save_model
 
-            data = export_model(module).SerializeToString()
-            with whole(target) as temporary:
-                temporary.write_bytes(data)
+            save_model(module, target)
         case other:
             raise UnsupportedError(f"{path}: no form '{other}'; there are .mlir and .onnx")

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from glow_runtime.files import whole
-
 if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
@@ -22,9 +20,6 @@ OK, BAD_INPUT, USAGE = 0, 1, 2
 
 #: Characters of the offending operation that a message shows.
 PLACE_LENGTH = 240
-
-#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
-WEIGHTS = ".weights.safetensors"
 
 
 def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -147,11 +142,10 @@ def read_module(
         return import_model(path, shapes=shapes)
     text, name = read_text(path)
     module = parse_text(text, name, ctx, unregistered)
-    weights = Path(path).with_suffix(WEIGHTS)
-    if path != "-" and weights.exists():
-        from glow_runtime.weights import attach
+    if path != "-":
+        from glow_runtime.weights import attach_weights
 
-        attach(module, weights)
+        attach_weights(module, Path(path))
     return module
 
 
@@ -161,6 +155,8 @@ def write_text(path: str | None, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
+    from glow_dialects.core.files import whole
+
     with whole(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

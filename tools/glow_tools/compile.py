@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(a: argparse.Namespace) -> None:
     from glow_backends.cpu.aot import compile_ahead
     from glow_backends.cpu.backend import CpuBackend
-    from glow_runtime.files import whole
+    from glow_dialects.core.files import whole
     from glow_tools.bench_kernels import planned
 
     name = a.name or re.sub(r"\W", "_", Path(a.model).stem)

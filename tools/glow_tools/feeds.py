@@ -5,13 +5,15 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Port, ports
 from glow_dialects.core.errors import BindingError, GlowError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 Feed = dict[str, Any]
 
@@ -42,13 +44,26 @@ def _random(expected: Sequence[Port], rng: np.random.Generator) -> Feed:
     return {port.name: one(port) for port in expected}
 
 
-def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
+def _load(path: Path) -> Any:
+    """What np.load reads; GlowError where that is nothing."""
     try:
-        loaded = np.load(path, allow_pickle=False)
+        return np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise GlowError(f"no such file: {path}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise GlowError(f"{path}: not a .npy or .npz file: {error}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        raise GlowError(f"{path}: not a .npy or .npz file of plain arrays") from None
+
+
+def load_array(path: Path) -> Any:
+    """The array of a .npy file; GlowError where it holds none."""
+    loaded = _load(path)
+    if not isinstance(loaded, np.ndarray):
+        raise GlowError(f"{path}: an archive of arrays; a .npy file holds one")
+    return loaded
+
+
+def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
+    loaded = _load(path)
     if isinstance(loaded, np.lib.npyio.NpzFile):
         yield {name: loaded[name] for name in loaded.files}
         return

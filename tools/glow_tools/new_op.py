@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_runtime.files import whole
+from glow_dialects.core.files import whole
 from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\

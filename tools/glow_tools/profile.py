@@ -42,7 +42,7 @@ def _run(a: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from glow_compiler.quantization import profile
-    from glow_runtime.files import whole
+    from glow_dialects.core.files import whole
     from glow_tools.feeds import feeds
 
     module = read_module(a.model, dict(a.shape))

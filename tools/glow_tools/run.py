@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from glow_runtime.files import whole
+from glow_dialects.core.files import whole
 from glow_tools.common import command, count_option, fail, guarded, shape_option
+from glow_tools.feeds import load_array
 
 EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime
@@ -28,7 +29,14 @@ def _arguments() -> argparse.ArgumentParser:
     add("model", help=".onnx or .mlir file")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
-    add("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input's value")
+    add(
+        "--input",
+        type=_input_option,
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="an input's value",
+    )
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
@@ -38,6 +46,14 @@ def _arguments() -> argparse.ArgumentParser:
     add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
     return made
+
+
+def _input_option(text: str) -> tuple[str, str]:
+    """`name=file.npy` as a pair; argparse reports what is wrong with it."""
+    name, separator, path = text.rpartition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=FILE.npy")
+    return name, path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,20 +105,16 @@ def _summary(value: Any) -> str:
 
 
 def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    files: dict[str, str] = {}
-    for text in a.input:
-        name, separator, path = text.rpartition("=")
-        if not separator:
-            fail(f"--input '{text}' is not NAME=FILE.npy")
-        files[name] = path
+    files: dict[str, str] = dict(a.input)
+    known = [p.name for p in net.inputs]
+    for name in files:
+        if name not in known:
+            fail(f"unknown input '{name}'; the inputs are: {', '.join(known)}")
     rng = np.random.default_rng(a.random or 0)
     feed: dict[str, Any] = {}
     for port in net.inputs:
         if port.name in files:
-            try:
-                feed[port.name] = np.load(files.pop(port.name), allow_pickle=False)
-            except ValueError as error:
-                fail(f"input '{port.name}': {error}")
+            feed[port.name] = load_array(Path(files[port.name]))
             continue
         if a.random is None:
             ways = f"give --input {port.name}=FILE.npy or --random SEED"
@@ -118,9 +130,6 @@ def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -
             binding = f"--shape {port.name}={dims.replace('?', '1')}"
             fail(f"input '{port.name}' is {dims}; bind it with {binding}")
         feed[port.name] = _random(rng, shape, port.dtype)
-    if files:
-        known = ", ".join(p.name for p in net.inputs)
-        fail(f"unknown input '{next(iter(files))}'; the inputs are: {known}")
     return feed
 
 
@@ -175,6 +184,16 @@ def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -
     return 1 if wrong else 0
 
 
+def _onnx(model: str) -> str | bytes:
+    """What onnxruntime reads: the model's file, or the model written as ONNX."""
+    if model.endswith(".onnx"):
+        return model
+    import glow_compiler as glow
+    from glow_frontends.onnx.export import export_model
+
+    return export_model(glow.load(model)).SerializeToString()
+
+
 def _onnxruntime(model: str, feed: dict[str, Any]) -> dict[str, Any]:
     try:
         from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
@@ -183,7 +202,7 @@ def _onnxruntime(model: str, feed: dict[str, Any]) -> dict[str, Any]:
     options: Any = SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session: Any = InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session: Any = InferenceSession(_onnx(model), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, feed), strict=True))
 

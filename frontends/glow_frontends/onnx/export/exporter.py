@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.files import whole
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.module import (
@@ -32,6 +32,7 @@ OPSET = 21
 """The opset of exported models: the newest that all of today's runtimes take."""
 _IR_VERSION = 10
 _EXTERNAL_BYTES = 1 << 30
+_PAGE = 4096
 """Above this size `save_model` puts weights into a file beside the model."""
 
 
@@ -39,8 +40,8 @@ class Exporter:
     """Nodes of one function; rules write through `node` and `constant`."""
 
     def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
+        self.nodes: list[NodeProto] = []
+        self.initializers: list[TensorProto] = []
         self.names: dict[SSAValue, str] = {}
         self._taken: set[str] = set()
         self._known: dict[tuple[str, bytes, tuple[int, ...]], str] = {}
@@ -93,7 +94,7 @@ def element_dtype(value: SSAValue) -> np.dtype:
     return dtype_of(value.type)  # pyright: ignore[reportArgumentType]
 
 
-def tensor_proto(array: Array, name: str) -> onnx.TensorProto:
+def tensor_proto(array: Array, name: str) -> TensorProto:
     """An ONNX tensor of any of our element types."""
     dtype = array.dtype
     if dtype.name in ("int4", "uint4"):
@@ -103,7 +104,7 @@ def tensor_proto(array: Array, name: str) -> onnx.TensorProto:
     return made
 
 
-def export_model(module: ModuleOp, function: str = "main") -> onnx.ModelProto:
+def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
     """The graph function `function` of `module` as an ONNX model of opset 21.
 
     Public names are kept, constants become initializers. Raises UnsupportedError with every operator
@@ -118,8 +119,8 @@ def export_model(module: ModuleOp, function: str = "main") -> onnx.ModelProto:
     _decompose(found[0], RULES)
     unsigned_activations(found[0])
     exporter = Exporter()
-    outputs: list[onnx.ValueInfoProto] = []
-    inputs: list[onnx.ValueInfoProto] = []
+    outputs: list[ValueInfoProto] = []
+    inputs: list[ValueInfoProto] = []
     for op in work.body.block.ops:
         if isinstance(op, PlaceholderOp):
             exporter.fresh(_public(op))
@@ -157,18 +158,28 @@ def save_model(module: ModuleOp, path: Path, function: str = "main") -> None:
     """Write `export_model(module)`; weights above 1 GiB go into `<name>.weights` beside it."""
     model = export_model(module, function)
     size = sum(len(t.raw_data) for t in model.graph.initializer)
-    aside = path.with_name(path.name + ".part")
     if size > _EXTERNAL_BYTES:
-        onnx.save_model(
-            model,
-            str(aside),
-            save_as_external_data=True,
-            location=f"{path.stem}.weights",
-            size_threshold=1024,
-        )
-    else:
-        onnx.save_model(model, str(aside))
-    aside.replace(path)
+        weights = path.with_name(f"{path.stem}.weights")
+        with whole(weights) as temporary:
+            _write_external(model, temporary, weights.name)
+    with whole(path) as temporary:
+        temporary.write_bytes(model.SerializeToString())
+
+
+def _write_external(model: ModelProto, path: Path, location: str) -> None:
+    """Move large initializers to a file that the model knows as `location`, each to a page of its own."""
+    with path.open("wb") as file:
+        for tensor in model.graph.initializer:
+            data = tensor.raw_data
+            if len(data) < _PAGE:
+                continue
+            file.write(bytes(-file.tell() % _PAGE))
+            place = {"location": location, "offset": file.tell(), "length": len(data)}
+            for key, value in place.items():
+                tensor.external_data.add(key=key, value=str(value))
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.ClearField("raw_data")
+            file.write(data)
 
 
 def _decompose(function: FuncOp, rules: dict[str, Rule]) -> None:
@@ -240,12 +251,12 @@ def _public(op: PlaceholderOp) -> str:
     return given.data if isinstance(given, StringAttr) else op.sym_name.data
 
 
-def _value_info(op: PlaceholderOp, name: str) -> onnx.ValueInfoProto:
+def _value_info(op: PlaceholderOp, name: str) -> ValueInfoProto:
     kind: Any = op.type
     return helper.make_tensor_value_info(name, onnx_type(dtype_of(kind)), list(shape_of(kind)))
 
 
-def _name_outputs(nodes: list[onnx.NodeProto]) -> None:
+def _name_outputs(nodes: list[NodeProto]) -> None:
     """Let the node that computes an output write it itself, where nothing else reads its result."""
     made = {output: node for node in nodes for output in node.output}
     uses: dict[str, int] = {}
