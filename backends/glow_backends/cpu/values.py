@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from llvmlite import ir
 
@@ -225,6 +226,18 @@ def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
     return value
 
 
+Active = int | ir.Value
+"""Which lanes of a vector exist: a number of them from the first on, or a mask."""
+
+
+def first_lanes(k: KernelBuilder, lanes: int, count: ir.Value) -> ir.Value:
+    """A mask whose first `count` (i64, at most `lanes`) lanes are on."""
+    numbers = [ir.Constant(I32, i) for i in range(lanes)]
+    limit = splat(k, k.b.trunc(count, I32), lanes)
+    return k.b.icmp_signed("<", ir.Constant(vector(I32, lanes), numbers), limit)
+
+
+@cache
 def mask(lanes: int, active: int) -> ir.Constant:
     """A constant mask whose first `active` of `lanes` lanes are on."""
     bits = [ir.Constant(I1, int(i < active)) for i in range(lanes)]
@@ -237,26 +250,26 @@ def load(
     offset: int | ir.Value,
     dtype: str,
     lanes: int = 1,
-    active: int | None = None,
+    active: Active | None = None,
     fill: ir.Constant | None = None,
 ) -> ir.Value:
     """Load `lanes` adjacent elements (1: a scalar) in their compute type.
 
-    With `active < lanes` only the first `active` are read; the others hold `fill` (as stored).
+    Only `active` ones are read; the others hold `fill` (as stored).
     """
     kind = storage(dtype)
-    if active is None or active >= lanes:
+    if active is None or (isinstance(active, int) and active >= lanes):
         return to_compute(k, k.load(pointer, offset, kind, lanes), dtype)
-    vector = ir.VectorType(kind, lanes)
+    whole = vector(kind, lanes)
     raw = call(
         k,
-        f"llvm.masked.load.{mangle(vector)}.p0",
-        vector,
+        f"llvm.masked.load.{mangle(whole)}.p0",
+        whole,
         [
             k.gep(pointer, offset, kind),
             ir.Constant(I32, size(dtype)),
-            mask(lanes, active),
-            fill or zero(vector),
+            mask(lanes, active) if isinstance(active, int) else active,
+            fill or zero(whole),
         ],
     )
     return to_compute(k, raw, dtype)
@@ -268,20 +281,25 @@ def store(
     pointer: ir.Value,
     offset: int | ir.Value,
     dtype: str,
-    active: int | None = None,
+    active: Active | None = None,
 ) -> None:
-    """Store an element or vector of compute type; with `active` only its first lanes."""
+    """Store an element or vector of compute type; with `active` only those lanes."""
     raw = to_storage(k, value, dtype)
     kind = storage(dtype)
     lanes = lanes_of(raw.type)
-    if active is None or active >= lanes:
+    if active is None or (isinstance(active, int) and active >= lanes):
         k.store(raw, pointer, offset, kind)
         return
     call(
         k,
         f"llvm.masked.store.{mangle(raw.type)}.p0",
         ir.VoidType(),
-        [raw, k.gep(pointer, offset, kind), ir.Constant(I32, size(dtype)), mask(lanes, active)],
+        [
+            raw,
+            k.gep(pointer, offset, kind),
+            ir.Constant(I32, size(dtype)),
+            mask(lanes, active) if isinstance(active, int) else active,
+        ],
     )
 
 

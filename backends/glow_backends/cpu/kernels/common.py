@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu import values
 from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.values import Active
 
 Index = int | ir.Value
 PARALLEL_BYTES = 32 * 1024
@@ -47,6 +49,11 @@ class Dim:
     extent: int
     strides: tuple[int, ...]
 
+    def steps(self, k: KernelBuilder) -> list[Index]:
+        """The strides as a sized kernel adds them; equal ones are one argument."""
+        known = {s: length(k, s) for s in dict.fromkeys(self.strides)}
+        return [known[s] for s in self.strides]
+
 
 def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim]:
     """The fewest dimensions that visit the same elements: unit ones dropped, neighbours merged.
@@ -67,12 +74,18 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim
     return dims or [Dim(1, (0,) * len(strides))]
 
 
+def length(k: KernelBuilder, count: int) -> Index:
+    """A number of elements or steps: an argument of a sized kernel, but for 0, 1 and -1."""
+    return k.size(count) if k.sized and not -1 <= count <= 1 else count
+
+
 def share(k: KernelBuilder, count: int, bytes_touched: int) -> tuple[Index, Index]:
     """This worker's part of range(count); worker 0 has it all when there is little to do."""
+    stop = length(k, count)
     if k.target.threads == 1 or bytes_touched >= PARALLEL_BYTES:
-        return k.share(count)
+        return k.share(stop)
     first = k.b.icmp_signed("==", k.worker, k.i(0))
-    return 0, k.b.select(first, k.i(count), k.i(0))
+    return 0, k.b.select(first, k.i(stop), k.i(0))
 
 
 @contextmanager
@@ -133,7 +146,7 @@ def _nest(
     if level == axis:
         low, high = share(k, extent, bytes_touched)
     else:
-        low, high = 0, extent
+        low, high = 0, length(k, extent)
     if extent == 1 and isinstance(high, int):
         with _nest(k, extents, axis, bytes_touched, [*done, 0]) as indices:
             yield indices
@@ -172,12 +185,36 @@ def repeat(
 
 def offset(k: KernelBuilder, indices: Sequence[Index], strides: Sequence[int]) -> Index:
     """sum of index * stride."""
-    return k.index(*zip(indices, strides, strict=True))
+    return k.index(*((i, length(k, s)) for i, s in zip(indices, strides, strict=True)))
 
 
 def power_of_two(n: int) -> int:
     """The least power of two that is at least n."""
     return 1 << (n - 1).bit_length()
+
+
+_FEW = 4
+"""Vectors that are written out, however many lanes the last one has."""
+
+
+def sized_strips(
+    k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
+) -> Iterator[tuple[Index, int, Active]]:
+    """`strips` of a sized kernel, whose code depends little on `count`: the tail's lanes are a mask."""
+    if not k.sized or count <= _FEW * lanes:
+        yield from strips(k, low, count, lanes, unroll)
+        return
+    whole = count // lanes * lanes
+    begin, end = low, k.add(low, k.size(whole))
+    if unroll > 1:
+        begin = k.add(low, k.size(count // (lanes * unroll) * lanes * unroll))
+        with k.loop(low, begin, lanes * unroll) as i:
+            for part in range(unroll):
+                yield k.add(i, part * lanes), lanes, lanes
+    with k.loop(begin, end, lanes) as i:
+        yield i, lanes, lanes
+    if whole < count:
+        yield end, lanes, values.first_lanes(k, lanes, k.size(count - whole))
 
 
 def strips(

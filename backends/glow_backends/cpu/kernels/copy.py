@@ -14,6 +14,7 @@ from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Dim, Index
 from glow_backends.cpu.kernels.memory import transpose
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.values import Active
 
 FILL = -1
 """As the source of a box: the spec's fill pattern."""
@@ -56,7 +57,7 @@ class CopySpec:
 
 def emit_copy(module: ir.Module, name: str, spec: CopySpec, target: CpuTarget) -> ir.Function:
     """Emit the copies; see `CopySpec` for the operands."""
-    k = KernelBuilder(module, name, 1 + spec.sources, target)
+    k = KernelBuilder(module, name, 1 + spec.sources, target, sized=True)
     with common.first_worker(k) if spec.ordered else nullcontext():
         if spec.ordered:
             k.target = replace(target, threads=1)
@@ -122,7 +123,7 @@ class _Copy:
         k = self.k
         to = common.offset(k, indices, [d.strides[0] for d in outer])
         origin = common.offset(k, indices, [d.strides[1] for d in outer])
-        return k.add(to, self.box.to), k.add(origin, self.box.start)
+        return k.add(to, common.length(k, self.box.to)), k.add(origin, common.length(k, self.box.start))
 
     # Contiguous runs.
     def _runs(self, outer: list[Dim], inner: Dim) -> None:
@@ -139,7 +140,7 @@ class _Copy:
             elif step == 0:
                 same = values.load(k, self.source, origin, self.dtype)
 
-            def move(place: Index, lanes: int, active: int) -> None:
+            def move(place: Index, lanes: int, active: Active) -> None:
                 value = self._run_value(origin, place, step, lanes, active, same)
                 values.store(k, value, self.target, k.add(to, place), self.dtype, active)
 
@@ -158,7 +159,8 @@ class _Copy:
                     for part in range(4):
                         move(k.add(i, part * self.lanes), self.lanes, self.lanes)
             with common.last_worker(k) if divided else nullcontext():
-                for place, lanes, active in common.strips(k, start, extent - start, self.lanes, 4):
+                cover = common.sized_strips if step in (0, 1) or self.source is None else common.strips
+                for place, lanes, active in cover(k, common.length(k, start), extent - start, self.lanes, 4):
                     move(place, lanes, active)
 
     def _run_value(
@@ -167,16 +169,16 @@ class _Copy:
         place: Index,
         step: int,
         lanes: int,
-        active: int,
+        active: Active,
         same: ir.Value | None,
     ) -> ir.Value:
-        """The vector for positions place ... place + active - 1 of a run."""
+        """The vector for the `active` positions of a run from `place` on."""
         k = self.k
         if same is not None:
             return values.splat(k, same, lanes)
         assert self.source is not None
         if self.box.padded:
-            assert isinstance(place, int), "a padded run is short"
+            assert isinstance(place, int) and isinstance(active, int), "a padded run is short"
             exist = max(0, min(active, self.box.extents[-1] - place))
             fill = values.constant(self._vector(lanes), 0)
             if exist == 0:
@@ -187,6 +189,7 @@ class _Copy:
             here = k.add(origin, k.mul(place, step))
             return values.load(k, self.source, here, self.dtype, lanes, active)
         # A run backwards: the vector that ends at the first element, reversed.
+        assert isinstance(active, int)
         here = k.add(k.add(origin, k.mul(place, -1)), 1 - active)
         value = values.load(k, self.source, here, self.dtype, lanes, active)
         mirror = [max(0, active - 1 - i) for i in range(lanes)]
@@ -207,13 +210,13 @@ class _Copy:
         side = max(2, side)
         extents = [d.extent for d in outer]
         divided = common.product(extents) < k.target.threads
-        whole = across.extent // side
+        whole, across_step = across.extent // side, common.length(k, across.strides[0])
         with common.nest(k, extents, self.size, shared=not divided) as indices:
             to, origin = self._bases(outer, indices)
-            low, high = common.share(k, whole, self.size) if divided else (0, whole)
+            low, high = common.share(k, whole, self.size) if divided else (0, common.length(k, whole))
 
             def column(a: Index, rows: int) -> None:
-                here = k.add(to, k.mul(a, across.strides[0]))
+                here = k.add(to, k.mul(a, across_step))
                 there = k.add(origin, a)
                 self._tile_column(here, there, across, inner, side, rows)
 
@@ -222,7 +225,7 @@ class _Copy:
                     column(k.mul(tile, side), side)
             if across.extent % side:
                 with common.last_worker(k) if divided else nullcontext():
-                    column(whole * side, across.extent % side)
+                    column(common.length(k, whole * side), across.extent % side)
 
     def _tile_column(self, to: Index, origin: Index, across: Dim, inner: Dim, side: int, rows: int) -> None:
         """All squares along `inner` at one place across; `rows` of its lanes exist."""
@@ -230,7 +233,7 @@ class _Copy:
         total = max(inner.extent, self.box.padded)
         whole = inner.extent // side
         if whole:
-            with k.loop(0, whole * side, side) as i:
+            with k.loop(0, common.length(k, whole * side), side) as i:
                 self._tile(
                     k.add(to, i), k.add(origin, k.mul(i, inner.strides[1])), across, inner, side, rows, side
                 )
@@ -239,8 +242,8 @@ class _Copy:
             exist = max(0, min(side, inner.extent - done))
             stored = min(side, total - done)
             self._tile(
-                k.add(to, done),
-                k.add(origin, done * inner.strides[1]),
+                k.add(to, common.length(k, done)),
+                k.add(origin, common.length(k, done * inner.strides[1])),
                 across,
                 inner,
                 side,

@@ -14,6 +14,7 @@ from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Dim, Index
 from glow_backends.cpu.pointwise import Pointwise, cast, emit_pointwise
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.values import Active
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class ElementwiseSpec:
 
     Operands: the outputs (all of `shape`, `output_dtypes`), then the inputs (`input_shapes`, which
     broadcast to `shape`, and `dtypes`). An output may be the same buffer as an input of `shape`.
+    Only short rows are part of the code: the kernel is sized.
     """
 
     program: Pointwise
@@ -40,7 +42,7 @@ class ElementwiseSpec:
 def emit_elementwise(module: ir.Module, name: str, spec: ElementwiseSpec, target: CpuTarget) -> ir.Function:
     """Emit the loop; see `ElementwiseSpec` for the operands."""
     outputs = len(spec.output_dtypes)
-    k = KernelBuilder(module, name, outputs + len(spec.dtypes), target)
+    k = KernelBuilder(module, name, outputs + len(spec.dtypes), target, sized=True)
     if common.product(spec.shape):
         _Loop(k, spec).emit()
     return k.finish()
@@ -83,9 +85,9 @@ class _Loop:
         divided = common.product([d.extent for d in outer]) < k.target.threads
         extents = [d.extent for d in outer]
         with common.nest(k, extents, self.spec.bytes_touched, shared=not divided) as indices:
-            bases = [
-                common.offset(k, indices, [d.strides[i] for d in outer]) for i in range(len(self.dtypes))
-            ]
+            strides = [tuple(d.strides[i] for d in outer) for i in range(len(self.dtypes))]
+            known = {s: common.offset(k, indices, s) for s in dict.fromkeys(strides)}
+            bases = [known[s] for s in strides]
             if short and self._packable(line, inner):
                 self._packed(bases, line, inner, divided)
             elif short:
@@ -109,32 +111,33 @@ class _Loop:
             with k.loop(k.mul(low, block), k.mul(high, block), block) as i:
                 for part in range(self.unroll):
                     place = k.add(i, part * self.lanes)
-                    self._vector(self._places(bases, place, inner), inner, self.lanes, None, fixed)
+                    self._vector(self._places(bases, place, inner.strides), inner, self.lanes, None, fixed)
             start = blocks * block
             if start == inner.extent:
                 return
         with common.last_worker(k) if divided else nullcontext():
-            rest = inner.extent - start
-            for place, lanes, active in common.strips(k, start, rest, self.lanes, self.unroll):
-                self._vector(self._places(bases, place, inner), inner, lanes, active, fixed)
+            rest, begin = inner.extent - start, common.length(k, start)
+            for place, lanes, active in common.sized_strips(k, begin, rest, self.lanes, self.unroll):
+                self._vector(self._places(bases, place, inner.strides), inner, lanes, active, fixed)
 
     def _rows(self, bases: Sequence[Index], stream: Dim, inner: Dim, divided: bool) -> None:
         """Down rows of a few vectors; what all rows share stays in registers."""
         k = self.k
-        low, high = (0, stream.extent)
+        low, high = (0, common.length(k, stream.extent))
         if divided:
             low, high = common.share(k, stream.extent, self.spec.bytes_touched)
+        steps = stream.steps(k)
         for start in range(0, inner.extent, self.lanes):
             active = min(self.lanes, inner.extent - start)
             lanes = common.power_of_two(active)
-            column = self._places(bases, start, inner)
+            column = self._places(bases, start, inner.strides)
             fixed = {
                 i: self._load(i, column[i], inner.strides[i], lanes, active)
                 for i in range(self.outputs, len(self.dtypes))
                 if stream.strides[i] == 0
             }
             with k.loop(low, high) as row:
-                self._vector(self._places(column, row, stream), inner, lanes, active, fixed)
+                self._vector(self._places(column, row, steps), inner, lanes, active, fixed)
 
     def _packable(self, stream: Dim, inner: Dim) -> bool:
         """Whether short rows lie behind each other, so that vectors may hold parts of several."""
@@ -183,20 +186,20 @@ class _Loop:
                 self._vector(places, inner, lanes, active, known)
 
         blocks = stream.extent // lanes
-        low, high = common.share(k, blocks, self.spec.bytes_touched) if divided else (0, blocks)
+        low, high = (0, common.length(k, blocks))
+        if divided:
+            low, high = common.share(k, blocks, self.spec.bytes_touched)
         with k.loop(low, high) as number:
             block(k.mul(number, lanes), lanes)
         if stream.extent % lanes:
             with common.last_worker(k) if divided else nullcontext():
-                block(blocks * lanes, stream.extent % lanes)
+                block(common.length(k, blocks * lanes), stream.extent % lanes)
 
-    def _places(self, bases: Sequence[Index], place: Index, dim: Dim) -> list[Index]:
-        return [
-            self.k.add(base, self.k.mul(place, stride))
-            for base, stride in zip(bases, dim.strides, strict=True)
-        ]
+    def _places(self, bases: Sequence[Index], place: Index, strides: Sequence[Index]) -> list[Index]:
+        k = self.k
+        return [k.add(base, k.mul(place, stride)) for base, stride in zip(bases, strides, strict=True)]
 
-    def _load(self, operand: int, place: Index, stride: int, lanes: int, active: int | None) -> ir.Value:
+    def _load(self, operand: int, place: Index, stride: int, lanes: int, active: Active | None) -> ir.Value:
         k, dtype = self.k, self.dtypes[operand]
         if stride == 0:
             return values.load(k, k.operands[operand], place, dtype)
@@ -207,7 +210,7 @@ class _Loop:
         places: Sequence[Index],
         inner: Dim,
         lanes: int,
-        active: int | None,
+        active: Active | None,
         fixed: Mapping[int, ir.Value],
     ) -> None:
         """Load one vector of every input, run the program, store its outputs."""
