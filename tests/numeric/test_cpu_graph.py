@@ -201,6 +201,19 @@ def video(g: Graph) -> SSAValue:
     return g.b(ConvOp(y, g.constant(values(5, 2, 3, 1, 2) / 3), None, layout="NHWC"))
 
 
+def large_images(g: Graph) -> SSAValue:
+    """Layers that take a batch in parts, with values inside, at the end and before that others read."""
+    x = g.input(values(6, 3, 100, 90))
+    x = g.b(ReluOp(conv(g, x, 40, 3, **SAME)))
+    y = g.b(SigmoidOp(conv(g, x, 40, 1)))
+    y = g.b(MulOp(conv(g, y, 40, 3, **SAME), y))
+    y = g.b(ConcatOp([y, x], axis=1))
+    z = g.b(MaxPoolOp(y, kernel=(2, 2), strides=(2, 2)))
+    z = conv(g, z, 48, 1, strides=(2, 2))
+    z = g.b(ReduceMeanOp(z, axes=(2, 3), keepdims=True))
+    return g.b(MulOp(z, g.b(ReduceMeanOp(y, axes=(1, 2, 3), keepdims=True))))
+
+
 NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
@@ -214,6 +227,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     weights_at_run_time,
     few_output_channels,
     volume,
+    large_images,
 ]
 
 

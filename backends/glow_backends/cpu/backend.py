@@ -65,6 +65,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
+        from glow_backends.cpu.passes.cpu_images import CpuImagesPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
@@ -83,6 +84,7 @@ class CpuBackend(Backend):
             CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions
             CpuStackPass(),  # what is left of element-wise operators
+            CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
             DcePass(),
         )
@@ -100,6 +102,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
+        from glow_backends.cpu.passes.cpu_images import CpuImagesPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
@@ -119,6 +122,7 @@ class CpuBackend(Backend):
             CpuFuseNormsPass,
             CpuFuseSumsPass,
             CpuStackPass,
+            CpuImagesPass,
             CpuChoosePass,
             CpuPlacePartsPass,
             ConvertGlowInstrToLLVMPass,

@@ -73,15 +73,21 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
     return filters * (squares * PACK_CYCLES + written) + stored / BYTES_A_CYCLE
 
 
+def algorithm_cycles(spec: DirectConvSpec, target: CpuTarget, winograd: bool = True) -> dict[str, float]:
+    """Estimated cycles of each algorithm for a convolution."""
+    costs = {"direct": direct_cycles(spec, target)}
+    if winograd and supports_winograd(spec):
+        for tile in (2, 4):
+            costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+    return costs
+
+
 def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changing: bool = False) -> str:
     """The algorithm with the least estimated time, or with `search` the least measured one.
 
     With `changing` the filter is packed at every run, which counts too.
     """
-    costs = {"direct": direct_cycles(spec, target)}
-    if supports_winograd(spec):
-        for tile in (2, 4):
-            costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+    costs = algorithm_cycles(spec, target)
     if changing:
         for name in costs:
             costs[name] += packing_cycles(spec, tile_of(name), target)
