@@ -18,6 +18,8 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.formula import Formula
+from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, windows
 
 
@@ -132,6 +134,13 @@ class MaxPoolBackwardOp(PoolOp):
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
         return [self.input.type]
 
+    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+        if grads[0] is None:
+            return [None, None]
+        f = Formula(b, self.grad)
+        places = b.insert(MaxPoolWithArgmaxOp(self.input, **self.window_properties())).argmax
+        return [None, b(GatherOp(f.reshape(grads[0], (math.prod(shape_of(self.input)),)), places, axis=0))]
+
 
 @instr_op(of=MaxPoolBackwardOp)
 class MaxPoolBackwardInstr(InstrOp):
@@ -148,6 +157,7 @@ class MaxPoolBackwardInstr(InstrOp):
 
 
 _OVERLAPPING = {"kernel": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1), "dilations": (1, 2)}
+_HALVES = {"kernel": (2, 2), "strides": (2, 2)}
 SAMPLES: tuple[Sample, ...] = (
     Sample(MaxPoolOp, (random(2, 2, 6, 5),), {"kernel": (2, 2), "strides": (2, 2)}),
     Sample(MaxPoolOp, (random(1, 2, 6, 5),), _OVERLAPPING),
@@ -156,5 +166,6 @@ SAMPLES: tuple[Sample, ...] = (
     Sample(MaxPoolOp, (random(1, 2, 6, 5, low=-9, high=9, dtype="int8"),), _OVERLAPPING, smooth=False),
     Sample(MaxPoolWithArgmaxOp, (random(2, 2, 6, 5),), _OVERLAPPING, smooth=False),
     Sample(MaxPoolWithArgmaxOp, (random(1, 5, 6, 2),), {"kernel": (2, 2), "layout": "NHWC"}, smooth=False),
-    Sample(MaxPoolBackwardOp, (random(1, 2, 6, 5), random(1, 2, 3, 4)), _OVERLAPPING, smooth=False),
+    Sample(MaxPoolBackwardOp, (random(1, 2, 6, 5), random(1, 2, 3, 4)), _OVERLAPPING),
+    Sample(MaxPoolBackwardOp, (random(1, 4, 6, 2), random(1, 2, 3, 2)), {**_HALVES, "layout": "NHWC"}),
 )

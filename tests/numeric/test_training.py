@@ -353,8 +353,9 @@ def test_other_checkpoints(tmp_path: Path) -> None:
         trainer.load(tmp_path / "b.safetensors")
 
 
-def test_not_differentiable() -> None:
+def test_not_differentiable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every operator in the way is named."""
+    monkeypatch.delattr(MaxPoolBackwardOp, "gradient")
     g = GraphBuilder()
     w = g.trainable(random(1, 2, 4, 4), "w")
     twice = g.one(MaxPoolBackwardOp, w, w, kernel=(1, 1))
@@ -362,6 +363,23 @@ def test_not_differentiable() -> None:
     with pytest.raises(NotDifferentiableError, match=r"glow\.max_pool_backward") as caught:
         Trainer(g, "mse", backend="interpreter")
     assert len(caught.value.ops) == 1
+
+
+def test_second_derivative_of_a_pool() -> None:
+    """max_pool's gradient is differentiated: the gradient of sum(c max_pool_backward(x, w)) by w."""
+    g, c = GraphBuilder(), random(1, 2, 4, 4, seed=1)
+    x = g.placeholder("x", (1, 2, 4, 4))
+    w = g.trainable(random(1, 2, 2, 2, seed=2), "w")
+    spread = g.one(MaxPoolBackwardOp, x, w, kernel=(2, 2), strides=(2, 2))
+    g.save(g.reduce_sum(spread * g.constant(c), axes=(0, 1, 2, 3), keepdims=False), "y")
+    trainer = Trainer(g, "mse", optim.SGD(lr=1.0))
+    values, before = random(1, 2, 4, 4, seed=3), trainer.parameters()["w"]
+    trainer.step(values, np.zeros((), np.float32))
+    rows = values.reshape(1, 2, 2, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(1, 2, 2, 2, 4)
+    factors = c.reshape(1, 2, 2, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(1, 2, 2, 2, 4)
+    chosen = np.take_along_axis(factors, rows.argmax(-1)[..., None], -1)[..., 0]
+    want = before - 2 * (before * chosen).sum() * chosen
+    np.testing.assert_allclose(trainer.parameters()["w"], want, rtol=1e-4, atol=1e-5)
 
 
 def test_steps_in_the_way() -> None:
