@@ -262,8 +262,11 @@ class Scope:
     def expand(self, node: Node) -> list[AnyValue | None]:
         """A standard operator by its published function body."""
         body = function_body(node)
+        domain = domain_of(node.proto.domain)
+        if body is None and has_body(domain, node.op, node.opset):
+            raise RuleError("the standard does not define the operator for these attributes and types")
         if body is None:
-            raise RuleError(f"no rule for this operator{_hint(domain_of(node.proto.domain), node.op)}")
+            raise RuleError(f"no rule for this operator{_hint(domain, node.op)}")
         return self.call(body, node, schema_defaults(node))
 
     def _input(self, name: str) -> AnyValue | None:

@@ -161,6 +161,8 @@ def softplus(op: Any, r: Rewriter) -> SSAValue | None:
 
 def softsign(op: Any, r: Rewriter) -> SSAValue | None:
     """x / (1 + abs(x)) -> softsign(x)."""
+    if not is_float_tensor(op.result):
+        return None
     inner = _one_plus(op.rhs, AbsOp, r)
     return r(SoftsignOp(op.lhs)) if inner is not None and inner.input is op.lhs else None
 
