@@ -270,3 +270,17 @@ def _small_model() -> bytes:
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
     return model(nodes, [x], weights=weights).SerializeToString()
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.BFLOAT16, TensorProto.INT32])
+def test_clip_of_a_scalar(element: int) -> None:
+    """Limits of shape [1], which exporters write, leave a scalar one."""
+    limits = [helper.make_tensor(name, element, [1], [value]) for name, value in (("low", 0), ("high", 6))]
+    nodes = [helper.make_node("Clip", ["x", "low", "high"], ["y"])]
+    infos = [helper.make_tensor_value_info(name, element, []) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "clip", infos[:1], infos[1:], limits)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    net = glow.compile(model, backend="interpreter")
+    made = net(np.array(9).astype(net.inputs[0].dtype))
+    assert np.shape(made) == ()
+    assert float(np.asarray(made)) == 6

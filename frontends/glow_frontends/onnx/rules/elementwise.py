@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import is_float
 from glow_dialects.ops.activation import ClipOp, TanhOp
 from glow_dialects.ops.arithmetic import (
     AddOp,
@@ -61,7 +64,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape, type_of
 
 
 def unary(kind: type[GraphOp]) -> Rule:
@@ -171,14 +174,14 @@ def clip(g: Emitter, n: Node) -> Value:
         low, high = n.number("min"), n.number("max")
         bounds = [None if b is None else g.like(b, x) for b in (low, high)]
     else:
-        bounds = [n.get(1), n.get(2)]
+        given = [n.get(1), n.get(2)]
+        bounds = [b if b is None or prod(shape(b)) != 1 else g.reshape(b, ()) for b in given]
     return clamp(g, x, bounds[0], bounds[1])
 
 
 def clamp(g: Emitter, x: Value, low: Value | None, high: Value | None) -> Value:
     """min(max(x, low), high), as one operator where the bounds are known."""
-    floating = dtype_of_value(x).kind == "f"
-    if floating and isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
+    if is_float(type_of(x).element_type) and isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
         return g(ClipOp, x, min=float(low.reshape(())), max=float(high.reshape(())))
     if low is not None:
         x = g(MaxOp, x, low)
