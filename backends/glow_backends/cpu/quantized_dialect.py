@@ -25,8 +25,9 @@ from glow_dialects.ops.windows import output_sizes
 class QuantizedConvOp(PureOp):
     """Exact sums of products of bytes, requantised (glow.quantized_conv on blocks).
 
-    `input` is blocked, unsigned, of one scale; padding counts as stored zeros, so a padded input has
-    zero point 0. `filter` is OIHW, signed; `bias` i32. The result is blocked, unsigned or f32.
+    `input` is blocked, unsigned, of one scale. Kernels pad with stored zeros, so a padded input has
+    zero point 0, unless every channel is a group of its own. `filter` is OIHW, signed; `bias` i32. The
+    result is blocked, unsigned or f32.
     With a `residual` the convolution's own result has elements `between`, and what is stored is
     glow.quantized_add of both, within sum_low .. sum_high.
     """
@@ -36,6 +37,7 @@ class QuantizedConvOp(PureOp):
     strides = ints_prop()
     pads = ints_prop()
     dilations = ints_prop()
+    group = int_prop(1)
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
     sum_low = int_prop(NO_LOW)
@@ -53,7 +55,8 @@ class QuantizedConvOp(PureOp):
         if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
             raise VerifyException(f"{self.name}: the residual is {self.residual.type}")
         source = quantized_type(self.input)
-        if source.signed or (any(self.prop("pads")) and zero_of(source)):
+        depthwise = 1 < self.prop("group") == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
+        if source.signed or (any(self.prop("pads")) and zero_of(source) and not depthwise):
             raise VerifyException(
                 f"{self.name}: the input must be unsigned, with zero point 0 where it is padded, "
                 f"got {self.input.type}"
@@ -77,8 +80,9 @@ class QuantizedConvInstr(InstrOp):
     ) -> None:
         source, to = quantized_type(self.operands[1]), element_of(self.operands[0])
         between: Any = self.properties.get("between")
-        x = unblock_channels(input, filter.shape[1]).astype(np.float64) - zero_of(source)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), 1)
+        group = self.prop("group")
+        x = unblock_channels(input, filter.shape[1] * group).astype(np.float64) - zero_of(source)
+        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), group)
         offset = None if bias is None else bias.astype(np.float64)
         total = convolve(x, filter.astype(np.float64), *window, bias=offset)
         scales = quantized_type(self.operands[2]).scale_array.reshape(1, -1, 1, 1)

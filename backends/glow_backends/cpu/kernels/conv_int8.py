@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, plan_conv
+from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, pack_conv, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.integer import Requantize, dot4
 from glow_backends.cpu.kernels.lookup import permutes_bytes
@@ -27,18 +27,20 @@ class Int8ConvSpec:
     """y = requantize(conv(x, w) + bias) of bytes.
 
     x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32 where real); w is
-    what `pack_int8_conv` made of (K, C, R, S), signed; bias (i32) and factor (f32) have one value an
-    output channel, padded to c. Padding is zero bytes. `conv` has no epilogue, one group.
+    what `pack_int8_conv` made of (K, C/g, R, S), signed; bias (i32) and factor (f32) have one value an
+    output channel, padded to c. Padding is zero bytes. `conv` has no epilogue. `zero` is what the
+    depthwise kernel, which leaves padding out, takes from every byte of x.
     Operands: y, x, w, bias, factor, [residual (unsigned, like y)].
     """
 
     conv: DirectConvSpec
     requantize: Requantize = field(default_factory=Requantize)
+    zero: int = 0
 
 
 def supports_int8(spec: Int8ConvSpec) -> bool:
     """Whether `emit_conv_int8` takes this spec."""
-    return spec.conv.group == 1 and not spec.conv.plain_input and not spec.conv.epilogue.operands
+    return not spec.conv.plain_input and not spec.conv.epilogue.operands
 
 
 def _plan(spec: Int8ConvSpec, target: CpuTarget) -> ConvPlan:
@@ -48,13 +50,10 @@ def _plan(spec: Int8ConvSpec, target: CpuTarget) -> ConvPlan:
 
 
 def pack_int8_conv(weights: np.ndarray, spec: Int8ConvSpec, target: CpuTarget) -> np.ndarray:
-    """(K, C, R, S) to (K/vc, C/c, R, S, c/4, vc, 4): four channels of v vectors of outputs inmost."""
-    plan = _plan(spec, target)
-    lanes, width = target.lanes, plan.block.vectors * target.lanes
-    padded = pad_to(pad_to(weights, 0, width), 1, lanes)
-    k, c, r, s = padded.shape
-    parts = padded.reshape(k // width, width, c // lanes, lanes // 4, 4, r, s)
-    return np.ascontiguousarray(parts.transpose(0, 2, 5, 6, 3, 1, 4))
+    """(K, C/g, R, S) as `pack_conv` cuts it, four input channels of v vectors of outputs inmost."""
+    packed = pack_conv(weights, spec.conv, target)
+    *outer, lanes, width = packed.shape
+    return np.ascontiguousarray(packed.reshape(*outer, lanes // 4, 4, width).swapaxes(-1, -2))
 
 
 def pack_channels(values: np.ndarray, target: CpuTarget) -> np.ndarray:

@@ -6,12 +6,13 @@ rows outside the image shorten a loop; runs whose filter columns leave it get co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.builder import F32, KernelBuilder
 from glow_backends.cpu.kernels.blocks import Output
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, last_pixel, tile_runs
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
@@ -39,7 +40,11 @@ def pixels_of(spec: DirectConvSpec, target: CpuTarget) -> int:
     return ceil_div(width, ceil_div(width, most))
 
 
-class _Emission:
+class DepthwiseEmission:
+    """The loops of a depthwise convolution around a run of pixels."""
+
+    x_kind: ir.Type = F32
+
     def __init__(self, k: KernelBuilder, spec: DirectConvSpec) -> None:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
         operands = iter(k.operands)
@@ -71,12 +76,11 @@ class _Emission:
                 with k.loop(run_start, run_stop) as tile:
                     pixel = minimum(k, k.mul(tile, pixels), last)
                     left = k.add(k.mul(pixel, spec.strides[1]), -spec.pads[1])
-                    x = k.gep(self.x, k.mul(k.add(x_row, left), lanes))
+                    x = k.gep(self.x, k.mul(k.add(x_row, left), lanes), self.x_kind)
                     sums = self._sums(run, x, w, top, bottom)
                     at = k.mul(k.add(y_row, pixel), lanes)
                     bias_at = k.mul(block, lanes)
-                    output = Output(self.y, at, run.rows, lanes, 0, lanes, self.bias, bias_at, self.extras)
-                    output.store(k, sums, 1, spec.epilogue)
+                    self.store(at, bias_at, sums)
 
     def _sums(self, run: TileRun, x: ir.Value, w: ir.Value, first: Index, last: Index) -> list[ir.Value]:
         k, spec, lanes = self.k, self.spec, self.lanes
@@ -84,7 +88,7 @@ class _Emission:
 
         def line(r: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             after = list(sums)
-            x_row = k.gep(x, k.mul(r, self.filter_line))
+            x_row = k.gep(x, k.mul(r, self.filter_line), self.x_kind)
             w_row = k.gep(w, k.mul(r, spec.kernel[1] * lanes))
             read: dict[int, ir.Value] = {}
             for s, (low, high) in enumerate(columns):
@@ -94,16 +98,27 @@ class _Emission:
                 for p in range(low, high):
                     at = (p * spec.strides[1] + s * spec.dilations[1]) * lanes
                     if at not in read:
-                        read[at] = k.load(x_row, at, lanes=lanes)
+                        read[at] = self.read(x_row, at)
                     after[p] = k.fma(read[at], weight, after[p])
             return after
 
         return k.reduce_loop(first, last, 1, [k.splat(0.0, lanes)] * run.rows, line)
+
+    # --- what integers do otherwise -----------------------------------------------------------
+    def read(self, row: ir.Value, at: int) -> ir.Value:
+        """A pixel of a block, as floats."""
+        return self.k.load(row, at, lanes=self.lanes)
+
+    def store(self, at: Index, bias_at: Index, sums: Sequence[ir.Value]) -> None:
+        """Finish the sums of a run of pixels and store them from element `at` of y on."""
+        lanes = self.lanes
+        output = Output(self.y, at, len(sums), lanes, 0, lanes, self.bias, bias_at, self.extras)
+        output.store(self.k, sums, 1, self.spec.epilogue)
 
 
 def emit_depthwise(module: ir.Module, name: str, spec: DirectConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec; w is from `pack_depthwise`."""
     assert supports_depthwise(spec)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
-    _Emission(k, spec).emit()
+    DepthwiseEmission(k, spec).emit()
     return k.finish()

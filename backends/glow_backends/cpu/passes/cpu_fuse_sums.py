@@ -15,7 +15,7 @@ from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
-WINDOW = ("lanes", "strides", "pads", "dilations", "low", "high")
+WINDOW = ("lanes", "strides", "pads", "dilations", "group", "low", "high")
 
 
 def sum_after(op: Any, r: Rewriter) -> SSAValue | None:

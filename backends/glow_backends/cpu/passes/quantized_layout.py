@@ -13,19 +13,15 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.dialect import ConvOp as FloatConvOp
-from glow_backends.cpu.kernels.conv_direct import supports_direct
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import supports_depthwise
-from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.kernels.depthwise_int8 import LARGEST_KERNEL
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_dialect import QuantizedConvOp as BlockedConvOp
-from glow_backends.cpu.quantized_dialect import factor_of
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
@@ -99,13 +95,11 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
 
 
 def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
-    """A convolution of one or two spatial axes, in one group, with constant filter and bias."""
+    """A convolution of one or two spatial axes with constant filter and bias."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
     array = region.array(op.filter) if region.is_known(op.filter) else None
     weights = element_of(op.filter)
     known = array is not None and all(region.is_known(v) for v in op.group("bias"))
-    if op.prop("group") != 1:
-        return grouped(op, region, target)
     if rank not in (3, 4) or not known or array is None:
         return False
     assert isinstance(weights, UniformQuantizedType)
@@ -123,7 +117,10 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     pads = op.prop("pads")
     pads = (0, pads[0], 0, pads[1]) if rank == 3 else tuple(pads)
     source, zero = form.value, zero_of(_byte_kind(form.value))
-    if zero and any(pads):
+    depthwise = 1 < op.prop("group") == op.sizes(op.input)[1] == out
+    if depthwise and prod(kernel) > LARGEST_KERNEL:
+        return False
+    if zero and any(pads) and not depthwise:
         top, left, bottom, right = pads
         around = (0, 0, top, left, 0, 0, 0, bottom, right, 0)
         source = region.add(PadOp(source, pads=around, value=float(zero)))
@@ -147,94 +144,11 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         strides=strides,
         pads=pads,
         dilations=dilations,
+        group=op.prop("group"),
         **(shifted(op) if byte else {}),
     )
     region.remember(op.result, replace(form, value=region.add(made), channels=out))
     return True
-
-
-def grouped(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
-    """A convolution in groups: sums that float32 holds exactly, on floats, requantised by a loop."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
-    array = region.array(op.filter) if region.is_known(op.filter) else None
-    biases = [region.array(v) if region.is_known(v) else None for v in op.group("bias")]
-    weights, to = element_of(op.filter), element_of(op.results[0])
-    byte = is_byte(op.results[0])
-    if rank not in (3, 4) or array is None or any(b is None for b in biases) or not is_byte(op.input):
-        return False
-    assert isinstance(weights, UniformQuantizedType)
-    out = op.sizes(op.filter)[0]
-    bias = np.zeros(out, np.int64) if not biases else np.asarray(biases[0], np.int64)
-    sums = 255 * np.abs(array.astype(np.int64)).reshape(out, -1).sum(axis=1)
-    # Biases that float32 rounds are added as integers; those that 32 bits may not hold, nowhere.
-    large = bool((sums + np.abs(bias) >= 1 << 24).any())
-    if sums.max(initial=0) >= 1 << 24 or np.abs(bias).max(initial=0) >= 1 << 30:
-        return False
-    if not (byte or to == f32):
-        return False
-    form = blocked(op.input, region, last)
-    if form is None:
-        return False
-    (batch, channels, spatial), kernel = op.sizes(op.input), op.sizes(op.filter)[2]
-    pads = op.prop("pads")
-    spec = DirectConvSpec(
-        batch,
-        channels,
-        out,
-        _pair(_flat(spatial, 1)),
-        _pair(_flat(kernel, 1)),
-        _pair(_flat(op.prop("strides"), 1)),
-        (0, pads[0], 0, pads[1]) if rank == 3 else pads,
-        _pair(_flat(op.prop("dilations"), 1)),
-        op.prop("group"),
-    )
-    depthwise = supports_depthwise(spec)
-    if not depthwise and not supports_direct(spec, target):
-        return False
-    centred = Steps(1)
-    value = centred.with_number("sub", centred.add("cast", 0), zero_of(_byte_kind(form.value)))
-    source = region.add(_stack([form.value], centred, value, tensor(shape_of(form.value), f32)))
-    filters = np.moveaxis(array, -1, 1) if last else array
-    filters = filters[:, :, None, :] if rank == 3 else filters
-    name = region.name_of(op.filter)
-    total = region.add(
-        FloatConvOp(
-            source,
-            region.weight(np.ascontiguousarray(filters).astype(np.float32), f"{name}.f32"),
-            region.weight(bias.astype(np.float32), f"{name}.bias") if biases and not large else None,
-            [],
-            algorithm="depthwise" if depthwise else "direct",
-            lanes=target.lanes,
-            strides=spec.strides,
-            pads=spec.pads,
-            dilations=spec.dilations,
-            group=spec.group,
-        )
-    )
-    factors = factor_of(weights, _byte_kind(op.input), to, out)
-    rows = [_row(factors, f"{name}.factor", region)]
-    steps, value = Steps(2 + large), 0
-    if large:
-        rows.append(_row(bias.astype(np.int32), f"{name}.bias", region))
-        whole = steps.add("add", steps.add("cast", 0, dtype="i32"), 2, dtype="i32")
-        value = steps.add("cast", whole)
-    result, kind = steps.add("mul", value, 1), f32
-    if byte:
-        limits, kind = shifted(op), unsigned(_byte_kind(op.results[0]))
-        result = finish(steps, result, kind, limits["low"], limits["high"], "u8")
-    made = region.add(_stack([total, *rows], steps, result, tensor(shape_of(total), kind)))
-    region.remember(op.result, replace(form, value=made, channels=out))
-    return True
-
-
-def _row(vector: Array, name: str, region: Region) -> SSAValue:
-    """One number a channel, on blocks."""
-    padded = pad_to(vector, 0, region.lanes)
-    return region.weight(padded.reshape(1, -1, 1, 1, region.lanes), name)
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    return values[0], values[1]
 
 
 def _flat(values: Any, fill: int) -> tuple[int, ...]:

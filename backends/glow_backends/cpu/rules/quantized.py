@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,6 +17,12 @@ from glow_backends.cpu.kernels.conv_int8 import (
     pack_int8_conv,
 )
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.depthwise_int8 import (
+    LARGEST_KERNEL,
+    emit_depthwise_int8,
+    pack_depthwise_int8,
+)
 from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.kernels.gemm_int8_stack import (
     Int8StackSpec,
@@ -60,7 +67,7 @@ def _residual(op: Any, own: UniformQuantizedType, to: Any) -> Residual | None:
 
 
 def conv(op: Any, context: CallContext) -> KernelCall | None:
-    """A blocked convolution of bytes with constant filter and bias."""
+    """A blocked convolution of bytes with constant filter and bias, depthwise ones included."""
     target = context.target
     filters = context.constant(op.filter)
     biases = [context.constant(v) for v in op.group("bias")]
@@ -68,6 +75,7 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         return None
     batch, _, height, width, _ = shape(op.input)
     out, inner, *kernel = shape(op.filter)
+    group = op.prop("group")
     source, to = element_of(op.input), element_of(op.result)
     assert isinstance(source, UniformQuantizedType)
     requantize, own = Requantize(real=True), op.properties.get("between") or to
@@ -76,27 +84,36 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         requantize = Requantize(zero_of(own), *limits, residual=_residual(op, own, to))
     conv_spec = DirectConvSpec(
         batch,
-        inner,
+        inner * group,
         out,
         (height, width),
         (kernel[0], kernel[1]),
         op.prop("strides"),
         op.prop("pads"),
         op.prop("dilations"),
+        group,
     )
-    spec = Int8ConvSpec(conv_spec, requantize)
-    bias = bias_of(filters, biases[0] if biases else None, zero_of(source))
+    # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
+    zero, folded = zero_of(source), zero_of(source)
+    emit, spec, packed = emit_conv_int8, Int8ConvSpec(conv_spec, requantize), pack_int8_conv
+    if supports_depthwise(conv_spec):
+        if prod(kernel) > LARGEST_KERNEL:
+            return None
+        folded = 0 if any(conv_spec.pads) else zero
+        emit, packed = emit_depthwise_int8, pack_depthwise_int8
+        spec = replace(spec, zero=zero - folded)
+    bias = bias_of(filters, biases[0] if biases else None, folded)
     factor = factor_of(element_of(op.filter), source, own, out)
     operands = [
         op.result,
         op.input,
-        context.pack(op.filter, f"int8|{spec}", lambda w: pack_int8_conv(w, spec, target)),
+        context.pack(op.filter, f"int8|{spec}", lambda w: packed(w, spec, target)),
         table("sums", pack_channels(bias, target)),
         table("factor", pack_channels(factor, target)),
         *op.group("residual"),
     ]
     flops = 2 * batch * prod(conv_spec.out_size) * out * inner * prod(kernel)
-    return KernelCall(emit_conv_int8, spec, [o for o in operands if o is not None], flops=flops)
+    return KernelCall(emit, spec, [o for o in operands if o is not None], flops=flops)
 
 
 def _requantize(op: Any) -> Requantize | None:
