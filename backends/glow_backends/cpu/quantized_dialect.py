@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
@@ -37,7 +38,7 @@ class QuantizedConvOp(PureOp):
     strides = ints_prop()
     pads = ints_prop()
     dilations = ints_prop()
-    group = int_prop(1)
+    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
     sum_low = int_prop(NO_LOW)
