@@ -131,6 +131,10 @@ class Backend(ABC):
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""
 
+    def consume(self, module: ModuleOp, function: str = "main") -> Program:
+        """`compile` of a module that nobody needs afterwards: its constants may go once they are packed."""
+        return self.compile(module, function)
+
 
 def ports(module: ModuleOp, kind: str) -> list[Port]:
     """The module's placeholders of one kind, as ports under their public names."""

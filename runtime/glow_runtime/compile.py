@@ -54,23 +54,29 @@ def compile_module(
     verify: bool = False,
     progress: Progress | None = None,
     ctx: Context | None = None,
+    own: bool = False,
 ) -> Program:
-    """Compile a copy of `module`; raises CompileError where the module does not verify."""
+    """Compile a copy of `module`; raises CompileError where the module does not verify.
+
+    `own`: the module was made for this and is valid. It is changed, not copied, and gives up
+    constants as soon as it has others made of them.
+    """
     made = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
     try:
-        module.verify()
+        if not own:
+            module.verify()
     except VerifyException as error:
         raise CompileError(f"the module is not valid: {_first_line(error)}") from None
     if has_control(module):
         from glow_runtime.control import ControlProgram
 
         return ControlProgram(module, made.name)
-    work = module.clone()
+    work = module if own else module.clone()
     stages = lower(work, made, verify, progress, ctx)
     if progress is not None:
         progress("generate code")
     with quiet_gc():
-        program = made.compile(work)
+        program = made.consume(work)
     program.report.stages = {**stages, **program.report.stages}
     return program
 

@@ -15,6 +15,7 @@ from glow_backends.cpu import bundle, cache
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.workers import Workers
 from glow_dialects.dialects import context
+from glow_dialects.ops.module import ConstantOp
 from glow_dialects.ops.relu import ReluInstr
 
 CHAIN = """
@@ -223,3 +224,31 @@ def test_the_cpu_backend_recalls_what_it_remembered(tmp_path: Path, monkeypatch:
     assert again is not None
     np.testing.assert_array_equal(again.run({"x": sample()})["y"], np.maximum(sample(), 0))
     assert get_backend("cpu", threads=2).recall("model") is None
+
+
+CONSUMED = """
+glow.constant @w = #glow.resource<"w"> : tensor<64x32xf32>
+glow.placeholder @x : tensor<4x64xf32>
+glow.placeholder @y output : tensor<4x32xf32>
+glow_instr.func @main declare {
+  %x = glow_instr.weight @x mutable : memref<4x64xf32>
+  %w = glow_instr.weight @w constant : memref<64x32xf32>
+  %y = glow_instr.weight @y mutable : memref<4x32xf32>
+} program {
+  glow_instr.matmul @out %y, @in %x, @in %w : memref<4x32xf32>, memref<4x64xf32>, memref<64x32xf32>
+}
+"""
+
+
+def test_a_consumed_module_gives_up_its_constants() -> None:
+    module = Parser(context(), CONSUMED).parse_module()
+    (constant,) = (op for op in module.body.block.ops if isinstance(op, ConstantOp))
+    w = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    constant.set_array(w)
+    backend, x = get_backend("cpu"), np.ones((4, 64), np.float32)
+    kept = backend.compile(module).run({"x": x})["y"]
+    assert constant.array() is not None
+    consumed = backend.consume(module).run({"x": x})["y"]
+    assert constant.array() is None
+    np.testing.assert_array_equal(kept, consumed)
+    np.testing.assert_allclose(kept, x @ w, rtol=1e-4, atol=1e-4)

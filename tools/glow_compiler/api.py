@@ -99,10 +99,10 @@ def compile(
     """
     made = get_backend(backend, threads=threads, **options)
 
-    def build(module: ModuleOp) -> Program:
+    def build(module: ModuleOp, own: bool = False) -> Program:
         from glow_runtime.compile import compile_module
 
-        return compile_module(module, made, verify=verify, progress=progress)
+        return compile_module(module, made, verify=verify, progress=progress, own=own)
 
     if isinstance(model, tuple):
         assert shapes is None or isinstance(shapes, Mapping)
@@ -128,7 +128,7 @@ def _is_onnx(model: Any) -> bool:
 def _compile_onnx(
     model: Any,
     backend: Backend,
-    build: Callable[[ModuleOp], Program],
+    build: Callable[..., Program],
     shapes: Shapes | Sequence[Shapes] | None,
 ) -> Executable:
     _check_kind(model)
@@ -170,7 +170,7 @@ def _compile_onnx(
                 )
             except ImportProblems:
                 return segmented(chosen, data)
-        program = build(module)
+        program = build(module, own=True)
         return segmented(chosen, data) if program.partial else program
 
     def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:

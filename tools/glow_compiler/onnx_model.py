@@ -56,10 +56,10 @@ class OnnxModel:
 
     @cached_property
     def proto(self) -> ModelProto:
-        """The model; a GlowError where the file holds none."""
-        from glow_frontends.onnx import load
+        """The model, its weights mapped; a GlowError where the file holds none."""
+        from glow_frontends.onnx import load_mapped
 
-        return self._given if self.path is None else load(self.path)
+        return self._given if self.path is None else load_mapped(self.path)
 
     def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
         """What a program for these input shapes and values is remembered by, if it is at all."""

@@ -168,12 +168,18 @@ class CpuBackend(Backend):
             return  # a cache that cannot be written is no cache
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
+        return self._compiled(module, function)
+
+    def consume(self, module: ModuleOp, function: str = "main") -> Program:
+        return self._compiled(module, function, own=True)
+
+    def _compiled(self, module: ModuleOp, function: str, own: bool = False) -> Program:
         from glow_backends.cpu.build import compiled
         from glow_dialects.instr.memory import instr_functions
 
         for candidate in instr_functions(module):
             if candidate.sym_name.data == function:
-                return compiled(module, candidate, self.target)
+                return compiled(module, candidate, self.target, own)
         raise CompileError(f"the module has no instruction function @{function}")
 
     def listing(self, module: ModuleOp, assembly: bool = False) -> str:

@@ -27,16 +27,18 @@ from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
 
 
-def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> CpuProgram:
-    """The program of a planned instruction function."""
-    bundle, selection = build(module, function, target)
+def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bool = False) -> CpuProgram:
+    """The program of a planned instruction function; of a module of its `own` the constants go."""
+    bundle, selection = build(module, function, target, own)
     host = HostSteps(function, [s.op for s in selection.host_steps])
     program = CpuProgram(bundle, target, host if selection.host_steps else None)
     program.selection = selection
     return program
 
 
-def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[Bundle, Selection]:
+def build(
+    module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bool = False
+) -> tuple[Bundle, Selection]:
     """Select kernels, convert the program function, generate code and pack weights."""
     report = Report()
     start = time.perf_counter()
@@ -53,7 +55,7 @@ def build(module: ModuleOp, function: InstrFuncOp, target: CpuTarget) -> tuple[B
     for call in selection.calls:
         objects.want(selection.codes.of(call))
     stage("emit kernels")
-    code = convert(module, function, selection, target)
+    code = convert(module, function, selection, target, own)
     stage("convert to llvm")
     made = objects.finished(code.module, report)
     stage("generate code")

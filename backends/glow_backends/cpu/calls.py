@@ -27,6 +27,8 @@ class Packed:
 
     key: str
     make: Callable[[], Array]
+    #: The name of the module's constant that it is made of, if it is of one.
+    source: str | None = None
 
 
 Operand = SSAValue | Packed
@@ -108,11 +110,16 @@ class CallContext:
 
     def pack(self, value: SSAValue, how: str, make: Callable[[Array], Array]) -> Packed | None:
         """`make(constant)` as an operand; None where `value` is not constant."""
-        array = self.constant(value)
         owner = value.owner
-        if array is None or not isinstance(owner, WeightOp):
+        if self.constant(value) is None or not isinstance(owner, WeightOp):
             return None
-        return Packed(f"{owner.target}|{how}", lambda: np.ascontiguousarray(make(array)))
+
+        def packed() -> Array:
+            array = self.constant(value)  # not held till then: it may be what memory is short of
+            assert array is not None
+            return make(array)
+
+        return Packed(f"{owner.target}|{how}", packed, owner.target)
 
 
 Rule = Callable[[Any, CallContext], KernelCall | None]

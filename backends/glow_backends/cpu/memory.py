@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +40,21 @@ def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
 def address(array: Array) -> int:
     """Where the array's first byte is."""
     return array.__array_interface__["data"][0]
+
+
+@cache
+def _trimmer() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None  # not glibc
+
+
+def give_back() -> None:
+    """Return freed memory to the system: glibc keeps what lies below anything that is in use."""
+    trim = _trimmer()
+    if trim is not None:
+        trim(0)
 
 
 class WeightBlock:

@@ -7,6 +7,7 @@ planned memory with the kernels' scratch behind it, `worker` the number of the c
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -17,11 +18,13 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from glow_backends.cpu.calls import KernelCall, Packed
-from glow_backends.cpu.memory import WeightBlock
+from glow_backends.cpu.memory import WeightBlock, give_back
 from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN
 from glow_backends.cpu.target import CpuTarget, named
+from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import (
     AllocOp,
     InstrFuncOp,
@@ -34,6 +37,8 @@ from glow_dialects.ops.module import ConstantOp, lookup, placeholders
 
 _PTR = llvm.LLVMPointerType()
 _LARGEST_INDEX = 2**31 - 1
+_TRIM_BYTES = 8 << 20
+"""Constants that are dropped before their memory is returned to the system."""
 
 
 @dataclass
@@ -46,10 +51,18 @@ class ProgramCode:
     slots: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def convert(source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget) -> ProgramCode:
-    """The program function of a selection, in a module of its own."""
+def convert(
+    source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget, own: bool = False
+) -> ProgramCode:
+    """The program function of a selection, in a module of its own.
+
+    `own`: constants of `source` lose their values when the last kernel's operands are packed.
+    """
     code = ProgramCode(ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))})
-    Conversion(code, function, selection, target).run()
+    conversion = Conversion(code, function, selection, target)
+    if own and not selection.host_steps:
+        conversion.uses = Counter(n for c in selection.calls for n in map(_constant_name, c.operands) if n)
+    conversion.run()
     return code
 
 
@@ -68,6 +81,9 @@ class Conversion:
             value.name_hint = hint
         self.declared: dict[str, llvm.FuncOp] = {}
         self.cached: dict[tuple[SSAValue, int], SSAValue] = {}
+        #: How often calls are yet to read the constants that are dropped after their last use.
+        self.uses: Counter[str] = Counter()
+        self.freed = 0
 
     def run(self) -> None:
         steps = 0
@@ -89,10 +105,24 @@ class Conversion:
     def kernel_call(self, call: KernelCall) -> None:
         code = self.selection.codes.of(call)
         pointers = [self.pointer(o) for o in call.operands]
+        for name in map(_constant_name, call.operands):
+            self.uses[name] -= 1
+            if name and self.uses[name] == 0:
+                self.forget(name)
         if call.scratch:
             pointers.append(self.offset(self.block.args[2], self.selection.arena_bytes))
         pointers += [self.pointer(o) for o in code.operands]
         self.call(code.name, [*pointers, self.block.args[3]])
+
+    def forget(self, name: str) -> None:
+        """Drop the values of a constant; a placeholder of that name has none."""
+        found = lookup(self.function, name)
+        if isinstance(found, ConstantOp) and isinstance(found.value, ResourceAttr):
+            found.properties["value"] = ResourceAttr(Resource(name))
+            self.freed += bytes_of(found.type)
+            if self.freed > _TRIM_BYTES:
+                self.freed = 0
+                give_back()
 
     def host_call(self, number: int) -> None:
         """Worker 0 hands instruction `number` to the host."""
@@ -164,6 +194,14 @@ class Conversion:
     def add(self, op: Operation) -> Operation:
         self.block.add_op(op)
         return op
+
+
+def _constant_name(operand: SSAValue | Packed) -> str:
+    """The constant or placeholder that an operand of a call is, or is made of; "" where it is neither."""
+    if isinstance(operand, Packed):
+        return operand.source or ""
+    owner = origin(operand).owner
+    return owner.target if isinstance(owner, WeightOp) else ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glow_frontends.onnx.hosted import HostedModel
 from glow_frontends.onnx.importer import NotStatic, import_model, runtime_inputs
+from glow_frontends.onnx.mapped import load_mapped
 from glow_frontends.onnx.model import load
 
-__all__ = ["HostedModel", "NotStatic", "import_model", "load", "runtime_inputs"]
+__all__ = ["HostedModel", "NotStatic", "import_model", "load", "load_mapped", "runtime_inputs"]

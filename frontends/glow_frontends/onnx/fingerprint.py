@@ -20,7 +20,7 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     else:
         digest = hashlib.sha256(model.SerializeToString())
     folder = Path() if path is None else path.parent
-    for location in sorted(external_files(model)):
+    for location in sorted(external_files(model) - {path.name if path is not None else ""}):
         data = folder / location
         if data.is_file():
             found = data.stat()

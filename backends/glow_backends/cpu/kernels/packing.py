@@ -18,11 +18,11 @@ def pad_to(array: np.ndarray, axis: int, multiple: int) -> np.ndarray:
 
 
 def pack_panels(matrix: np.ndarray, width: int) -> np.ndarray:
-    """(..., K, N) to (..., ceil(N / width), K, width), the last panel padded with zeros."""
+    """(..., K, N) to (..., ceil(N / width), K, width), the last padded with zeros; a view if it can be."""
     padded = pad_to(matrix, matrix.ndim - 1, width)
     *lead, rows, columns = padded.shape
     split = padded.reshape(*lead, rows, columns // width, width)
-    return np.ascontiguousarray(np.moveaxis(split, -2, -3))
+    return np.moveaxis(split, -2, -3)
 
 
 def block_channels(array: np.ndarray, lanes: int) -> np.ndarray:
