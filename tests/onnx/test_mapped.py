@@ -21,8 +21,8 @@ def _model(folder: Path) -> Path:
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 160])],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 200])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 160])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 200])],
         [numpy_helper.from_array(a, n) for n, a in weights.items()],
     )
     path = folder / "model.onnx"
@@ -70,3 +70,15 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(glow.GlowError, match="no graph|not an ONNX model"):
         load_mapped(path)
+
+
+def test_a_file_that_changes_is_refused_for_new_shapes(tmp_path: Path) -> None:
+    path = _model(tmp_path)
+    net = glow.compile(path)
+    net.run({"x": np.ones((3, 160), np.float32)})
+    model = load(path)
+    del model.graph.node[1]
+    model.graph.node[0].output[0] = "z"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(glow.GlowError, match="has changed"):
+        net.run({"x": np.ones((4, 160), np.float32)})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, dtype_named
+from glow_dialects.core.errors import GlowError
 from glow_runtime.executable import Signature
 
 if TYPE_CHECKING:
@@ -54,12 +55,22 @@ class OnnxModel:
         if found is None and self._note is not None and self.path is not None and _settled(self.path):
             backend.remember_note(self._note, json.dumps(asdict(self.description), default=str))
 
-    @cached_property
+    @property
     def proto(self) -> ModelProto:
-        """The model, its weights mapped; a GlowError where the file holds none."""
+        """The model, its weights mapped; a GlowError where the file holds none, or another by now."""
+        if self.path is None:
+            return self._given
+        before, proto = self._loaded
+        if state(self.path) != before:
+            raise GlowError(f"{self.path} has changed since it was compiled first; compile it again")
+        return proto
+
+    @cached_property
+    def _loaded(self) -> tuple[str, ModelProto]:
         from glow_frontends.onnx import load_mapped
 
-        return self._given if self.path is None else load_mapped(self.path)
+        assert self.path is not None
+        return state(self.path), load_mapped(self.path)
 
     def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
         """What a program for these input shapes and values is remembered by, if it is at all."""
