@@ -165,6 +165,10 @@ class GraphOp(_Syntax):
         """Whether the card defines a gradient."""
         return cls.gradient is not GraphOp.gradient
 
+    def takes_gradient(self) -> bool:
+        """Whether this operation is differentiated as it is, not taken apart first."""
+        return self.has_gradient()
+
     @classmethod
     def can_decompose(cls) -> bool:
         """Whether the card defines a decomposition."""

@@ -2,14 +2,18 @@
 
 Shapes (T steps, N samples, H hidden, G gates in ONNX's order): the input is already projected,
 [T, N, G H], with every bias that does not depend on the state. What a step needs again for its
-gradient is saved: LSTM i o f c and the new cell, GRU z r h and the recurrent part of h, RNN the state.
+gradient is saved: LSTM i o f c and the new cell, GRU z r h and the recurrent part of h (the product,
+or what it multiplies where the reset comes first), RNN the state. Of a sequence that has ended
+(`lengths` [N]) every further state is its last one. `clip` bounds the activations' inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, opt_operand_def, result_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
@@ -17,18 +21,29 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, check_choice, str_prop
+from glow_dialects.core.properties import bool_prop, check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.recurrent_cells import (
+    GATES,
+    SAVED,
+    Arrays,
+    Cell,
+    Graphs,
+    run_backward,
+    run_forward,
+)
 from glow_dialects.ops.windows import check_float
 
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-SAVED = {"lstm": 5, "gru": 4, "rnn": 1}
-"""Numbers a hidden element that a step saves."""
 ACTIVATIONS = ("tanh", "relu")
+PROPERTIES = ("kind", "reverse", "activation", "clip", "input_forget", "linear_before_reset")
+
+
+def _order(op: Any, steps: int) -> Sequence[int]:
+    return range(steps)[::-1] if op.prop("reverse") else range(steps)
 
 
 class _Recurrent(PureOp):
@@ -52,13 +67,31 @@ class _Recurrent(PureOp):
                     raise VerifyException(
                         f"{self.name}: {name} is {value.type}, expected {tensor(shape, element)}"
                     )
+        for value in self.group("lengths"):
+            if value.type != tensor((self.sizes()[1],), i32):
+                raise VerifyException(f"{self.name}: lengths are {value.type}, expected i32 of each sample")
+        if kind != "lstm" and (self.group("peepholes") or self.prop("input_forget")):
+            raise VerifyException(f"{self.name}: an lstm alone has peepholes and joined gates")
         if bool(self.group("initial_cell")) != (kind == "lstm"):
             raise VerifyException(f"{self.name}: an lstm alone has an initial cell")
 
     def order(self) -> Sequence[int]:
         """The steps in the order of the network."""
-        steps = range(self.sizes()[0])
-        return steps[::-1] if self.prop("reverse") else steps
+        return _order(self, self.sizes()[0])
+
+    def cell(self, b: Builder) -> Cell:
+        """The cell as graph operators."""
+        m, (_, _, hidden) = Graphs(b, self.operands[0]), self.sizes()
+        epsilon = float(np.finfo(dtype_of(self.operands[0].type)).eps)
+        holes = [m.reshape(v, (1, 3 * hidden)) for v in self.group("peepholes")]
+        bias = [v for v in self.group("bias")] if "bias" in dict(self.groups()) else []
+        properties = {n: self.prop(n) for n in PROPERTIES}
+        weights = self.group("recurrence")[0]
+        return Cell(m, properties, epsilon, weights, *(bias or [None]), *(holes or [None]))
+
+    def optional(self, name: str) -> SSAValue | None:
+        """An operand that may be absent."""
+        return next(iter(self.group(name)), None)
 
 
 @graph_op
@@ -73,11 +106,16 @@ class RecurrentTrainOp(_Recurrent):
     kind = str_prop()
     reverse = bool_prop(False)
     activation = str_prop("tanh")
+    clip = float_prop(0.0)
+    input_forget = bool_prop(False)
+    linear_before_reset = bool_prop(True)
     projected = operand_def(Tensor)
     recurrence = operand_def(Tensor)
     initial_state = operand_def(Tensor)
     initial_cell = opt_operand_def(Tensor)
     bias = opt_operand_def(Tensor)
+    lengths = opt_operand_def(Tensor)
+    peepholes = opt_operand_def(Tensor)
     result = result_def(Tensor)
     saved = result_def(Tensor)
     cells = var_result_def(Tensor)
@@ -100,13 +138,18 @@ class RecurrentTrainOp(_Recurrent):
                 "initial_state": (samples, hidden),
                 "initial_cell": (samples, hidden),
                 "bias": (hidden,),
+                "peepholes": (3 * hidden,),
             }
         )
-        if self.group("bias") and kind != "gru":
-            raise VerifyException(f"{self.name}: a gru alone has a bias of its own")
+        if self.group("bias") and (kind != "gru" or not self.prop("linear_before_reset")):
+            raise VerifyException(f"{self.name}: a gru alone, its reset last, has a bias of its own")
         element = element_of(self.projected)
         every = tensor((steps, samples, hidden), element)
         return [every, tensor((steps, samples, SAVED[kind] * hidden), element), *[every] * (kind == "lstm")]
+
+    def takes_gradient(self) -> bool:
+        """Only once: what has a gradient already is taken apart to be differentiated again."""
+        return not any(True for _ in self.saved.uses)
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         assert grads[1] is None, "what is saved has no other use"
@@ -122,26 +165,58 @@ class RecurrentTrainOp(_Recurrent):
                 self.initial_state,
                 self.group("initial_cell"),
                 cells,
-                **{n: self.prop(n) for n in ("kind", "reverse", "activation")},
+                self.group("lengths"),
+                self.group("peepholes"),
+                **{n: self.prop(n) for n in PROPERTIES},
             )
         )
-        projected, state, *rest = made.results
-        inner = projected
-        if self.prop("kind") == "gru":
-            inner = f.concat([f.slice(projected, 2, 0, 2 * hidden), rest[0]], 2)
-        before = [f.reshape(self.initial_state, (1, samples, hidden))]
-        if steps > 1 and self.prop("reverse"):
-            before.insert(0, f.slice(self.result, 0, 1, steps))
-        elif steps > 1:
-            before.append(f.slice(self.result, 0, 0, steps - 1))
-        turned = f.transpose(f.reshape(f.concat(before, 0), (steps * samples, hidden)), (1, 0))
-        weights = b(MatmulOp(turned, f.reshape(inner, (steps * samples, shape_of(inner)[2]))))
-        found: list[SSAValue | None] = [projected, weights, state]
+        gates, state, *rest = made.results
+        before = self._before(f, self.result, self.initial_state)
+
+        def product(x: SSAValue, y: SSAValue) -> SSAValue:
+            rows = [f.reshape(v, (steps * samples, shape_of(v)[2])) for v in (x, y)]
+            return b(MatmulOp(f.transpose(rows[0], (1, 0)), rows[1]))
+
+        if self.prop("kind") != "gru":
+            weights = product(before, gates)
+        elif rest:
+            weights = product(before, f.concat([f.slice(gates, 2, 0, 2 * hidden), rest[0]], 2))
+        else:
+            reset = f.slice(self.saved, 2, 3 * hidden, 4 * hidden)
+            turns = product(before, f.slice(gates, 2, 0, 2 * hidden))
+            last = product(reset, f.slice(gates, 2, 2 * hidden, 3 * hidden))
+            weights = f.concat([turns, last], 1)
+        found: dict[str, SSAValue | None] = {
+            "projected": gates,
+            "recurrence": weights,
+            "initial_state": state,
+        }
         if self.prop("kind") == "lstm":
-            found.append(rest[0])
+            found["initial_cell"] = rest[0]
         if self.group("bias"):
-            found.append(f.sum(rest[0], (0, 1), keepdims=False))
-        return found
+            found["bias"] = f.sum(rest[0], (0, 1), keepdims=False)
+        if self.group("peepholes"):
+            old = self._before(f, self.results[2], self.group("initial_cell")[0])
+            looks = [
+                f.sum(f.mul(f.slice(gates, 2, i * hidden, (i + 1) * hidden), cell), (0, 1), keepdims=False)
+                for i, cell in enumerate((old, self.results[2], old))
+            ]
+            found["peepholes"] = f.concat(looks, 0)
+        return [found.get(name) for name, _ in self.groups() for _ in self.group(name)]
+
+    def _before(self, f: Formula, every: SSAValue, first: SSAValue) -> SSAValue:
+        """The values [T, N, H] of the steps before."""
+        steps, samples, hidden = self.sizes()
+        parts = [f.reshape(first, (1, samples, hidden))]
+        if steps > 1 and self.prop("reverse"):
+            parts.insert(0, f.slice(every, 0, 1, steps))
+        elif steps > 1:
+            parts.append(f.slice(every, 0, 0, steps - 1))
+        return f.concat(parts, 0)
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        initial = [self.initial_state, *self.group("initial_cell")]
+        return run_forward(self.cell(b), self.order(), self.projected, initial, self.optional("lengths"))
 
 
 @graph_op
@@ -156,6 +231,9 @@ class RecurrentBackwardOp(_Recurrent):
     kind = str_prop()
     reverse = bool_prop(False)
     activation = str_prop("tanh")
+    clip = float_prop(0.0)
+    input_forget = bool_prop(False)
+    linear_before_reset = bool_prop(True)
     grad = operand_def(Tensor)
     recurrence = operand_def(Tensor)
     states = operand_def(Tensor)
@@ -163,6 +241,8 @@ class RecurrentBackwardOp(_Recurrent):
     initial_state = operand_def(Tensor)
     initial_cell = opt_operand_def(Tensor)
     cells_grad = opt_operand_def(Tensor)
+    lengths = opt_operand_def(Tensor)
+    peepholes = opt_operand_def(Tensor)
     projected_grad = result_def(Tensor)
     state_grad = result_def(Tensor)
     rest = var_result_def(Tensor)
@@ -185,21 +265,26 @@ class RecurrentBackwardOp(_Recurrent):
                 "initial_state": (samples, hidden),
                 "initial_cell": (samples, hidden),
                 "cells_grad": every,
+                "peepholes": (3 * hidden,),
             }
         )
         element = element_of(self.grad)
-        more = {"lstm": [(samples, hidden)], "gru": [every], "rnn": []}[kind]
+        product = [every] * self.prop("linear_before_reset")
+        more = {"lstm": [(samples, hidden)], "gru": product, "rnn": []}[kind]
         shapes: list[tuple[int, ...]] = [(steps, samples, rows), (samples, hidden), *more]
         return [tensor(shape, element) for shape in shapes]
 
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        given = {n: self.optional(n) for n in ("grad", "cells_grad", "states", "saved")}
+        initial = [self.initial_state, *self.group("initial_cell")]
+        return run_backward(self.cell(b), self.order(), given, initial, self.optional("lengths"))
 
-def _sigmoid(x: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
-
-def _gates(x: Array, hidden: int) -> Iterator[Array]:
-    return (x[:, i : i + hidden] for i in range(0, x.shape[1], hidden))
+def _cell(op: InstrOp, recurrence: Array, bias: Array | None, peepholes: Array | None) -> Cell:
+    weights, holes = widen(recurrence), None if peepholes is None else widen(peepholes).reshape(1, -1)
+    properties = {n: op.prop(n) for n in PROPERTIES}
+    epsilon = float(np.finfo(weights.dtype).eps)
+    return Cell(Arrays(weights.dtype), properties, epsilon, weights, bias, holes)
 
 
 @instr_op(of=RecurrentTrainOp)
@@ -216,33 +301,14 @@ class RecurrentTrainInstr(InstrOp):
         initial_state: Array,
         initial_cell: Array | None,
         bias: Array | None,
+        lengths: Array | None,
+        peepholes: Array | None,
     ) -> None:
-        kind, hidden, weights = self.prop("kind"), recurrence.shape[0], widen(recurrence)
-        state = widen(initial_state)
-        cell = None if initial_cell is None else widen(initial_cell)
-        steps = range(len(projected))
-        for t in steps[::-1] if self.prop("reverse") else steps:
-            x, inner = widen(projected[t]), state @ weights
-            if kind == "lstm":
-                assert cell is not None
-                i, o, f, c = _gates(x + inner, hidden)
-                i, o, f, c = _sigmoid(i), _sigmoid(o), _sigmoid(f), np.tanh(c)
-                cell = f * cell + i * c
-                state = o * np.tanh(cell)
-                kept = [i, o, f, c, cell]
-                cells[0][t] = cell
-            elif kind == "gru":
-                z, r = _gates(_sigmoid(x[:, : 2 * hidden] + inner[:, : 2 * hidden]), hidden)
-                q = inner[:, 2 * hidden :] + (0 if bias is None else widen(bias))
-                new = np.tanh(x[:, 2 * hidden :] + r * q)
-                state = (1 - z) * new + z * state
-                kept = [z, r, new, q]
-            else:
-                total = x + inner
-                state = np.tanh(total) if self.prop("activation") == "tanh" else np.maximum(total, 0)
-                kept = [state]
-            saved[t] = np.concatenate(kept, 1)
-            result[t] = state
+        cell = _cell(self, recurrence, bias, peepholes)
+        initial = [widen(s) for s in (initial_state, initial_cell) if s is not None]
+        made = run_forward(cell, _order(self, len(projected)), widen(projected), initial, lengths)
+        for target, value in zip((result, saved, *cells), made, strict=True):
+            target[...] = value
 
 
 @instr_op(of=RecurrentBackwardOp)
@@ -261,62 +327,45 @@ class RecurrentBackwardInstr(InstrOp):
         initial_state: Array,
         initial_cell: Array | None,
         cells_grad: Array | None,
+        lengths: Array | None,
+        peepholes: Array | None,
     ) -> None:
-        kind, hidden, weights = self.prop("kind"), grad.shape[2], widen(recurrence)
-        order = list(range(len(grad)))[:: -1 if self.prop("reverse") else 1]
-        dh, dc = np.zeros_like(weights, shape=grad.shape[1:]), np.zeros_like(weights, shape=grad.shape[1:])
-        for place, t in reversed(list(enumerate(order))):
-            before = widen(states[order[place - 1]]) if place else widen(initial_state)
-            kept = list(_gates(widen(saved[t]), hidden))
-            dh = dh + widen(grad[t])
-            if kind == "lstm":
-                i, o, f, c, cell = kept
-                assert initial_cell is not None
-                old = widen(saved[order[place - 1]])[:, 4 * hidden :] if place else widen(initial_cell)
-                shown = np.tanh(cell)
-                dc = dc + dh * o * (1 - shown * shown)
-                if cells_grad is not None:
-                    dc = dc + widen(cells_grad[t])
-                inner = np.concatenate(
-                    [
-                        dc * c * i * (1 - i),
-                        dh * shown * o * (1 - o),
-                        dc * old * f * (1 - f),
-                        dc * i * (1 - c * c),
-                    ],
-                    1,
-                )
-                dc, direct = dc * f, 0
-                projected_grad[t] = inner
-            elif kind == "gru":
-                z, r, new, q = kept
-                dn = dh * (1 - z) * (1 - new * new)
-                outer = [dh * (before - new) * z * (1 - z), dn * q * r * (1 - r)]
-                inner, direct = np.concatenate([*outer, dn * r], 1), dh * z
-                projected_grad[t], rest[0][t] = np.concatenate([*outer, dn], 1), dn * r
-            else:
-                (state,) = kept
-                slope = 1 - state * state if self.prop("activation") == "tanh" else state > 0
-                inner, direct = dh * slope, 0
-                projected_grad[t] = inner
-            dh = inner @ weights + direct
-        state_grad[...] = dh
-        if kind == "lstm":
-            rest[0][...] = dc
+        cell = _cell(self, recurrence, None, peepholes)
+        given = {"grad": grad, "states": states, "saved": saved, "cells_grad": cells_grad}
+        arrays = {n: None if a is None else widen(a) for n, a in given.items()}
+        initial = [widen(s) for s in (initial_state, initial_cell) if s is not None]
+        made = run_backward(cell, _order(self, len(grad)), arrays, initial, lengths)
+        for target, value in zip((projected_grad, state_grad, *rest), made, strict=True):
+            target[...] = value
+
+
+_KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("lstm", {}),
+    ("gru", {}),
+    ("rnn", {}),
+    ("rnn", {"activation": "relu"}),
+    ("lstm", {"clip": 0.4, "peepholes": True, "lengths": True}),
+    ("lstm", {"input_forget": True, "lengths": True}),
+    ("gru", {"linear_before_reset": False, "lengths": True}),
+    ("gru", {"clip": 0.4}),
+    ("rnn", {"clip": 0.4, "lengths": True}),
+)
 
 
 def _samples() -> Iterator[Sample]:
     """3 steps of 2 samples with 5 hidden; what is saved has no slope of its own."""
     t, n, h = 3, 2, 5
-    for index, (kind, options) in enumerate(
-        (("lstm", {}), ("gru", {}), ("rnn", {}), ("rnn", {"activation": "relu"}))
-    ):
+    for index, (kind, options) in enumerate(_KINDS):
         for reverse in (False, True):
             common = {"kind": kind, "reverse": reverse, **options}
+            more = (
+                np.array([3, 1], np.int32) if common.pop("lengths", False) else None,
+                random(3 * h, seed=9) if common.pop("peepholes", False) else None,
+            )
             rows, state = GATES[kind] * h, random(n, h, seed=index)
             cell = random(n, h, seed=3) if kind == "lstm" else None
-            bias = random(h, seed=4) if kind == "gru" else None
-            forward = (random(t, n, rows), random(h, rows, seed=2), state, cell, bias)
+            bias = random(h, seed=4) if kind == "gru" and common.get("linear_before_reset", True) else None
+            forward = (random(t, n, rows), random(h, rows, seed=2), state, cell, bias, *more)
             yield Sample(RecurrentTrainOp, forward, common, smooth=False)
             saved = random(t, n, SAVED[kind] * h, low=0.1, high=0.9, seed=5)
             backward = (
@@ -327,6 +376,7 @@ def _samples() -> Iterator[Sample]:
                 state,
                 cell,
                 random(t, n, h, seed=8) if kind == "lstm" and reverse else None,
+                *more,
             )
             yield Sample(RecurrentBackwardOp, backward, common, smooth=False)
 

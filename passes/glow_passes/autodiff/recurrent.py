@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
@@ -20,14 +23,10 @@ _KINDS: dict[type[RecurrentOp], str] = {LstmOp: "lstm", GruOp: "gru"}
 
 
 def has_training_form(op: RecurrentOp) -> bool:
-    """Whether `recurrent_train` does what the network does: plain gates, every sample of full length."""
+    """Whether `recurrent_train` does what the network does: gates with the usual activations."""
     if dtype_of(op.operands[0].type).name not in ("float32", "float64") or 0 in shape_of(op.results[0]):
         return False
-    if op.group("predicate") or op.group("lengths") or op.prop("clip"):
-        return False
-    if isinstance(op, LstmOp) and (op.group("peepholes") or op.prop("input_forget")):
-        return False
-    if isinstance(op, GruOp) and not op.prop("linear_before_reset"):
+    if op.group("predicate") or any(element_of(v) != i32 for v in op.group("lengths")):
         return False
     properties = {n: op.prop(n) for n in ("activations", "activation_alpha", "activation_beta", "direction")}
     for index, _ in enumerate(_DIRECTIONS[op.prop("direction")]):
@@ -72,21 +71,34 @@ def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence
         return f.b.splat(0, tensor((samples, hidden), element_of(x)))
 
     names = [n.strip().lower() for n in op.prop("activations").split(",")]
+    lstm = kind == "lstm"
+    holes = [own(v, (3 * hidden,)) for v in op.group("peepholes")] if lstm else []
     made = f.b.insert(
         RecurrentTrainOp(
             f.reshape(flat, (steps, samples, rows)),
             f.transpose(own(op.operands[2], (rows, hidden)), (1, 0)),
             state("initial_state"),
-            [state("initial_cell")] if kind == "lstm" else [],
+            [state("initial_cell")] if lstm else [],
             [] if inner is None else inner,
+            op.group("lengths"),
+            holes,
             kind=kind,
             reverse=backwards,
             activation=names[index] if kind == "rnn" else "tanh",
+            clip=op.prop("clip"),
+            input_forget=lstm and op.prop("input_forget"),
+            linear_before_reset=kind != "gru" or bool(op.prop("linear_before_reset")),
         )
     )
     last = 0 if backwards else steps - 1
     ends = [f.slice(v, 0, last, last + 1) for v in (made.results[0], *made.results[2:])]
-    return [f.reshape(made.results[0], (steps, 1, samples, hidden)), *ends]
+    shown = made.results[0]
+    for lengths in op.group("lengths"):
+        # Past their ends sequences keep their states, which their results do not show.
+        places = f.b.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
+        running = f.b(CmpGtOp(f.reshape(lengths, (1, samples, 1)), places))
+        shown = f.where(running, shown, 0.0)
+    return [f.reshape(shown, (steps, 1, samples, hidden)), *ends]
 
 
 def _biases(
@@ -98,7 +110,7 @@ def _biases(
         return f.b.splat(0, tensor((rows,), element_of(op.operands[0]))), None
     both = f.reshape(f.slice(given[0], 0, index, index + 1), (2 * rows,))
     outer, inner = f.slice(both, 0, 0, rows), f.slice(both, 0, rows, 2 * rows)
-    if not isinstance(op, GruOp):
+    if not isinstance(op, GruOp) or not op.prop("linear_before_reset"):
         return f.add(outer, inner), None
     gates = f.add(f.slice(outer, 0, 0, 2 * hidden), f.slice(inner, 0, 0, 2 * hidden))
     outer = f.concat([gates, f.slice(outer, 0, 2 * hidden, rows)], 0)

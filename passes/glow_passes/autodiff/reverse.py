@@ -35,7 +35,7 @@ def _carries(kind: Attribute) -> bool:
 
 def _known(op: Operation) -> bool:
     """Whether an operator has a gradient; of those on stored integers only conversions and views."""
-    if not isinstance(op, GraphOp) or not op.has_gradient():
+    if not isinstance(op, GraphOp) or not op.takes_gradient():
         return False
     plain = all(differentiable(v.type) or not _carries(v.type) for v in (*op.operands, *op.results))
     return plain or op.VIEW or isinstance(op, QuantizeOp | DequantizeOp)
@@ -65,7 +65,7 @@ def expand(ops: Sequence[Operation], path: Collection[Operation]) -> int:
     stack = [op for op in ops if op in path]
     while stack:
         op = stack.pop()
-        if not isinstance(op, GraphOp) or op.has_gradient() or not op.can_decompose():
+        if not isinstance(op, GraphOp) or op.takes_gradient() or not op.can_decompose():
             continue
         b = Builder.before(op)
         values = op.decompose(b)

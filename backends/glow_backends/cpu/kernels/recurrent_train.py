@@ -7,96 +7,31 @@ within the recurrence, the products for inputs and weights, are matrix products 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llvmlite import ir
 
-from glow_backends.cpu import values, vecmath
+from glow_backends.cpu import values
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
+from glow_backends.cpu.kernels.recurrent_block import Block, RecurrentTrainSpec, plan_of
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.values import Vec
-
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-SAVED = {"lstm": 5, "gru": 4, "rnn": 1}
-
-
-@dataclass(frozen=True)
-class RecurrentTrainSpec:
-    """Steps T, samples N, hidden H, gates G, numbers saved S (see the card `recurrent_train`).
-
-    Operands forward: result [T, N, H], saved [T, N, S H], for LSTM cells [T, N, H], projected
-    [T, N, G H], weights [H, G H], initial state and (LSTM) cell [N, H], `bias` [H]; backward:
-    projected gradient [T, N, G H], state gradient [N, H], for LSTM cell gradient [N, H], for GRU the
-    last gate's recurrent gradient [T, N, H], gradient [T, N, H], weights [G H, H], states [T, N, H],
-    saved, initial state, initial cell, `cells_grad` [T, N, H]; then scratch.
-    """
-
-    kind: str
-    steps: int
-    samples: int
-    hidden: int
-    reverse: bool
-    activation: str = "tanh"
-    bias: bool = False
-    cells_grad: bool = False
-    backward: bool = False
-    dtype: str = "f32"
-
-    @property
-    def gates(self) -> int:
-        """Outputs of the cell's products a hidden element."""
-        return GATES[self.kind]
-
-    @property
-    def outputs(self) -> int:
-        """Buffers that the kernel writes."""
-        return (3 if self.kind != "rnn" else 2) if self.backward else (3 if self.kind == "lstm" else 2)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Samples of a block, vectors of a register tile, lanes; elements of a row of states and of gates."""
-
-    rows: int
-    vectors: int
-    lanes: int
-    state: int
-    wide: int
-
-    @property
-    def elements(self) -> int:
-        """Elements of a worker's scratch: products, states or gradients, cells, one more."""
-        return self.rows * (self.wide + 3 * self.state)
-
-
-def _plan(spec: RecurrentTrainSpec, target: CpuTarget) -> _Plan:
-    lanes = max(1, target.vector_bytes // values.width(spec.dtype))
-    tall = (8, 6, 4, 3, 2, 1) if target.registers >= 32 else (4, 3, 2, 1)
-    rows = next(r for r in tall if spec.samples % r == 0)
-    if rows < 4 and spec.samples > 4:
-        rows = 4
-    vectors = max(1, (target.registers - 4) // (rows + 1))
-    state = -(-spec.hidden // lanes) * lanes
-    return _Plan(rows, vectors, lanes, state, spec.gates * spec.hidden + lanes)
+from glow_dialects.ops.recurrent_cells import SAVED
 
 
 def recurrent_train_scratch_bytes(spec: RecurrentTrainSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand, for all workers."""
-    return _plan(spec, target).elements * values.size(spec.dtype) * target.threads
+    return plan_of(spec, target).elements * values.size(spec.dtype) * target.threads
 
 
 def emit_recurrent_train(
     module: ir.Module, name: str, spec: RecurrentTrainSpec, target: CpuTarget
 ) -> ir.Function:
     """Emit the loop over time in either direction of the gradient; see the spec for the operands."""
-    lstm = spec.kind == "lstm"
-    inputs = 5 + lstm + spec.cells_grad if spec.backward else 3 + lstm + spec.bias
-    k = KernelBuilder(module, name, spec.outputs + inputs + 1, target)
-    plan = _plan(spec, target)
+    k = KernelBuilder(module, name, spec.outputs + spec.inputs + 1, target)
+    plan = plan_of(spec, target)
     size = 4 * spec.samples * spec.gates * spec.hidden * spec.steps * values.size(spec.dtype)
     whole, rest = divmod(spec.samples, plan.rows)
     kind = _Backward if spec.backward else _Forward
@@ -109,205 +44,148 @@ def emit_recurrent_train(
     return k.finish()
 
 
-class _Block:
-    """A block of samples through all steps."""
-
-    def __init__(self, k: KernelBuilder, spec: RecurrentTrainSpec, plan: _Plan, first: Index) -> None:
-        self.k, self.spec, self.plan, self.first = k, spec, plan, first
-        self.kind = values.compute(spec.dtype)
-        self.operands = list(k.operands)
-        most = _plan(spec, k.target)
-        work = k.gep(self.operands.pop(), k.mul(k.worker, most.elements), self.kind)
-        self.wide = work
-        self.one, self.two, self.three = (
-            k.gep(work, most.rows * (most.wide + i * most.state), self.kind) for i in range(3)
-        )
-
-    def _take(self, there: bool = True) -> ir.Value:
-        """The next operand; one that stands for nothing where it is not `there`."""
-        return self.operands.pop(0) if there else self.wide
-
-    # Memory.
-    def _load(self, pointer: ir.Value, place: Index, lanes: int, active: int) -> Vec:
-        return Vec(self.k, values.load(self.k, pointer, place, self.spec.dtype, lanes, active))
-
-    def _store(self, value: Vec, pointer: ir.Value, place: Index, active: int) -> None:
-        values.store(self.k, value.v, pointer, place, self.spec.dtype, active)
-
-    def _sample(self, step: Index, row: Index, numbers: int) -> Index:
-        """Offset of a sample's `numbers` H elements at a step."""
-        k, spec = self.k, self.spec
-        place = k.add(k.mul(step, spec.samples), k.add(self.first, row))
-        return k.mul(place, numbers * spec.hidden)
-
-    def _rows(self, body: Callable[[Index, Index, int, int], None]) -> None:
-        """Call body(row, position, lanes, active lanes) over the block's states."""
-        k, plan = self.k, self.plan
-        with k.loop(0, plan.rows) if plan.rows > 1 else nullcontext(0) as row:
-            for h, lanes, active in common.strips(k, 0, self.spec.hidden, plan.lanes, 1):
-                body(row, h, lanes, active)
-
-    def _fill(self, goal: ir.Value, source: ir.Value | None) -> None:
-        """States of the scratch from [N, H], or zeros."""
-
-        def body(row: Index, h: Index, lanes: int, active: int) -> None:
-            kind = ir.VectorType(self.kind, lanes) if lanes > 1 else self.kind
-            value = Vec(self.k, values.zero(kind))
-            if source is not None:
-                value = self._load(source, self.k.add(self._sample(0, row, 1), h), lanes, active)
-            self._store(value, goal, self._at(row, h), lanes)
-
-        self._rows(body)
-
-    def _at(self, row: Index, h: Index) -> Index:
-        """Place of a state in the scratch."""
-        return self.k.add(self.k.mul(row, self.plan.state), h)
-
-    def _multiply(
-        self,
-        source: ir.Value,
-        stride: int,
-        weights: ir.Value,
-        inner: int,
-        outer: int,
-        goal: ir.Value,
-        wide: int,
-    ) -> None:
-        """goal[row, outer] = source[row, inner] weights[inner, outer], rows `wide` elements apart."""
-        k, plan = self.k, self.plan
-        tile = plan.vectors * plan.lanes
-        whole, rest = divmod(outer, tile)
-
-        def block(first: Index, widths: list[tuple[int, int, int]]) -> None:
-            kinds = [ir.VectorType(self.kind, n) if n > 1 else self.kind for _, n, _ in widths]
-            zeros: list[ir.Value] = [values.zero(kind) for _ in range(plan.rows) for kind in kinds]
-
-            def body(i: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
-                at = k.add(k.mul(i, outer), first)
-                columns = [
-                    values.load(k, weights, k.add(at, place), self.spec.dtype, lanes, active)
-                    for place, lanes, active in widths
-                ]
-                made: list[ir.Value] = []
-                for row in range(plan.rows):
-                    x = k.load(source, k.add(row * stride, i), self.kind)
-                    for number, column in enumerate(columns):
-                        lanes = widths[number][1]
-                        total = totals[row * len(widths) + number]
-                        made.append(k.fma(values.splat(k, x, lanes) if lanes > 1 else x, column, total))
-                return made
-
-            totals = k.reduce_loop(0, inner, 1, zeros, body)
-            for number, total in enumerate(totals):
-                row, column = divmod(number, len(widths))
-                place, _, active = widths[column]
-                values.store(k, total, goal, k.add(k.add(row * wide, first), place), self.spec.dtype, active)
-
-        if whole:
-            with k.loop(0, whole) as number:
-                block(
-                    k.mul(number, tile),
-                    [(v * plan.lanes, plan.lanes, plan.lanes) for v in range(plan.vectors)],
-                )
-        if rest:
-            widths: list[tuple[int, int, int]] = []
-            for place in range(0, rest, plan.lanes):
-                active = min(plan.lanes, rest - place)
-                widths.append(
-                    (place, plan.lanes if active == plan.lanes else common.power_of_two(active), active)
-                )
-            block(whole * tile, widths)
-
-
-class _Forward(_Block):
+class _Forward(Block):
     """Initial states, then every step."""
 
     def emit(self) -> None:
         """The whole block."""
         k, spec, lstm = self.k, self.spec, self.spec.kind == "lstm"
-        self.result, self.saved, self.cells = self._take(), self._take(), self._take(lstm)
-        self.projected, weights, state = self._take(), self._take(), self._take()
-        cell, self.bias = self._take(lstm), self._take(spec.bias)
-        self._fill(self.one, state)
+        self.result, self.saved, self.cells = self.take(), self.take(), self.take(lstm)
+        self.projected, weights, state = self.take(), self.take(), self.take()
+        cell, self.bias = self.take(lstm), self.take(spec.bias)
+        self.ends()
+        self.fill(self.one, state)
         if lstm:
-            self._fill(self.two, cell)
-        gates = spec.gates * spec.hidden
+            self.fill(self.two, cell)
+        gates, hidden, plan = spec.gates * spec.hidden, spec.hidden, self.plan
         with k.loop(0, spec.steps) as i:
             step = k.b.sub(k.i(spec.steps - 1), i) if spec.reverse else i
-            self._multiply(self.one, self.plan.state, weights, spec.hidden, gates, self.wide, self.plan.wide)
-            self._rows(lambda row, h, lanes, active: self._cell(step, row, h, lanes, active))
+            if spec.reset_first:
+                self.multiply(self.one, plan.state, weights, hidden, 2 * hidden, self.wide, plan.wide, gates)
+                self.rows(lambda row, h, lanes, active: self._reset(step, row, h, lanes, active))
+                last, goal = (k.gep(p, 2 * hidden, self.kind) for p in (weights, self.wide))
+                self.multiply(self.three, plan.state, last, hidden, hidden, goal, plan.wide, gates)
+            else:
+                self.multiply(self.one, plan.state, weights, hidden, gates, self.wide, plan.wide)
+            self.rows(lambda row, h, lanes, active: self._cell(step, row, h, lanes, active))
+
+    def _outer(self, step: Index, row: Index, gate: int, h: Index, lanes: int, active: int) -> Vec:
+        k = self.k
+        place = k.add(self.sample(step, row, self.spec.gates), k.add(gate * self.spec.hidden, h))
+        return self.load(self.projected, place, lanes, active)
+
+    def _reset(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
+        """z and r in place of their products, and what the last gate's weights multiply."""
+        gates: list[Vec] = []
+        for gate in range(2):
+            place = self.wide_at(row, gate, h)
+            total = self._outer(step, row, gate, h, lanes, active) + self.load(
+                self.wide, place, lanes, active
+            )
+            gates.append(self.apply("sigmoid", total))
+            self.store(gates[-1], self.wide, place, active)
+        state = self.load(self.one, self.at(row, h), lanes, lanes)
+        self.store(gates[1] * state, self.three, self.at(row, h), lanes)
 
     def _cell(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
         k, spec = self.k, self.spec
-        hidden, at = spec.hidden, self._at(row, h)
+        hidden, at = spec.hidden, self.at(row, h)
+        old, running = self.load(self.one, at, lanes, lanes), self.running(step, row)
 
         def outer(gate: int) -> Vec:
-            place = k.add(self._sample(step, row, spec.gates), k.add(gate * hidden, h))
-            return self._load(self.projected, place, lanes, active)
+            return self._outer(step, row, gate, h, lanes, active)
 
         def inner(gate: int) -> Vec:
-            place = k.add(k.mul(row, self.plan.wide), k.add(gate * hidden, h))
-            return self._load(self.wide, place, lanes, lanes)
+            return self.load(self.wide, self.wide_at(row, gate, h), lanes, lanes)
+
+        def look(x: Vec, hole: int, of: Vec) -> Vec:
+            return self.hole(x, hole, of, h, lanes, active)
 
         if spec.kind == "lstm":
-            i, o, f = (vecmath.sigmoid(outer(g) + inner(g)) for g in range(3))
-            c = vecmath.tanh(outer(3) + inner(3))
-            cell = i.fma(c, f * self._load(self.two, at, lanes, lanes))
-            new = o * vecmath.tanh(cell)
-            self._store(cell, self.two, at, lanes)
-            self._store(cell, self.cells, k.add(self._sample(step, row, 1), h), active)
+            before = self.load(self.two, at, lanes, lanes)
+            i = self.apply("sigmoid", look(outer(0) + inner(0), 0, before))
+            if spec.input_forget:
+                f = 1.0 - i
+            else:
+                f = self.apply("sigmoid", look(outer(2) + inner(2), 2, before))
+            c = self.apply("tanh", outer(3) + inner(3))
+            cell = i.fma(c, f * before)
+            o = self.apply("sigmoid", look(outer(1) + inner(1), 1, cell))
+            new = o * self.apply("tanh", cell)
+            cell = cell if running is None else cell.where(running, before)
+            self.store(cell, self.two, at, lanes)
+            self.store(cell, self.cells, k.add(self.sample(step, row, 1), h), active)
             kept = [i, o, f, c, cell]
         elif spec.kind == "gru":
-            z, r = (vecmath.sigmoid(outer(g) + inner(g)) for g in range(2))
-            q = inner(2)
-            if spec.bias:
-                q = q + self._load(self.bias, h, lanes, active)
-            n = vecmath.tanh(r.fma(q, outer(2)))
-            new = z.fma(self._load(self.one, at, lanes, lanes) - n, n)
+            if spec.reset_first:
+                z, r, q = inner(0), inner(1), self.load(self.three, at, lanes, lanes)
+                n = self.apply("tanh", outer(2) + inner(2))
+            else:
+                z, r = (self.apply("sigmoid", outer(g) + inner(g)) for g in range(2))
+                q = inner(2)
+                if spec.bias:
+                    q = q + self.load(self.bias, h, lanes, active)
+                n = self.apply("tanh", r.fma(q, outer(2)))
+            new = z.fma(old - n, n)
             kept = [z, r, n, q]
         else:
-            total = outer(0) + inner(0)
-            new = vecmath.tanh(total) if spec.activation == "tanh" else total.at_least(0.0)
-            kept = [new]
-        self._store(new, self.one, at, lanes)
-        self._store(new, self.result, k.add(self._sample(step, row, 1), h), active)
-        place = self._sample(step, row, len(kept))
+            new = self.apply(spec.activation, outer(0) + inner(0))
+            kept = []
+        new = new if running is None else new.where(running, old)
+        self.store(new, self.one, at, lanes)
+        self.store(new, self.result, k.add(self.sample(step, row, 1), h), active)
+        kept = kept or [new]
+        place = self.sample(step, row, len(kept))
         for number, value in enumerate(kept):
-            self._store(value, self.saved, k.add(place, k.add(number * hidden, h)), active)
+            self.store(value, self.saved, k.add(place, k.add(number * hidden, h)), active)
 
 
-class _Backward(_Block):
+class _Backward(Block):
     """Every step from the last one, then the gradients of the initial states."""
 
     def emit(self) -> None:
         """The whole block."""
-        k, spec = self.k, self.spec
+        k, spec, plan, hidden = self.k, self.spec, self.plan, self.spec.hidden
         lstm, gru, gates = spec.kind == "lstm", spec.kind == "gru", spec.gates * spec.hidden
-        self.projected, state_grad = self._take(), self._take()
-        cell_grad, self.inner = self._take(lstm), self._take(gru)
-        self.grad, weights, self.states, self.saved = (self._take() for _ in range(4))
-        self.state, self.cell, self.cells = self._take(), self._take(lstm), self._take(spec.cells_grad)
-        self._fill(self.one, None)
-        if lstm or gru:
-            self._fill(self.two, None)
+        self.projected, state_grad = self.take(), self.take()
+        cell_grad, self.inner = self.take(lstm), self.take(gru and not spec.reset_first)
+        self.grad, weights, self.states, self.saved = (self.take() for _ in range(4))
+        self.state, self.cell, self.cells = self.take(), self.take(lstm), self.take(spec.cells_grad)
+        self.ends()
+        # What reaches the state before past the products.
+        self.direct = self.two if gru else self.three if spec.lengths else None
+        self.fill(self.one, None)
+        for part in (self.two if lstm else None, self.direct):
+            if part is not None:
+                self.fill(part, None)
         with k.loop(0, spec.steps) as i:
             step = i if spec.reverse else k.b.sub(k.i(spec.steps - 1), i)
             last = k.b.icmp_signed("==", i, k.i(spec.steps - 1))
-            self._rows(lambda row, h, lanes, active: self._cell(step, last, row, h, lanes, active))
-            source = self.wide if gru else k.gep(self.projected, self._sample(step, 0, spec.gates), self.kind)
-            stride = self.plan.wide if gru else gates
-            self._multiply(source, stride, weights, gates, spec.hidden, self.one, self.plan.state)
+            self.rows(lambda row, h, lanes, active: self._cell(step, last, row, h, lanes, active))
+            if spec.reset_first:
+                source = k.gep(self.wide, 2 * hidden, self.kind)
+                own = k.gep(weights, 2 * hidden * hidden, self.kind)
+                self.multiply(source, plan.wide, own, hidden, hidden, self.three, plan.state)
+                self.rows(lambda row, h, lanes, active: self._reset(step, last, row, h, lanes, active))
+            there = k.gep(self.projected, self.sample(step, 0, spec.gates), self.kind)
+            source, stride = (self.wide, plan.wide) if gru else (there, gates)
+            inner = 2 * hidden if spec.reset_first else gates
+            self.multiply(source, stride, weights, inner, hidden, self.one, plan.state)
 
         def finish(row: Index, h: Index, lanes: int, active: int) -> None:
-            place = k.add(self._sample(0, row, 1), h)
-            total = self._load(self.one, self._at(row, h), lanes, lanes)
-            if gru:
-                total = total + self._load(self.two, self._at(row, h), lanes, lanes)
-            self._store(total, state_grad, place, active)
+            place = k.add(self.sample(0, row, 1), h)
+            self.store(self._incoming(row, h, lanes), state_grad, place, active)
             if lstm:
-                self._store(self._load(self.two, self._at(row, h), lanes, lanes), cell_grad, place, active)
+                self.store(self.load(self.two, self.at(row, h), lanes, lanes), cell_grad, place, active)
 
-        self._rows(finish)
+        self.rows(finish)
+
+    def _incoming(self, row: Index, h: Index, lanes: int) -> Vec:
+        """The gradient of a state from the steps after it."""
+        total = self.load(self.one, self.at(row, h), lanes, lanes)
+        if self.direct is None:
+            return total
+        return total + self.load(self.direct, self.at(row, h), lanes, lanes)
 
     def _before(
         self, of: ir.Value, first: ir.Value, step: Index, last: ir.Value, row: Index, numbers: int, place: int
@@ -315,55 +193,97 @@ class _Backward(_Block):
         """Where the sample's state of the step before is: in `of`, or in `first` for the first step."""
         k, spec = self.k, self.spec
         earlier = k.add(step, 1 if spec.reverse else -1)
-        there = k.gep(of, k.add(self._sample(earlier, row, numbers), place * spec.hidden), self.kind)
-        return k.b.select(last, k.gep(first, self._sample(0, row, 1), self.kind), there)
+        there = k.gep(of, k.add(self.sample(earlier, row, numbers), place * spec.hidden), self.kind)
+        return k.b.select(last, k.gep(first, self.sample(0, row, 1), self.kind), there)
+
+    def _kept(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> list[Vec]:
+        k, numbers = self.k, SAVED[self.spec.kind]
+        place = self.sample(step, row, numbers)
+        offsets = [k.add(place, k.add(s * self.spec.hidden, h)) for s in range(numbers)]
+        return [self.load(self.saved, offset, lanes, active) for offset in offsets]
+
+    def _reset(self, step: Index, last: ir.Value, row: Index, h: Index, lanes: int, active: int) -> None:
+        """The reset gate's gradient from that of what the last gate's weights multiply."""
+        k, at = self.k, self.at(row, h)
+        _, r, _, _ = self._kept(step, row, h, lanes, active)
+        product = self.load(self.three, at, lanes, lanes)
+        before = self.load(self._before(self.states, self.state, step, last, row, 1, 0), h, lanes, active)
+        gate = product * before * self.slope("sigmoid", r)
+        self.store(product.fma(r, self.load(self.two, at, lanes, lanes)), self.two, at, lanes)
+        self.store(gate, self.wide, self.wide_at(row, 1, h), active)
+        place = k.add(self.sample(step, row, 3), k.add(self.spec.hidden, h))
+        self.store(gate, self.projected, place, active)
 
     def _cell(self, step: Index, last: ir.Value, row: Index, h: Index, lanes: int, active: int) -> None:
         k, spec = self.k, self.spec
-        hidden, at, numbers = spec.hidden, self._at(row, h), SAVED[spec.kind]
-        place = k.add(self._sample(step, row, 1), h)
-        kept = [
-            self._load(
-                self.saved, k.add(self._sample(step, row, numbers), k.add(s * hidden, h)), lanes, active
-            )
-            for s in range(numbers)
-        ]
-        dh = self._load(self.one, at, lanes, lanes) + self._load(self.grad, place, lanes, active)
-        outer: list[Vec]
+        hidden, at = spec.hidden, self.at(row, h)
+        place, running = k.add(self.sample(step, row, 1), h), self.running(step, row)
+        kept = self._kept(step, row, h, lanes, active)
+        dh = self._incoming(row, h, lanes) + self.load(self.grad, place, lanes, active)
+        past = None if running is None else dh.of(0.0).where(running, dh)
+
+        def masked(value: Vec) -> Vec:
+            return value if running is None else value.where(running, 0.0)
+
+        outer: list[Vec | None]
         if spec.kind == "lstm":
-            i, o, f, c, cell = kept
-            old = self._load(
-                self._before(self.saved, self.cell, step, last, row, numbers, 4), h, lanes, active
-            )
-            shown = vecmath.tanh(cell)
-            dc = (dh * o).fma(1.0 - shown * shown, self._load(self.two, at, lanes, lanes))
-            if spec.cells_grad:
-                dc = dc + self._load(self.cells, place, lanes, active)
-            outer = [
-                dc * c * i * (1.0 - i),
-                dh * shown * o * (1.0 - o),
-                dc * old * f * (1.0 - f),
-                dc * i * (1.0 - c * c),
-            ]
-            self._store(dc * f, self.two, at, lanes)
+            outer = [*self._lstm(dh, kept, step, last, row, h, lanes, active)]
         elif spec.kind == "gru":
             z, r, n, q = kept
-            dh = dh + self._load(self.two, at, lanes, lanes)
-            before = self._before(self.states, self.state, step, last, row, 1, 0)
-            dn = dh * (1.0 - z) * (1.0 - n * n)
-            dz = dh * (self._load(before, h, lanes, active) - n) * z * (1.0 - z)
-            outer = [dz, dn * q * r * (1.0 - r), dn]
-            self._store(dh * z, self.two, at, lanes)
-            self._store(dn * r, self.inner, place, active)
-            for gate, value in enumerate([*outer[:2], dn * r]):
-                goal = k.add(k.mul(row, self.plan.wide), k.add(gate * hidden, h))
-                self._store(value, self.wide, goal, active)
+            before = self.load(self._before(self.states, self.state, step, last, row, 1, 0), h, lanes, active)
+            dn = masked(dh * (1.0 - z) * self.slope("tanh", n))
+            dz = masked(dh * (before - n) * self.slope("sigmoid", z))
+            past = dh * z if running is None else (dh * z).where(running, dh)
+            product, dr = dn, None
+            if not spec.reset_first:
+                product, dr = dn * r, dn * q * self.slope("sigmoid", r)
+                self.store(product, self.inner, place, active)
+            for gate, value in enumerate((dz, dr, product)):
+                if value is not None:
+                    self.store(value, self.wide, self.wide_at(row, gate, h), active)
+            outer = [dz, dr, dn]
         else:
-            (state,) = kept
-            if spec.activation == "tanh":
-                outer = [dh * (1.0 - state * state)]
-            else:
-                outer = [dh.where(state.compare(">", 0.0), 0.0)]
+            outer = [masked(dh * self.slope(spec.activation, kept[0]))]
+        if past is not None:
+            assert self.direct is not None
+            self.store(past, self.direct, at, lanes)
         for gate, value in enumerate(outer):
-            goal = k.add(self._sample(step, row, spec.gates), k.add(gate * hidden, h))
-            self._store(value, self.projected, goal, active)
+            if value is not None:
+                goal = k.add(self.sample(step, row, spec.gates), k.add(gate * hidden, h))
+                self.store(value, self.projected, goal, active)
+
+    def _lstm(
+        self,
+        dh: Vec,
+        kept: list[Vec],
+        step: Index,
+        last: ir.Value,
+        row: Index,
+        h: Index,
+        lanes: int,
+        active: int,
+    ) -> list[Vec]:
+        """Gradients of the gates; that of the cell before goes to the scratch."""
+        k, spec, at, running = self.k, self.spec, self.at(row, h), self.running(step, row)
+        i, o, f, c, cell = kept
+        before = self._before(self.saved, self.cell, step, last, row, SAVED["lstm"], 4)
+        old, after = self.load(before, h, lanes, active), self.load(self.two, at, lanes, lanes)
+        if spec.cells_grad:
+            place = k.add(self.sample(step, row, 1), h)
+            after = after + self.load(self.cells, place, lanes, active)
+        shown = self.apply("tanh", cell)
+        d_o = dh * shown * self.slope("sigmoid", o)
+        dc = (dh * o).fma(self.unclipped("cell", cell, 1.0 - shown * shown), after)
+        dc = self.hole(dc, 1, d_o, h, lanes, active)
+        if spec.input_forget:
+            d_i, d_f = dc * (c - old) * self.slope("sigmoid", i), dc.of(0.0)
+        else:
+            d_i, d_f = dc * c * self.slope("sigmoid", i), dc * old * self.slope("sigmoid", f)
+        gates = [d_i, d_o, d_f, dc * i * self.slope("tanh", c)]
+        past = self.hole(dc * f, 0, d_i, h, lanes, active)
+        past = self.hole(past, 2, d_f, h, lanes, active)
+        if running is not None:
+            past = past.where(running, after)
+            gates = [g.where(running, 0.0) for g in gates]
+        self.store(past, self.two, at, lanes)
+        return gates

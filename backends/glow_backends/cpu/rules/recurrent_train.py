@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.recurrent_train import (
-    RecurrentTrainSpec,
-    emit_recurrent_train,
-    recurrent_train_scratch_bytes,
-)
+from glow_backends.cpu.kernels.recurrent_block import RecurrentTrainSpec
+from glow_backends.cpu.kernels.recurrent_train import emit_recurrent_train, recurrent_train_scratch_bytes
 
 
 def _call(op: Any, context: CallContext, spec: RecurrentTrainSpec) -> KernelCall | None:
@@ -19,6 +16,16 @@ def _call(op: Any, context: CallContext, spec: RecurrentTrainSpec) -> KernelCall
     flops = 2 * spec.steps * spec.samples * spec.gates * spec.hidden * spec.hidden
     scratch = recurrent_train_scratch_bytes(spec, context.target)
     return KernelCall(emit_recurrent_train, spec, operands, scratch, flops)
+
+
+def _options(op: Any) -> dict[str, Any]:
+    return {
+        "clip": op.prop("clip"),
+        "input_forget": op.prop("input_forget"),
+        "reset_first": op.prop("kind") == "gru" and not op.prop("linear_before_reset"),
+        "lengths": bool(op.group("lengths")),
+        "peepholes": bool(op.group("peepholes")),
+    }
 
 
 def _sizes(value: Any) -> tuple[int, int, int]:
@@ -35,6 +42,7 @@ def forward(op: Any, context: CallContext) -> KernelCall | None:
         op.prop("activation"),
         bias=bool(op.group("bias")),
         dtype=dtype_name(op.projected),
+        **_options(op),
     )
     return _call(op, context, spec)
 
@@ -49,6 +57,7 @@ def backward(op: Any, context: CallContext) -> KernelCall | None:
         cells_grad=bool(op.group("cells_grad")),
         backward=True,
         dtype=dtype_name(op.grad),
+        **_options(op),
     )
     return _call(op, context, spec)
 
