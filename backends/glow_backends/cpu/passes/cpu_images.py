@@ -20,7 +20,7 @@ from glow_backends.cpu.stack import StackOp
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import bytes_of, shape_of
+from glow_dialects.core.types import bytes_of, element_of, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_dialects.ops.slice import SliceOp
@@ -114,7 +114,8 @@ def _part_of(op: GraphOp, operands: dict[SSAValue, SSAValue], part: int) -> Grap
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     if isinstance(op, SliceOp):
         known["ends"] = (part, *op.prop("ends")[1:])
-    return type(op)(*groups, **known)
+    results = [tensor((part, *shape_of(r)[1:]), element_of(r)) for r in op.results]
+    return type(op)(*groups, results=results, **known)
 
 
 def split(run: Sequence[GraphOp], images: int, part: int) -> None:
