@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,6 @@ from xdsl.parser import Parser
 from glow_backends.base import get_backend
 from glow_backends.cpu import bundle, cache
 from glow_backends.cpu.program import CpuProgram
-from glow_backends.cpu.workers import Workers
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
 from glow_dialects.ops.relu import ReluInstr
@@ -52,6 +53,37 @@ def test_threads_give_the_same(threads: int) -> None:
     for seed in range(5):
         x = sample(seed)
         np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x, 0))
+
+
+def test_threads_that_have_gone_to_sleep_are_woken() -> None:
+    program = compiled(CHAIN, 2)
+    assert program.bundle.threads == 2
+    x = sample()
+    bound = program.bind({"x": x})
+    for pause in (0.0, 0.0, 0.01, 0.0, 0.05, 0.001, 0.0):
+        time.sleep(pause)
+        bound.outputs["y"][...] = -1
+        np.testing.assert_array_equal(bound()["y"], np.maximum(x, 0))
+
+
+def test_threads_end_with_their_program() -> None:
+    before = set(threading.enumerate())
+    program = compiled(CHAIN, 3)
+    program.run({"x": sample()})
+    workers = set(threading.enumerate()) - before
+    assert len(workers) == 2
+    del program
+    gc.collect()
+    for worker in workers:
+        worker.join(timeout=5)
+        assert not worker.is_alive()
+
+
+def test_a_program_with_little_to_do_runs_on_one_thread() -> None:
+    program = compiled(CHAIN.replace("300x70", "3x70"), 2)
+    assert (program.bundle.threads, program.report.notes["threads"]) == (1, 1)
+    x = sample()[:3]
+    np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x, 0))
 
 
 def test_inputs_of_any_alignment_and_order() -> None:
@@ -132,21 +164,6 @@ glow_instr.func @main attributes {arena = 0 : i64} declare {
     x = np.linspace(-1, 1, 40, dtype=np.float32)
     assert program.report.notes["host instructions"] == 1
     np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x[5:25], 0))
-
-
-def test_a_worker_that_fails_does_not_stop_the_others() -> None:
-    workers = Workers(3)
-    seen: list[int] = []
-
-    def job(worker: int) -> None:
-        seen.append(worker)
-        if worker == 2:
-            raise RuntimeError("worker 2")
-
-    with pytest.raises(RuntimeError, match="worker 2"):
-        workers.run(job)
-    workers.run(seen.append)
-    assert sorted(seen) == [0, 0, 1, 1, 2, 2]
 
 
 STATEFUL = """

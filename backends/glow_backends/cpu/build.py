@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from xdsl.backend.llvm.convert import convert_module
@@ -18,6 +19,7 @@ from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.select import Selection, select
+from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
@@ -39,7 +41,10 @@ def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bo
 def build(
     module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bool = False
 ) -> tuple[Bundle, Selection]:
-    """Select kernels, convert the program function, generate code and pack weights."""
+    """Select kernels, convert the program function, generate code and pack weights.
+
+    A program with little to do is for one thread, whatever the target says.
+    """
     report = Report()
     start = time.perf_counter()
 
@@ -50,6 +55,9 @@ def build(
         start = now
 
     selection = select(function, target)
+    if target.threads > 1 and not worth_sharing(selection, target):
+        target = replace(target, threads=1)
+        selection = select(function, target)
     stage("select kernels")
     objects = Objects(target)
     for call in selection.calls:
@@ -72,6 +80,7 @@ def build(
     report.weight_bytes = weights.nbytes
     report.arena_bytes = selection.arena_bytes
     report.notes["host instructions"] = len(selection.host_steps)
+    report.notes["threads"] = target.threads
     bundle = Bundle(
         slots,
         made,
@@ -80,6 +89,7 @@ def build(
         selection.scratch_bytes,
         states,
         len(selection.host_steps),
+        target.threads,
         report,
     )
     return bundle, selection

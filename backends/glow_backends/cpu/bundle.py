@@ -17,7 +17,7 @@ from glow_backends.base import Port, Report, dtype_named
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 1
+FORMAT = 2
 """Version of the written form."""
 
 
@@ -49,6 +49,8 @@ class Bundle:
     #: First values of state and trainable placeholders, by symbol.
     states: dict[str, Array]
     host_steps: int = 0
+    #: Workers that the code is for.
+    threads: int = 1
     report: Report = field(default_factory=Report)
 
 
@@ -77,6 +79,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             "weight_bytes": bundle.weights.nbytes,
             "arena_bytes": bundle.arena_bytes,
             "scratch_bytes": bundle.scratch_bytes,
+            "threads": bundle.threads,
             "states": list(bundle.states),
             "kernels": bundle.report.kernels,
         }
@@ -116,6 +119,7 @@ def read(folder: Path) -> Bundle | None:
             text["scratch_bytes"],
             states,
             0,
+            text["threads"],
             report,
         )
     except (OSError, ValueError, KeyError, TypeError):

@@ -55,7 +55,7 @@ class CpuProgram(Program):
         self._host_step = host
         self._failure: BaseException | None = None
         self.lock = threading.Lock()
-        self._workers = Workers(target.threads) if target.threads > 1 else None
+        self._workers = Workers(self.linked, bundle.threads) if bundle.threads > 1 else None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -118,14 +118,16 @@ class CpuProgram(Program):
         To be called under `lock`.
         """
         weights, arena = address(self.bundle.weights), address(self._arena)
-        main, threads = self.linked.address(MAIN), self.target.threads
+        main, threads = self.linked.address(MAIN), self.bundle.threads
         frames = [_Frame(main, io, weights, arena, worker) for worker in range(threads)]
         if self._workers is None:
             return self._enter, frames[0]
-        workers, enter = self._workers, self._enter
+        shared = (ctypes.c_void_p * threads)(*(f.value for f in frames))
+        start, enter = self._workers.start, self._enter
 
-        def run(frames: list[Any]) -> None:
-            workers.run(lambda worker: enter(frames[worker]))
+        def run(frames: list[_Frame]) -> None:
+            start(shared)
+            enter(frames[0])
 
         return run, frames
 

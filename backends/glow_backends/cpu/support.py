@@ -10,17 +10,28 @@ BARRIER = "glow_barrier"
 ENTER = "glow_enter"
 #: Bytes of the barrier's state: the count of those who wait, and the generation a line further.
 BARRIER_BYTES = 128
-_SPINS = 2000
-"""Looks at the generation before a waiting thread lets others run."""
+_SPINS = 64
+"""Looks before a waiting thread lets others run: who it waits for may be one of them."""
+POST = "glow_post"
+SERVE = "glow_serve"
+GATE_LINE = 64
+"""Bytes of the workers' gate for its run, and for each worker."""
+_YIELDS = 100
+"""Times that a worker lets others run before it sleeps."""
 
 
 def support_text(target: CpuTarget) -> str:
-    """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`.
+    """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`,
+    and where there are several threads of `glow_post` and `glow_serve`.
 
     `glow_enter` calls frame[0](frame[1], ..., frame[4]): one argument costs a caller less than four.
     Worker 0 calls `io[slot](step)`. The barrier is the usual counter with generations: the last to
     come resets the count and starts the next generation, the others look at it until it changes.
     """
+    return _every_text(target) + (_gate_text(target) if target.threads > 1 else "")
+
+
+def _every_text(target: CpuTarget) -> str:
     x86 = "x86" in target.triple
     pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
     declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
@@ -88,5 +99,86 @@ yield:
   br label %wait
 done:
   ret void
+}}
+"""
+
+
+def _gate_text(target: CpuTarget) -> str:
+    """`glow_post(gate, frames)` begins a run: frames[w] is for worker w; the bits of its result are
+    those who sleep and are to be woken. `glow_serve(gate, worker, seen)` takes part in every run after
+    number `seen`, then returns the last one's number when the worker is to sleep, -1 when frames is null.
+
+    A worker says that it sleeps, then looks once more; who takes the mark back is the one to act on it.
+    """
+    x86 = "x86" in target.triple
+    pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
+    return f"""
+define i64 @{POST}(ptr %gate, ptr %frames) {{
+entry:
+  %frames.at = getelementptr i8, ptr %gate, i64 8
+  store ptr %frames, ptr %frames.at
+  %before = atomicrmw add ptr %gate, i64 1 seq_cst
+  br label %each
+each:
+  %worker = phi i64 [ 1, %entry ], [ %next, %each ]
+  %mask = phi i64 [ 0, %entry ], [ %more, %each ]
+  %far = mul i64 %worker, {GATE_LINE}
+  %mark = getelementptr i8, ptr %gate, i64 %far
+  %sleeps = atomicrmw xchg ptr %mark, i64 0 seq_cst
+  %bit = shl i64 %sleeps, %worker
+  %more = or i64 %mask, %bit
+  %next = add i64 %worker, 1
+  %last = icmp eq i64 %next, {target.threads}
+  br i1 %last, label %done, label %each
+done:
+  ret i64 %more
+}}
+
+define i64 @{SERVE}(ptr %gate, i64 %worker, i64 %start) {{
+entry:
+  %frames.at = getelementptr i8, ptr %gate, i64 8
+  %far = mul i64 %worker, {GATE_LINE}
+  %mark = getelementptr i8, ptr %gate, i64 %far
+  br label %wait
+wait:
+  %seen = phi i64 [ %start, %entry ], [ %seen, %look ], [ %seen, %yield ], [ %run, %work ]
+  %looks = phi i64 [ 0, %entry ], [ %looked, %look ], [ 0, %yield ], [ 0, %work ]
+  %yields = phi i64 [ 0, %entry ], [ %yields, %look ], [ %yielded, %yield ], [ 0, %work ]
+  %now = load atomic i64, ptr %gate seq_cst, align 8
+  %begun = icmp ne i64 %now, %seen
+  br i1 %begun, label %ready, label %look
+look:
+  {pause}
+  %looked = add i64 %looks, 1
+  %tired = icmp eq i64 %looked, {_SPINS}
+  br i1 %tired, label %yield, label %wait
+yield:
+  %ignored = call i32 @sched_yield()
+  %yielded = add i64 %yields, 1
+  %enough = icmp eq i64 %yielded, {_YIELDS}
+  br i1 %enough, label %sleep, label %wait
+sleep:
+  %set = atomicrmw xchg ptr %mark, i64 1 seq_cst
+  %still = load atomic i64, ptr %gate seq_cst, align 8
+  %quiet = icmp eq i64 %still, %seen
+  br i1 %quiet, label %leave, label %take
+take:
+  %mine = atomicrmw xchg ptr %mark, i64 0 seq_cst
+  %awake = icmp eq i64 %mine, 1
+  br i1 %awake, label %ready, label %leave
+leave:
+  ret i64 %seen
+ready:
+  %run = load atomic i64, ptr %gate seq_cst, align 8
+  %frames = load ptr, ptr %frames.at
+  %none = icmp eq ptr %frames, null
+  br i1 %none, label %end, label %work
+work:
+  %frame.at = getelementptr ptr, ptr %frames, i64 %worker
+  %frame = load ptr, ptr %frame.at
+  call void @{ENTER}(ptr %frame)
+  br label %wait
+end:
+  ret i64 -1
 }}
 """

@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-Job = Callable[[int], None]
+import numpy as np
+
+from glow_backends.cpu.jit import Linked
+from glow_backends.cpu.memory import address, aligned_array
+from glow_backends.cpu.support import GATE_LINE, POST, SERVE
 
 
 class Workers:
-    """`count - 1` threads beside the caller; `run(job)` calls `job(worker)` once on each of them."""
+    """`count - 1` threads beside the caller, which run a linked program together.
 
-    def __init__(self, count: int) -> None:
-        self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(count - 1)]
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
-        for number, queue in enumerate(self._queues, 1):
-            threading.Thread(
-                target=_serve, args=(number, queue, self._done), name=f"glow-{number}", daemon=True
-            ).start()
-        weakref.finalize(self, _stop, self._queues)
+    Between two runs they look for the next one for a tenth of a millisecond, then sleep. Their
+    state lies at a gate: the number of the run and its frames, then, a line each, whether a worker
+    sleeps (see `support_text`).
+    """
 
-    def run(self, job: Job) -> None:
-        """Run the job on every worker, 0 in the calling thread; returns when all are done."""
-        for queue in self._queues:
-            queue.put(job)
-        try:
-            job(0)
-        finally:
-            failures = [self._done.get() for _ in self._queues]
-        for failure in failures:
-            if failure is not None:
-                raise failure
+    def __init__(self, linked: Linked, count: int) -> None:
+        self._gate = aligned_array((GATE_LINE * (count + 1),), np.dtype(np.uint8))
+        self._gate[...] = 0
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._post = ctypes.CFUNCTYPE(number, pointer, pointer)(linked.address(POST))
+        serve = ctypes.CFUNCTYPE(number, pointer, number, number)(linked.address(SERVE))
+        self._tokens: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(count - 1)]
+        for worker, tokens in enumerate(self._tokens, 1):
+            keep = (worker, serve, self._gate, tokens, linked)
+            threading.Thread(target=_serve, args=keep, name=f"glow-{worker}", daemon=True).start()
+        weakref.finalize(self, _wake, self._post, self._gate, self._tokens, None)
 
-
-def _serve(number: int, queue: SimpleQueue[Job | None], done: SimpleQueue[BaseException | None]) -> None:
-    while (job := queue.get()) is not None:
-        try:
-            job(number)
-        except BaseException as error:  # the caller raises it
-            done.put(error)
-        else:
-            done.put(None)
+    def start(self, frames: ctypes.Array[ctypes.c_void_p]) -> None:
+        """Have the others run their frames, one a worker; the caller then runs its own."""
+        _wake(self._post, self._gate, self._tokens, ctypes.addressof(frames))
 
 
-def _stop(queues: list[SimpleQueue[Job | None]]) -> None:
-    for queue in queues:
-        queue.put(None)
+def _wake(
+    post: Callable[[int, int | None], int],
+    gate: np.ndarray,
+    tokens: Sequence[SimpleQueue[None]],
+    frames: int | None,
+) -> None:
+    """Announce a run (None: there will be no other) and wake those who sleep."""
+    sleeping = post(address(gate), frames)
+    for number, queue in enumerate(tokens, 1):
+        if sleeping >> number & 1:
+            queue.put(None)
+
+
+def _serve(
+    worker: int,
+    serve: Callable[[int, int, int], int],
+    gate: np.ndarray,
+    tokens: SimpleQueue[None],
+    linked: Linked,
+) -> None:
+    """A worker's life; `linked` keeps the code while it runs."""
+    seen = 0
+    while (seen := serve(address(gate), worker, seen)) >= 0:
+        tokens.get()

@@ -1,0 +1,33 @@
+"""Whether the kernels of a program are worth sharing among threads."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.calls import KernelCall
+from glow_backends.cpu.select import HostStep, Selection
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import bytes_of
+from glow_dialects.instr.memory import WeightOp, origin
+
+_START_CYCLES = 8_000
+"""Until the other workers have begun."""
+_BARRIER_CYCLES = 1_000
+"""Until all have seen that a step is done."""
+_BYTES_A_CYCLE = 8
+
+
+def worth_sharing(selection: Selection, target: CpuTarget) -> bool:
+    """Whether a program is estimated to be faster on all threads than on one."""
+    cycles = sum(_cycles(step, target) for step in selection.steps)
+    meeting = _START_CYCLES + _BARRIER_CYCLES * len(selection.steps)
+    return cycles / target.threads + meeting < cycles
+
+
+def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> float:
+    """A rough estimate for one step on one core; constants count by the arithmetic on them."""
+    if isinstance(step, HostStep):
+        return 0.0
+    owners = [(v, origin(v).owner) for v in step.operands if isinstance(v, SSAValue)]
+    moved = sum(bytes_of(v.type) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
+    return max(step.flops / (4 * target.lanes), moved / _BYTES_A_CYCLE)
