@@ -39,7 +39,7 @@ from glow_backends.cpu.kernels.winograd import (
     supports_winograd,
     winograd_scratch_bytes,
 )
-from glow_backends.cpu.target import host
+from glow_backends.cpu.target import host, named
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -172,6 +172,10 @@ DIRECT = {
     "3x3-stride": DirectConvSpec(1, 16, 48, (29, 31), (3, 3), (2, 2), (0, 1, 2, 1)),
     "5x5-dilated": DirectConvSpec(1, 16, 32, (20, 40), (5, 3), (1, 2), (4, 2, 3, 1), (2, 3), epilogue=ALL),
     "column": DirectConvSpec(1, 32, 48, (50, 1), (5, 1), (2, 1), (2, 0, 1, 0), (3, 1), epilogue=ALL),
+    "pairs": DirectConvSpec(2, 24, 64, (9, 6), (3, 3), pads=(1,) * 4, epilogue=ALL),
+    "pairs-stride": DirectConvSpec(1, 32, 64, (14, 14), (3, 3), (2, 2), (0, 0, 1, 1), epilogue=ALL),
+    "pairs-dilated": DirectConvSpec(1, 16, 32, (5, 4), (5, 3), pads=(6, 1, 9, 2), dilations=(2, 1)),
+    "pairs-group": DirectConvSpec(1, 64, 64, (13, 7), (1, 1), (2, 1), group=2, epilogue=ALL),
     "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
     "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
     "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),
@@ -185,11 +189,11 @@ DIRECT = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("cpu", "threads"), [("host", 1), ("host", 3), ("haswell", 1)])
 @pytest.mark.parametrize("name", DIRECT)
-def test_direct(name: str, threads: int) -> None:
+def test_direct(name: str, cpu: str, threads: int) -> None:
     """1x1 to 7x7, strides, pads, dilations, groups, odd channel counts, a plain first layer."""
-    spec, target = DIRECT[name], host(threads)
+    spec, target = DIRECT[name], named(cpu, threads)
     assert supports_direct(spec, target)
     check_blocked(spec, target, emit_conv_direct, pack_conv)
 

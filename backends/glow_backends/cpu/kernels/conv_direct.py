@@ -3,8 +3,9 @@
 A register block holds a run of output pixels of one row times a few vectors of output channels
 over the whole reduction (channel blocks, filter rows, filter columns, channels): every output
 channel has that one summation order. Filter rows outside the image shorten a loop; runs whose
-filter columns leave the image get code of their own that reads only the pixels inside. A 1x1
-convolution without stride sees the image as a single row.
+filter columns leave the image get code of their own that reads only the pixels inside. Short rows
+are taken in pairs, so that each weight is used more often. A 1x1 convolution without stride sees the
+image as a single row.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class ConvPlan:
     Groups that share blocks of channels are taken together (`groups` is 1 then); `bands` has the
     first input block, the number of full ones and of partial ones that each block of output
     channels reads. With `images_inside` a block of output channels takes all images before the next.
+    A tile has the pixels of `lines` rows.
     """
 
     spec: DirectConvSpec
@@ -71,6 +73,7 @@ class ConvPlan:
     tiles_an_item: int
     bands: tuple[tuple[int, int, int], ...] = ()
     images_inside: bool = False
+    lines: int = 1
 
     @property
     def depth_blocks(self) -> int:
@@ -106,6 +109,17 @@ def _banded_block(spec: DirectConvSpec, rows: int, outputs: int, target: CpuTarg
     return best
 
 
+def _row_pair(rows: int, outputs: int, single: Block, target: CpuTarget) -> Block | None:
+    """The register block of two whole rows of pixels in which half of them costs less than in `single`."""
+    blocks = [Block(2 * rows, v) for v in range(1, 5) if outputs % v == 0]
+    costs = {b: b.cycles() / b.vectors for b in blocks if fits(b, target)}
+    size, full, rest = even_tiles(rows, single.rows)
+    alone = full * Block(size, single.vectors).cycles()
+    alone += Block(rest, single.vectors).cycles() if rest else 0.0
+    best = min(costs, key=lambda b: costs[b], default=None)
+    return best if best is not None and costs[best] < 2 * alone / single.vectors else None
+
+
 def lying(spec: DirectConvSpec) -> DirectConvSpec:
     """A convolution along a column of pixels, which has the same memory as one along a row."""
     top, _, bottom, _ = spec.pads
@@ -136,6 +150,10 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         block = _banded_block(spec, width, outputs, target)
     else:
         block = choose_block(width, outputs, target, whole=True)
+    lines = 1
+    pair = None if banded or height == 1 else _row_pair(width, outputs, block, target)
+    if pair is not None:
+        block, lines = Block(width, pair.vectors), 2
     tiles = ceil_div(width, block.rows)
     # An item's pixels of all input channels stay in half of L2 while the weights pass.
     pixels = target.l2 // 2 // (4 * inputs * prod(spec.strides))
@@ -160,6 +178,7 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         tiles_an_item,
         bands_of(spec, block.vectors * lanes, lanes) if banded else (),
         images_inside=_images_inside(spec, groups * outputs // block.vectors, target),
+        lines=lines,
     )
 
 
@@ -220,6 +239,15 @@ def _equal_columns(
     return runs
 
 
+@dataclass(frozen=True)
+class _Phase:
+    """Filter rows [low, high), which the output rows `lines` of a tile take together."""
+
+    lines: range
+    low: Index
+    high: Index
+
+
 class DirectEmission:
     """The loops of a direct convolution around a register block."""
 
@@ -230,8 +258,10 @@ class DirectEmission:
         self.width = plan.block.vectors * self.lanes
         height, width = plan.spec.size
         self.plane = k.size(height * width * self.depth)
-        self.line = k.size(width * self.depth)
-        self.filter_line = k.size(width * self.depth * plan.spec.dilations[0])
+        line = width * self.depth  # a constant where pixels of several rows are named by their distance
+        self.line: Index = k.size(line) if plan.lines == 1 else line
+        dilated = line * plan.spec.dilations[0]
+        self.filter_line: Index = k.size(dilated) if plan.lines == 1 else dilated
         self.out_plane = k.size(prod(plan.spec.out_size) * self.lanes)
         self.out_line = k.size(plan.spec.out_size[1] * self.lanes)
         self.last_pixel = k.size(last_pixel(plan.spec, plan.block.rows))
@@ -241,7 +271,8 @@ class DirectEmission:
         self.bias = next(operands) if plan.spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(plan.spec.epilogue.extras)]
         self.bands = table(k, np.array(plan.bands)) if plan.bands else None
-        self.tiles = k.size(plan.rows_an_item * plan.tiles_an_item)
+        self.tiles_inside = ceil_div(plan.rows_an_item, plan.lines) * plan.tiles_an_item
+        self.tiles = k.size(self.tiles_inside)
         self.full: Index = k.size(plan.in_blocks)
         self.partial: Index = int(plan.in_rest > 0)
 
@@ -286,94 +317,125 @@ class DirectEmission:
             begin = k.mul(tile_item, self.tiles_an_item)
             end = k.add(begin, self.tiles_an_item)
             self.first_row, self.first_tile = first, begin
+            if self.plan.lines == 2:
+                paired = k.b.and_(k.b.sub(k.i(last), k.i(first)), k.i(-2))
+                with k.loop(first, k.add(first, paired), 2) as row:
+                    self._rows(row, 2, begin, end)
+                first = k.add(first, paired)
             with k.loop(first, last) as row:
-                self._row(row, begin, end)
+                self._rows(row, 1, begin, end)
 
-    def _row(self, row: Index, begin: Index, end: Index) -> None:
+    def _rows(self, row: Index, lines: int, begin: Index, end: Index) -> None:
+        """The tiles [begin, end) of output rows [row, row + lines)."""
         k, spec = self.k, self.spec
-        low, high = filter_rows(k, spec, row)
-        start = k.add(k.mul(row, spec.strides[0]), -spec.pads[0])
-        x = k.add(k.mul(start, self.line), k.mul(low, self.filter_line))
-        w = k.mul(low, spec.kernel[1] * self.depth * self.width)
-        count = k.b.sub(k.i(high), k.i(low)) if isinstance(high, ir.Value) else high
+        phases = self._phases([filter_rows(k, spec, k.add(row, j)) for j in range(lines)])
+        x = k.mul(k.add(k.mul(row, spec.strides[0]), -spec.pads[0]), self.line)
         y = k.add(self.y_item, k.mul(row, self.out_line))
         for run in self.plan.runs:
             first, last = maximum(k, begin, k.size(run.start)), minimum(k, end, k.size(run.stop))
             with k.loop(first, last) as tile:
-                self._tile(run, row, tile, x, w, y, count)
+                self._tile(run, row, tile, x, y, phases)
+
+    def _phases(self, inside: Sequence[tuple[Index, Index]]) -> list[_Phase]:
+        """What rows with the filter rows `inside` the image take together: the last, both, the first."""
+        if len(set(inside)) == 1:
+            return [_Phase(range(len(inside)), *inside[0])]
+        k = self.k
+        (low, high), (last_low, last_high) = inside
+        return [
+            _Phase(range(1, 2), last_low, minimum(k, low, last_high)),
+            _Phase(range(2), low, last_high),
+            _Phase(range(1), maximum(k, low, last_high), high),
+        ]
 
     def _stream(self, row: Index, tile: Index) -> Stream | None:
         """Fetching the next block of output channels' weights, this tile's part of it."""
-        k, plan = self.k, self.plan
+        k = self.k
         if self.depth == 1:
             return None
-        tiles = plan.rows_an_item * plan.tiles_an_item
-        if tiles == 1:
-            return Stream(k.gep(self.w_item, NEAR), 1, self.depth * self.width)
-        parts = stream_parts(tiles, self.depth * self.width)
+        chunk = self.depth * self.width
+        if self.tiles_inside == 1:
+            return Stream(k.gep(self.w_item, NEAR), 1, chunk)
+        parts = stream_parts(self.tiles_inside, chunk)
         next_block = k.gep(self.w_item, self.filter_size)
         if parts > 1:
             passed = k.b.sub(k.i(row), k.i(self.first_row))
+            if self.plan.lines == 2:
+                passed = k.b.lshr(passed, k.i(1))
             number = k.add(k.mul(passed, self.tiles_an_item), k.b.sub(k.i(tile), k.i(self.first_tile)))
             part = k.b.udiv(k.b.mul(k.i(number), k.i(parts)), self.tiles)
             next_block = k.gep(next_block, k.mul(part, k.b.udiv(self.filter_size, k.i(parts))))
-        return Stream(next_block, parts, self.depth * self.width)
+        return Stream(next_block, parts, chunk)
 
     def _tile(
-        self, run: TileRun, row: Index, tile: Index, x: Index, w: Index, y: Index, count: Index
+        self, run: TileRun, row: Index, tile: Index, x: Index, y: Index, phases: Sequence[_Phase]
     ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
         vectors, columns = plan.block.vectors, spec.kernel[1]
         pixel = minimum(k, k.mul(tile, plan.block.rows), self.last_pixel)
-        step = spec.strides[1] * self.depth
+        step, line_step = spec.strides[1] * self.depth, k.mul(self.line, spec.strides[0])
         left = -spec.pads[1] * self.depth
         x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(pixel, step)))
-        w_start = k.gep(self.w_item, w)
-        taps = prod(spec.kernel) * self.depth * self.width
-        column_step = spec.dilations[1] * self.depth
-        rows = Loop(count, self.filter_line, columns * self.depth * self.width)
+        chunk, column_step = self.depth * self.width, spec.dilations[1] * self.depth
+        taps = prod(spec.kernel) * chunk
+        stream = self._stream(row, tile)
 
-        def reduce(
-            x_at: ir.Value, skip: Index, blocks: Index, depth: int, sums: Sequence[ir.Value]
-        ) -> list[ir.Value]:
-            w_at, ahead = k.gep(w_start, skip), stream and stream.moved(k, k.add(w, skip))
-            outer = [Loop(blocks, self.plane, taps), rows]
-            inner = Loop(depth, 1, self.width)
-            if run.columns is None:
-                across = Loop(columns, column_step, self.depth * self.width)
-                offsets = [r * step for r in range(run.rows)]
-                nest = [*outer, across, inner]
-                return multiply(k, x_at, offsets, w_at, vectors, nest, sums, stream=ahead, dot=self.dot)
+        def across(a: Index, b: Index, depth: int, lines: range, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            """Add the products of a filter row, at offsets a and b of image and filter."""
+            after, inner = list(sums), Loop(depth, 1, self.width)
+            runs = _equal_columns(run.columns) if run.columns else [((0, run.rows), 0, columns)]
+            for (low, high), begin, end in runs:
+                taken = k.add(b, begin * chunk)
+                places = [j * run.rows + r for j in lines for r in range(low, high)]
+                held = [place * vectors + v for place in places for v in range(vectors)]
+                found = multiply(
+                    k,
+                    k.gep(x_at, k.add(a, begin * column_step)),
+                    [k.add(k.mul(line_step, j), r * step) for j in lines for r in range(low, high)],
+                    k.gep(self.w_item, taken),
+                    vectors,
+                    [Loop(end - begin, column_step, chunk), inner],
+                    [after[i] for i in held],
+                    stream=stream and stream.moved(k, taken),
+                    dot=self.dot,
+                )
+                for i, value in zip(held, found, strict=True):
+                    after[i] = value
+            return after
 
-            def line(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        def rows(a: Index, b: Index, depth: int, phase: _Phase, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            """Add the products of the filter rows of a phase."""
+            count = phase.high if phase.low == 0 else k.b.sub(k.i(phase.high), k.i(phase.low))
+            a = k.add(a, k.mul(phase.low, self.filter_line))
+            b = k.add(b, k.mul(phase.low, columns * chunk))
+
+            def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+                return across(k.add(a, a_row), k.add(b, b_row), depth, phase.lines, sums)
+
+            return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
+
+        def reduce(first: Index, blocks: Index, depth: int, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            """Add the products of `blocks` input blocks from `first` on."""
+
+            def block(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
                 after = list(sums)
-                for (low, high), begin, end in _equal_columns(run.columns or ()):
-                    part = slice(low * vectors, high * vectors)
-                    across = Loop(end - begin, column_step, self.depth * self.width)
-                    taken = k.add(b, begin * self.depth * self.width)
-                    after[part] = multiply(
-                        k,
-                        k.gep(x_at, k.add(a, begin * column_step)),
-                        [r * step for r in range(low, high)],
-                        k.gep(w_at, taken),
-                        vectors,
-                        [across, inner],
-                        after[part],
-                        stream=ahead and ahead.moved(k, taken),
-                        dot=self.dot,
-                    )
+                for phase in phases:
+                    a_block, b_block = k.add(k.mul(first, self.plane), a), k.add(k.mul(first, taps), b)
+                    after = rows(a_block, b_block, depth, phase, after)
                 return after
 
-            return reduce_nest(k, outer, line, sums)
+            return reduce_nest(k, [Loop(blocks, self.plane, taps)], block, sums)
 
-        stream = self._stream(row, tile)
-        sums = self.start(run.rows * vectors)
+        lines = phases[0].lines if len(phases) == 1 else range(2)
+        sums = self.start(len(lines) * run.rows * vectors)
         if plan.in_blocks:
-            sums = reduce(x_at, 0, self.full, self.depth, sums)
+            sums = reduce(0, self.full, self.depth, sums)
         if plan.in_rest:
-            x_rest = k.gep(x_at, k.mul(self.full, self.plane))
-            sums = reduce(x_rest, k.mul(self.full, taps), self.partial, plan.in_rest, sums)
-        self.store(k.add(y, k.mul(pixel, self.lanes)), run.rows, sums)
+            sums = reduce(self.full, self.partial, plan.in_rest, sums)
+        at, count = k.add(y, k.mul(pixel, self.lanes)), run.rows * vectors
+        for j in lines:
+            own = sums[j * count : (j + 1) * count]
+            self.store(k.add(at, k.mul(self.out_line, j)), run.rows, own)
 
     # --- what integers do otherwise -----------------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)
