@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
+from glow_dialects.ops.conv import convolve
 from glow_passes.pipeline import PassRunner, match_integers
 
 RNG = np.random.default_rng(0)
@@ -147,3 +148,29 @@ def test_integer_convolutions_are_exact(channels: int) -> None:
     got = glow.compile(m, backend="interpreter").run(inputs)["y"]
     views = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::2]
     np.testing.assert_array_equal(got, np.einsum("nchwij,ocij->nohw", views, w))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("group", [1, 8])
+@pytest.mark.parametrize("known", [True, False])
+def test_conv_integer_is_exact(dtype: type, group: int, known: bool) -> None:
+    """Weights of either sign, zero points of channels, an input's zero point that only a run knows."""
+    rng = np.random.default_rng(3)
+    w = rng.integers(0, 256, (24, 16 // group, 3, 3)).astype(np.uint8).view(dtype)
+    zeros = rng.integers(100, 140, 24).astype(np.uint8) if dtype == np.uint8 else np.zeros(24, np.int8)
+    x, zero = rng.integers(0, 256, (2, 16, 9, 8)).astype(np.uint8), np.array(117, np.uint8)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)]
+    constants = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(zeros, "wz")]
+    if known:
+        constants.append(numpy_helper.from_array(zero, "z"))
+    else:
+        inputs.append(helper.make_tensor_value_info("z", TensorProto.UINT8, ()))
+    window = {"pads": [1, 0, 1, 1], "strides": [1, 2], "group": group}
+    node = helper.make_node("ConvInteger", ["x", "w", "z", "wz"], ["y"], **window)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT32, None)]
+    graph = helper.make_graph([node], "g", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    centred = w.astype(np.float64) - zeros.astype(np.float64).reshape(-1, 1, 1, 1)
+    want = convolve(x.astype(np.float64) - 117, centred, (1, 2), (1, 0, 1, 1), (1, 1), group)
+    feed = {"x": x} if known else {"x": x, "z": zero}
+    np.testing.assert_array_equal(glow.compile(model).run(feed)["y"], want)

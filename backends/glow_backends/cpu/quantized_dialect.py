@@ -28,7 +28,7 @@ class QuantizedConvOp(PureOp):
 
     `input` is blocked, unsigned, of one scale. Kernels pad with stored zeros, so a padded input has
     zero point 0, unless every channel is a group of its own. `filter` is OIHW, signed; `bias` i32. The
-    result is blocked, unsigned or f32.
+    result is blocked, unsigned, f32 or i32.
     With a `residual` the convolution's own result has elements `between`, and what is stored is
     glow.quantized_add of both, within sum_low .. sum_high.
     """

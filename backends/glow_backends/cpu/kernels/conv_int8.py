@@ -26,7 +26,7 @@ from glow_backends.cpu.target import CpuTarget
 class Int8ConvSpec:
     """y = requantize(conv(x, w) + bias) of bytes.
 
-    x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32 where real); w is
+    x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32, or i32 sums); w is
     what `pack_int8_conv` made of (K, C/g, R, S), signed; bias (i32) and factor (f32) have one value an
     output channel, padded to c. Padding is zero bytes. `conv` has no epilogue. `zero` is what the
     depthwise kernel, which leaves padding out, takes from every byte of x.
@@ -89,7 +89,7 @@ class _Int8Emission(DirectEmission):
         factors = [
             k.load(self.factor, k.add(self.bias_at, v * self.lanes), lanes=self.lanes) for v in range(vectors)
         ]
-        together = 4 if permutes_bytes(k.target) and not self.requantize.real else 1
+        together = 4 if permutes_bytes(k.target) and self.requantize.kind == I8 else 1
         for first in range(0, rows, together):
             group = range(first, min(first + together, rows))
             for v, factor in enumerate(factors):
@@ -107,9 +107,10 @@ class _Int8Emission(DirectEmission):
     def _keep(self, words: Sequence[ir.Value], places: Sequence[Index]) -> None:
         """Store adjacent vectors: four of them at once, fewer one by one."""
         k = self.k
-        if self.requantize.real:
+        kind = self.requantize.kind
+        if kind != I8:
             for value, place in zip(words, places, strict=True):
-                k.store(value, self.y, place)
+                k.store(value, self.y, place, kind)
         elif len(words) == 4:
             k.store(self.requantize.packed(k, words), self.y, places[0], I8)
         else:

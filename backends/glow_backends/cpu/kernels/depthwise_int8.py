@@ -50,7 +50,7 @@ class _Emission(DepthwiseEmission):
             total = k.b.add(k.b.fptosi(value, bias.type), bias)
             other = None if self.residual is None else k.load(self.residual, place, I8, lanes)
             words = self.requantize.words(k, total, factor, other)
-            if not self.requantize.real:
+            if self.requantize.kind == I8:
                 words = self.requantize.packed(k, [words])
             k.store(words, self.y, place, self.requantize.kind)
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
@@ -107,7 +107,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     byte = isinstance(to, UniformQuantizedType) and is_byte(op.results[0])
     if not is_byte(op.input) or weights.storage.width.data != 8 or not weights.signed:
         return False
-    if not byte and to != f32:
+    if not byte and to not in (f32, i32):
         return False
     form = blocked(op.input, region, last)
     if form is None:
@@ -139,7 +139,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         source,
         region.constant(given),
         region.constant(op.bias) if op.bias is not None else None,
-        results=tensor(shape, unsigned(_byte_kind(op.results[0])) if byte else f32),
+        results=tensor(shape, unsigned(_byte_kind(op.results[0])) if byte else to),
         lanes=target.lanes,
         strides=strides,
         pads=pads,

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import f32, i32
 
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
@@ -78,7 +79,8 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     group = op.prop("group")
     source, to = element_of(op.input), element_of(op.result)
     assert isinstance(source, UniformQuantizedType)
-    requantize, own = Requantize(real=True), op.properties.get("between") or to
+    own = op.properties.get("between") or to
+    requantize = Requantize(real=own == f32, sums=own == i32)
     if isinstance(own, UniformQuantizedType):
         limits = stored_limits(own, op.prop("low"), op.prop("high"))
         requantize = Requantize(zero_of(own), *limits, residual=_residual(op, own, to))

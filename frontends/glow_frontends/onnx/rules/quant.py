@@ -12,9 +12,11 @@ from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv import ConvOp, convolve
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -193,40 +195,62 @@ def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
 def matmul_integer(g: Emitter, n: Node) -> Value:
     """MatMulInteger: int32 products of centred operands."""
     a_zero = n.get(2)
-    weights = _byte_weights(n)
+    known = isinstance(n[1], np.ndarray) and rank(n[1]) == 2 and isinstance(n[0], SSAValue) and rank(n[0]) > 1
+    weights = _byte_weights(n, n.get(3)) if known else None
     if weights is not None:
-        return _product_by_bytes(g, n[0], a_zero, weights)
+        return _product_by_bytes(g, n[0], a_zero, *weights)
     a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
     return exact_product(g, a, centred(g, n[1], n.get(3)))
 
 
-def _byte_weights(n: Node) -> np.ndarray | None:
-    """The known right operand of MatMulInteger, less its zero point, where it is a matrix of bytes."""
-    b, zero = n[1], n.get(3)
-    if not isinstance(b, np.ndarray) or b.ndim != 2 or not isinstance(n[0], SSAValue) or rank(n[0]) < 2:
+def _byte_weights(n: Node, zero: Value | None) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Known weights less their zero point as signed bytes and what is left: w - zero = bytes + rest.
+
+    `zero` is of a form that broadcasts. None where the zero points are not known, or the input's is
+    not one number.
+    """
+    w = n[1]
+    if not isinstance(w, np.ndarray) or not (zero is None or isinstance(zero, np.ndarray)) or not w.size:
         return None
-    if not (zero is None or isinstance(zero, np.ndarray)) or (
-        n.get(2) is not None and shape(n[2]) not in ((), (1,))
-    ):
+    if n.get(2) is not None and shape(n[2]) not in ((), (1,)):
         return None
-    wide = b.astype(np.int32) - (0 if zero is None else zero.astype(np.int32))
-    return wide.astype(np.int8) if wide.size and wide.min() >= -128 and wide.max() <= 127 else None
+    offset = np.zeros((), np.int32) if zero is None else zero.astype(np.int32)
+    wide = w.astype(np.int32) - offset
+    if wide.min() >= -128 and wide.max() <= 127:
+        return wide.astype(np.int8), None
+    middle = 128 if w.dtype == np.uint8 else 0
+    return (w.astype(np.int32) - middle).astype(np.int8), middle - offset
 
 
-def _product_by_bytes(g: Emitter, a: Value, zero: Value | None, weights: np.ndarray) -> Value:
-    """(a - zero) @ weights as a @ weights, which integer kernels compute, - zero * sums of columns."""
+def _bytes(g: Emitter, x: Value, zero: int = 0) -> Value:
+    """Plain bytes as stored integers of scale 1."""
+    kind = UniformQuantizedType.of(8, 1.0, zero, signed=dtype_of_value(x) == np.int8)
+    return g(BitCastOp, x, results=tensor(shape(x), kind))
+
+
+def _held(g: Emitter, weights: np.ndarray) -> Value:
+    return g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8, 1.0)))
+
+
+def _product_by_bytes(
+    g: Emitter, a: Value, zero: Value | None, weights: np.ndarray, rest: np.ndarray | None
+) -> Value:
+    """(a - zero) @ (weights + rest): a @ weights, which integer kernels compute, and sums of rows and
+    columns times the others."""
     rows, depth = int(np.prod(shape(a)[:-1])), shape(a)[-1]
-    source = UniformQuantizedType.of(8, 1.0, 0, signed=dtype_of_value(a) == np.int8)
-    stored = g(BitCastOp, g.reshape(a, (rows, depth)), results=tensor((rows, depth), source))
-    held = g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8, 1.0)))
+    flat = g.reshape(a, (rows, depth))
     made = tensor((rows, weights.shape[1]), INT32)
-    total = g.reshape(
-        g(QuantizedFullyConnectedOp, stored, held, None, results=made), (*shape(a)[:-1], weights.shape[1])
-    )
+    total = g(QuantizedFullyConnectedOp, _bytes(g, flat), _held(g, weights), None, results=made)
+    columns = weights.astype(np.int32)
+    if rest is not None:
+        columns = columns + rest
+        sums = g(ReduceSumOp, cast_to(g, flat, INT32), axes=(1,), keepdims=True)
+        rest = np.broadcast_to(rest.reshape(1, -1), (1, weights.shape[1]))
+        total = g(AddOp, total, g(MulOp, sums, np.ascontiguousarray(rest, np.int32)))
+    total = g.reshape(total, (*shape(a)[:-1], weights.shape[1]))
     if zero is None:
         return total
-    columns = weights.astype(np.int32).sum(axis=0, dtype=np.int32)
-    offset = g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns)
+    offset = g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns.sum(axis=0, dtype=np.int32))
     return g(SubOp, total, offset)
 
 
@@ -295,10 +319,41 @@ def _windowed(g: Emitter, n: Node, x: Value, w: Value, bias: Value | None = None
 
 def conv_integer(g: Emitter, n: Node) -> Value:
     """ConvInteger: an int32 convolution of centred operands."""
-    w = n[1]
-    zero = n.get(3)
+    w, zero = n[1], n.get(3)
     dims = None if zero is None else (*shape(zero), *(1,) * (rank(w) - 1))
+    spread_zero = zero.reshape(dims) if isinstance(zero, np.ndarray) and dims is not None else zero
+    weights = _byte_weights(n, spread_zero) if isinstance(n[0], SSAValue) else None
+    if weights is not None and (weights[1] is None or n.integer("group", 1) == 1):
+        return _conv_of_bytes(g, n, *weights)
     return _conv(g, n, centred(g, n[0], n.get(2)), centred(g, w, zero, dims))
+
+
+def _conv_of_bytes(g: Emitter, n: Node, weights: np.ndarray, rest: np.ndarray | None) -> Value:
+    """The convolution of x - zero with weights + rest on integer kernels.
+
+    A zero point that only a run knows is taken off afterwards: times the weights' sum, of those taps
+    that lie inside the image.
+    """
+    x, zero = n[0], n.get(2)
+    known = 0 if zero is None else int(np.asarray(zero).flat[0]) if isinstance(zero, np.ndarray) else None
+    window = window_of(n, shape(x)[2:], shape(weights)[2:])
+    stored, group = _bytes(g, x, known or 0), n.integer("group", 1)
+    where = (window.strides, window.pads, window.dilations, group)
+    taps = convolve(np.ones((1, *shape(x)[1:])), weights.astype(np.float64), *where)
+    given = dict(zip(("strides", "pads", "dilations", "group"), where, strict=True))
+    made = tensor((shape(x)[0], *taps.shape[1:]), INT32)
+    total = g(QuantizedConvOp, stored, _held(g, weights), None, results=made, **given)
+    if rest is not None:
+        ones = np.ones((1, *weights.shape[1:]), np.int8)
+        sums = tensor((shape(x)[0], 1, *taps.shape[2:]), INT32)
+        sums = g(QuantizedConvOp, stored, _held(g, ones), None, results=sums, **given)
+        factor = np.broadcast_to(rest, (len(weights), *(1,) * (rank(weights) - 1)))[None, :, 0]
+        factor = factor.reshape(1, -1, *(1,) * (rank(x) - 2))
+        total = g(AddOp, total, g(MulOp, sums, np.ascontiguousarray(factor, np.int32)))
+        taps = taps + factor * convolve(np.ones((1, *shape(x)[1:])), ones.astype(np.float64), *where)
+    if zero is None or known is not None:
+        return total
+    return g(SubOp, total, g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), taps.astype(np.int32)))
 
 
 def qlinear_conv(g: Emitter, n: Node) -> Value:
