@@ -346,7 +346,7 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
 
 _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "zero": lambda op: lambda: ZERO,
-    "stop": lambda op: lambda x: x,
+    **dict.fromkeys(("stop", "fixed", "varied"), lambda op: lambda x: x),
     "are_floats": lambda op: lambda *x: all(isinstance(v, float) for v in x),
     "gadd": lambda op: add_cotangents,
     "env_drop": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else (d[: len(d) - n] or ZERO),

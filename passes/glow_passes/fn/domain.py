@@ -60,10 +60,15 @@ class Scalar(metaclass=_Interned):
 
 @dataclass(frozen=True, eq=False)
 class TensorType(metaclass=_Interned):
-    """An array of static shape; dtype by NumPy's name."""
+    """An array of static shape; dtype by NumPy's name.
+
+    `fixed` tells, inside a function that is differentiated, that nothing it is differentiated by reaches
+    the array: its cotangent is zero and is not computed.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    fixed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +112,19 @@ def widened(kind: Type) -> Type:
     if isinstance(kind, TupleType):
         return TupleType(tuple(widened(t) for t in kind.items))
     return kind
+
+
+def marked(kind: Type, fixed: bool) -> Type:
+    """The type with its arrays fixed, or not."""
+    match kind:
+        case TensorType():
+            return TensorType(kind.shape, kind.dtype, True) if fixed else TensorType(kind.shape, kind.dtype)
+        case TupleType():
+            return TupleType(tuple(marked(t, fixed) for t in kind.items))
+        case FnType():
+            return FnType(tuple((n, tuple(marked(t, fixed) for t in c)) for n, c in kind.entries))
+        case _:
+            return kind
 
 
 def text(kind: Type) -> str:
@@ -206,6 +224,8 @@ class Sets:
             case Scalar(), Scalar():
                 kind = a.kind if RANK[a.kind] >= RANK[b.kind] else b.kind
                 return Scalar(kind, None)
+            case TensorType(), TensorType() if (a.shape, a.dtype) == (b.shape, b.dtype):
+                return marked(a, False)
             case (Scalar(), TensorType()) | (TensorType(), Scalar()):
                 tensor = a if isinstance(a, TensorType) else b
                 if isinstance(tensor, TensorType) and tensor.shape == ():

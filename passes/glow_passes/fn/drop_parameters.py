@@ -1,4 +1,4 @@
-"""glow-drop-parameters: parameters that a function does not use, and what is bound to them, go."""
+"""glow-drop-parameters: parameters that a function does not use, or has twice, go."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, PartialOp, RefOp
@@ -35,13 +36,10 @@ def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
     Roots, and functions `called` from outside, keep all.
     """
     table = table_of(module)
-    kept = {*roots_of(table), *called}
-    uses: dict[str, list[CallOp | PartialOp]] = {}
-    bound: dict[str, int] = {}
-    for function in table.values():
-        for op in function.block.ops:
-            if isinstance(op, RefOp) and op.target in table:
-                _note(op, uses, bound)
+    declared = (a for f in table.values() for a in f.attributes.values() if isinstance(a, SymbolRefAttr))
+    kept = {*roots_of(table), *called, *(a.root_reference.data for a in declared)}
+    _share_equal(table, kept)
+    uses, bound = _sites(table)
     dead = {
         (name, i)
         for name, sites in uses.items()
@@ -63,6 +61,45 @@ def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
         block.erase_arg(block.args[index])
     for function in table.values():
         remove_dead(function)
+
+
+def _sites(table: Table) -> tuple[dict[str, list[CallOp | PartialOp]], dict[str, int]]:
+    """Where each function gets its first arguments, and how many it gets everywhere."""
+    uses: dict[str, list[CallOp | PartialOp]] = {}
+    bound: dict[str, int] = {}
+    for function in table.values():
+        for op in function.block.ops:
+            if isinstance(op, RefOp) and op.target in table:
+                _note(op, uses, bound)
+    return uses, bound
+
+
+def _share_equal(table: Table, kept: set[str]) -> None:
+    """A parameter that has the value of an earlier one in all calls gives its uses to that one.
+
+    All are taken for equal at first; calls tell those apart that differ, until nothing changes.
+    """
+    uses, bound = _sites(table)
+    known = [n for n in uses if n not in kept and "gradient" not in table[n].attributes]
+    leader: dict[SSAValue, SSAValue] = {}
+    for name in known:
+        for argument in table[name].block.args[: bound[name]]:
+            leader[argument] = table[name].block.args[0]
+    changed = True
+    while changed:
+        changed = False
+        for name in known:
+            first: dict[tuple[SSAValue, ...], SSAValue] = {}
+            for index, argument in enumerate(table[name].block.args[: bound[name]]):
+                given = [site.arguments[index] for site in uses[name]]
+                key = (leader[argument], *[leader.get(v, v) for v in given])
+                found = first.setdefault(key, argument)
+                if leader[argument] is not found:
+                    leader[argument] = found
+                    changed = True
+    for argument, other in leader.items():
+        if argument is not other:
+            argument.replace_all_uses_with(other)
 
 
 def _note(op: RefOp, uses: dict[str, list[CallOp | PartialOp]], bound: dict[str, int]) -> None:

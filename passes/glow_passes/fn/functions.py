@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue, Use
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ReturnOp, ValueAndGradOp
+from glow_dialects.fn.dialect import FuncOp, GradOp, PrimOp, RefOp, ReturnOp, ValueAndGradOp
 from glow_dialects.fn.over import KINDS, OverOp
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
@@ -16,9 +16,13 @@ from glow_passes.fn.custom import declared, make_reverse, make_tangents
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
 from glow_passes.fn.tangents import Tangents
+from glow_passes.fn.turns import Counted, counted, make_turns, turns_name
 
 #: The suffix of a derived function by the letter of its mode.
 SUFFIX = {"r": ".fwd", "j": ".jvp"}
+
+#: In the names of gradient functions: what they do not differentiate by is fixed.
+ALONE = ".alone"
 
 #: Items of a tuple that a function may be applied to one by one.
 MOST_ITEMS = 1024
@@ -65,6 +69,8 @@ class Functions:
         self.table = _Table(self)
         self.table.update({f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)})
         self._differentiates: dict[str, bool] = {}
+        self._only_types: dict[str, frozenset[int]] = {}
+        self._loops: dict[str, Counted | None] = {}
 
     def add(self, name: str, block: Block) -> FuncOp:
         """A new function of the module."""
@@ -81,6 +87,28 @@ class Functions:
         if name not in self.table and kind == "jvp":
             return 2 * self.arity(base)
         return len(self.table[name].block.args)
+
+    def loop(self, name: str) -> Counted | None:
+        """A function as a loop that counts, if it is one."""
+        if name not in self._loops:
+            function = self.table.get(name)
+            self._loops[name] = None if function is None else counted(function)
+        return self._loops[name]
+
+    def in_turns(self, loop: Counted, first: int, turns: int) -> str:
+        """The name of the function for so many turns of a loop."""
+        name = turns_name(loop, first, turns)
+        if name not in self.table:
+            make_turns(self, loop, name, turns)
+        return name
+
+    def only_types(self, name: str) -> frozenset[int]:
+        """The parameters of which a function uses the type only, not the value."""
+        if name not in self._only_types:
+            arguments = self.table[name].block.args
+            found = (i for i, a in enumerate(arguments) if a.uses and all(map(_type_of, a.uses)))
+            self._only_types[name] = frozenset(found)
+        return self._only_types[name]
 
     def place(self, name: str) -> str:
         """Where a function stands: `file:line` of its first operation that stands somewhere."""
@@ -116,6 +144,7 @@ class Functions:
 
     def derived(self, name: str, op: Operation, mode: str) -> str:
         """The name of `f` in another form, where `op` and the name were derived in the same way."""
+        name = name.replace(ALONE, "")  # what another derivative goes through is not alone
         before = "".join(SUFFIX[m] for m in modes_of(op))
         assert name.endswith(before), (name, before)
         return name.removesuffix(before) + SUFFIX[mode] + before
@@ -130,18 +159,21 @@ class Functions:
         return f"over.{op.kind.data}.{count}" + "".join(SUFFIX[mode] for mode in modes_of(op))
 
     # --- gradients --------------------------------------------------------------------------------
-    def gradient_of(self, op: GradOp | ValueAndGradOp, arity: int, modes: str = "r") -> str:
+    def gradient_of(
+        self, op: GradOp | ValueAndGradOp, arity: int, modes: str = "r", alone: bool = False
+    ) -> str:
         """The function whose first arguments are forms of f, for f of `arity` parameters.
 
         The forms are those of `modes`: f.fwd for "r", f.jvp for "j", both for "jr", where the types of the
-        arguments choose one. Derived as the function around `op` was.
+        arguments choose one. Derived as the function around `op` was. `alone`: f takes no gradients itself,
+        so that what it is not differentiated by is fixed.
         """
         for mode in reversed(modes_of(op)):
             arity = arity - 1 if mode == "r" else arity // 2
-        name = self._gradient(op, arity, modes)
+        name = self._gradient(op, arity, modes, alone)
         return name + "".join(SUFFIX[mode] for mode in modes_of(op))
 
-    def _gradient(self, op: GradOp | ValueAndGradOp, count: int, modes: str) -> str:
+    def _gradient(self, op: GradOp | ValueAndGradOp, count: int, modes: str, alone: bool = False) -> str:
         with_value = isinstance(op, ValueAndGradOp)
         outside = [p for p in op.positions if not -count <= p < count]
         if outside:
@@ -151,27 +183,47 @@ class Functions:
             )
         text = "_".join(map(str, op.positions))
         name = f"{'value_and_grad' if with_value else 'grad'}.{count}.{text}{'' if op.single else '.tuple'}"
-        name += {"r": "", "j": ".ahead", "jr": ".either"}[modes]
+        name += {"r": "", "j": ".ahead", "jr": ".either"}[modes] + ALONE * alone
         if name in self.table:
             return name
+        if alone:
+            self._gradient(op, count, modes)  # what another derivative of it is made of
         positions = [p % count for p in op.positions]
         block = Block(arg_types=[any_type] * (count + len(modes)))
         m, values = Maker(block), list(block.args[len(modes) :])
+        forward = block.args[0]
+        if alone:
+            forward = m.prim("fixed", forward)
+            values = [m.prim("varied" if i in positions else "fixed", v) for i, v in enumerate(values)]
         if modes == "jr":
             ahead, back = (self._gradient(op, count, mode) for mode in modes)
             made = _gradient_by_choice(m, block, positions, ahead, back)
         else:
             maker = _gradient_ahead if modes == "j" else _gradient_back
-            value, found = maker(m, block.args[0], values, positions)
+            value, found = maker(m, forward, values, positions)
             filled = [
                 m.prim("fill_like", d, values[p], position=integer(shown))
                 for d, p, shown in zip(found, positions, op.positions, strict=True)
             ]
             result = filled[0] if op.single else m.tuple(filled)
             made = m.tuple([value, result]) if with_value else result
+            made = m.prim("varied", made) if alone else made
         block.add_op(ReturnOp.create(operands=[made]))
         self.add(name, block)
         return name
+
+
+#: The arguments of primitives of which only the type matters.
+_TYPES = {
+    **dict.fromkeys(("sum_like", "like", "reshape_like", "fill_like", "like_source"), (1,)),
+    **dict.fromkeys(("one_like", "len", "shape", "item_put", "rows_put", "spread", "tuple_put"), (0,)),
+    **dict.fromkeys(("tuple_part", "tuple_join"), (1, 2)),
+}
+
+
+def _type_of(use: Use) -> bool:
+    op = use.operation
+    return isinstance(op, PrimOp) and use.index in _TYPES.get(op.prim.data, ())
 
 
 def _over(kind: str, count: int) -> Block:

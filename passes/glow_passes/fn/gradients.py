@@ -309,6 +309,8 @@ RULES: dict[str, Rule] = {
     "item_at": lambda d, x, y, op: [x[0].prim("tuple_put", d, **_same(op))],
     "item": lambda d, x, y, op: [x[0].prim("item_put", x[1], d), None],
     "item_put": lambda d, x, y, op: [None, None, d.prim("item", x[1])],
+    "rows": lambda d, x, y, op: [x[0].prim("rows_put", x[1], d, **_same(op)), None],
+    "rows_put": lambda d, x, y, op: [None, None, d.prim("rows", x[1], **_same(op))],
     "with_item": _with_item,
     "to_tuple": lambda d, x, y, op: [d.prim("like_source", x[0])],
     "like_source": lambda d, x, y, op: [d.prim("to_tuple", count=integer(0)), None],

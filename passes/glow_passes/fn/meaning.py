@@ -28,10 +28,11 @@ from glow_passes.fn.domain import (
     Text,
     TupleType,
     ZeroType,
+    marked,
     text,
 )
 from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor
-from glow_passes.fn.tensors import Kind, region
+from glow_passes.fn.tensors import Kind, region, vjp_operand
 from glow_passes.fn.values import V, Values, parts
 
 _FLOATING = {
@@ -128,7 +129,9 @@ class Meaning(Values):
             isinstance(v.type, Scalar | TensorType) for v in x
         ):
             return self.tensors(name, op.attributes, x, where)
-        if (name.startswith("op:") or name == "stack_values") and all(isinstance(v.type, Scalar) for v in x):
+        if (name.startswith(("op:", "vjp:op:")) or name == "stack_values") and all(
+            isinstance(v.type, Scalar) for v in x
+        ):
             return self.tensors(name, op.attributes, x, where)
         bad = next((v for v in x if not isinstance(v.type, Scalar | TensorType)), x[0])
         shown = _SHOWN.get(name, name.split(":")[-1])
@@ -218,9 +221,20 @@ class Meaning(Values):
                 raise UnsupportedError(
                     f"{where}: {name.split(':')[-1]} of {text(v.type)}; use numbers or arrays"
                 )
+        if name.startswith("vjp:") and _is_fixed(x[vjp_operand(attributes)]):
+            return V(ZERO)
         made = region(name, attributes, kinds, where).type
         result = scalar_or_tensor(shape_of(made), dtype_of(made))
+        if _is_fixed(*x):
+            result = marked(result, True)
         return V(result, self.t.tensor(name, attributes, x, result, where))
+
+
+def _is_fixed(*values: V) -> bool:
+    """Whether arrays are fixed, and with them what is computed from them and ints."""
+    arrays = [v.type for v in values if isinstance(v.type, TensorType)]
+    others = [v.type for v in values if isinstance(v.type, Scalar) and v.type.kind == "float"]
+    return bool(arrays) and not others and all(t.fixed for t in arrays)
 
 
 __all__ = ["EnvType", "Meaning", "scalar_or_tensor"]

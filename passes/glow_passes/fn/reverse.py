@@ -34,6 +34,7 @@ from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.gradients import IDENTITY, MODES, RULES, Maker, Term, integer, modes_of, operator_rule
+from glow_passes.fn.turns import stands_for
 
 if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions
@@ -148,7 +149,7 @@ class Reverse:
         whole = m.tuple([m.zero() if d is None else d for d in found])
         owner = whole.owner
         assert isinstance(owner, TupleOp)
-        owner.attributes["of"] = StringAttr(self.name)
+        owner.attributes["of"] = StringAttr(stands_for(self.name))
         result = m.call(m.block.args[len(self.saved)], whole)
         m.block.add_op(ReturnOp.create(operands=[result]))
 
@@ -160,7 +161,7 @@ class Reverse:
                 self._spread(whole, op.callee, list(op.arguments))
             case PartialOp():
                 callee = op.callee.owner
-                of = callee.target if isinstance(callee, RefOp) else None
+                of = stands_for(callee.target) if isinstance(callee, RefOp) else None
                 self._spread(d, op.callee, list(op.arguments), of)
             case SwitchOp():
                 condition = self._saved(op.condition)

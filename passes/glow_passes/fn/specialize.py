@@ -7,6 +7,7 @@ whose types grow until nothing changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +56,8 @@ from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
 from glow_passes.fn.places import placed, with_line
 from glow_passes.fn.structure import length
-from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep
+from glow_passes.fn.turns import ROLLED
+from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep, has_tensors
 from glow_passes.fn.values import NoCode, V, captured, parts
 
 #: Instances of one function that may nest before their types are merged.
@@ -106,7 +108,7 @@ class Specializer(Meaning):
         self, functions: Functions, ahead_only: bool = False, unrolling: Unrolling | None = None
     ) -> None:
         super().__init__(Sets(), NoCode(), False)
-        self.unrolling = unrolling or Unrolling(enabled=False)
+        self.unrolling = unrolling or Unrolling(enabled=False, turns=False)
         self.ahead_only = ahead_only
         self.functions = functions
         self.instances: list[Instance] = []
@@ -171,6 +173,7 @@ class Specializer(Meaning):
     def instance(self, name: str, arguments: Sequence[Type], current: Instance) -> Instance:
         """The instance that a call with these argument types reaches."""
         kinds = [self.sets.resolve(t) for t in arguments]
+        name = self._in_turns(name, kinds, current)
         same = [i for i in current.chain() if i.name == name]
         if same and (self.is_recursive(name) or len(same) > NESTING) and not self._apart(name, kinds, same):
             self._merge(same[0], kinds)
@@ -184,12 +187,25 @@ class Specializer(Meaning):
 
     def _apart(self, name: str, kinds: Sequence[Type], same: Sequence[Instance]) -> bool:
         """Whether a call inside another of the function gets an instance of its own: turns of loops do."""
-        if "counted" in self.functions.table[name].attributes:
-            return False  # a recursion that the user wrote
+        attributes = self.functions.table[name].attributes
+        if "counted" in attributes or ROLLED in attributes:
+            return False  # a recursion that the user wrote, or a loop of chunks
         before = same[0].parameters
         if self.unrolling.unrolls(name, kinds, before, len(same)):
             return True
         return not self.is_recursive(name) and self.unrolling.shrinks(kinds, before)
+
+    def _in_turns(self, name: str, kinds: Sequence[Type], current: Instance) -> str:
+        """The function of several turns at a time for a loop of tensors whose number of turns is known."""
+        if not self.unrolling.turns or not any(map(has_tensors, kinds)):
+            return name
+        base, *derived = re.split(r"(?=\.(?:fwd|jvp)(?:\.|$))", name)
+        loop = self.functions.loop(base)
+        turns = None if loop is None else loop.turns(kinds, 2 ** derived.count(".jvp"))
+        if loop is None or turns is None or turns[1] < 2 or any(i.name == name for i in current.chain()):
+            return name
+        self.unrolling.turned = True
+        return "".join([self.functions.in_turns(loop, *turns), *derived])
 
     def _merge(self, instance: Instance, kinds: list[Type]) -> None:
         for index, kind in enumerate(kinds):
@@ -321,6 +337,9 @@ class Specializer(Meaning):
         if function.code is None:
             return V(FnType(entries))
         codes = [v.code for v in values]
+        for index, v in enumerate(values):
+            if all(len(c) + index in self.functions.only_types(n) for n, c in kind.entries):
+                codes[index] = self.unread(v).code
         if len(entries) == 1:
             return V(FnType(entries), [*function.code, *codes])
         return V(FnType(entries), [function.code[0], [[*c, *codes] for c in function.code[1]]])
@@ -338,7 +357,8 @@ class Specializer(Meaning):
         either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
         modes = "jr" if either else "r"
         try:
-            name = self.functions.gradient_of(op, arities.pop(), modes)
+            alone = modes == "r" and not modes_of(op)
+            name = self.functions.gradient_of(op, arities.pop(), modes, alone)
         except GlowError as error:
             raise placed(error, where) from None
         forms = [self.derived(function, op, mode) for mode in modes]
@@ -391,13 +411,17 @@ def infer(
             with deep():
                 return made, made.infer(name, arguments)
         except TooLong as long:
-            unrolling = Unrolling(rolled={*unrolling.rolled, str(long)})
+            unrolling = Unrolling(rolled={*unrolling.rolled, str(long)}, turns=unrolling.turns)
         except NotNative:
-            if not unrolling.met:
+            if not unrolling.met and not unrolling.turned:
                 raise
-            break
+            if not unrolling.turned:
+                break
+            unrolling = Unrolling(turns=False)
         except GlowError as error:
-            raise with_line(error) from None
+            if not unrolling.turned:
+                raise with_line(error) from None
+            unrolling = Unrolling(turns=False)  # values that take another shape each turn
     made = Specializer(functions, ahead_only)
     return made, made.infer(name, arguments)
 

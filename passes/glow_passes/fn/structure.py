@@ -26,6 +26,7 @@ from glow_passes.fn.domain import (
     TupleType,
     Type,
     ZeroType,
+    marked,
     text,
     widened,
 )
@@ -138,7 +139,32 @@ def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if isinstance(x[0].type, TupleType):
         zeros = m.tuple([V(ZERO)] * len(x[0].type.items))
         return _stored(m, zeros, x[1], x[2], where)
+    if isinstance(x[0].type, TensorType) and x[0].type.fixed:
+        return V(ZERO)
     return m.tensors("item_put", op.attributes, x, where)
+
+
+def _rows(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[0]):
+        return x[0]
+    if isinstance(x[0].type, TensorType):
+        return m.tensors("rows", op.attributes, x, where)
+    return m.tuple([_item(m, op, [x[0], at], where) for at in _following(m, op, x[1], where)])
+
+
+def _following(m: Meaning, op: PrimOp, index: V, where: str) -> list[V]:
+    return [m.scalar("add", [index, m.number(k)], where) for k in range(number(op, "count"))]
+
+
+def _rows_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[2]) or isinstance(x[0].type, TensorType) and x[0].type.fixed:
+        return V(ZERO)
+    if isinstance(x[0].type, TensorType):
+        return m.tensors("rows_put", op.attributes, x, where)
+    total = V(ZERO)
+    for at, d in zip(_following(m, op, x[1], where), parts(x[2]), strict=True):
+        total = m.add(total, _item_put(m, op, [x[0], at, d], where))
+    return total
 
 
 def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -186,7 +212,7 @@ def _sum_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
             return V(ZERO)
         if isinstance(d.type, Scalar):
             return V(FLOAT, m.kind(d, "float"))
-    elif np.dtype(kind.dtype if kind.dtype != "bfloat16" else "float32").kind != "f":
+    elif kind.fixed or np.dtype(kind.dtype if kind.dtype != "bfloat16" else "float32").kind != "f":
         return V(ZERO)
     return m.tensors("sum_like", op.attributes, x, where)
 
@@ -375,6 +401,8 @@ def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 STRUCTURE: dict[str, Rule] = {
     "zero": lambda m, op, x, where: V(ZERO),
     "stop": lambda m, op, x, where: x[0],
+    "fixed": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), True), x[0].code),
+    "varied": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), False), x[0].code),
     "are_floats": lambda m, op, x, where: m.number(all(v.type == FLOAT for v in x)),
     "gadd": lambda m, op, x, where: m.add(x[0], x[1]),
     "env_item": _env_item,
@@ -385,6 +413,8 @@ STRUCTURE: dict[str, Rule] = {
     "item_at": _item_at,
     "item": _item,
     "item_put": _item_put,
+    "rows": _rows,
+    "rows_put": _rows_put,
     "with_item": _with_item,
     "len": lambda m, op, x, where: m.number(length(x[0], where)),
     "shape": _shape,

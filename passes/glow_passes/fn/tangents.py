@@ -249,7 +249,7 @@ def _like_result(at: int) -> Rule:
 
 _STRUCTURE: dict[str, Rule] = {
     "gadd": lambda t, op, x, d: t.added(d[0], d[1]),
-    "item_put": _linear(2),
+    **dict.fromkeys(("item_put", "rows_put"), _linear(2)),
     "with_item": _with_item,
     "where": _where,
     "concat_tuples": _concat,
@@ -259,7 +259,10 @@ _STRUCTURE: dict[str, Rule] = {
     "full": _like_result(1),
     "tuple_put": _linear(1),
     "spread": _linear(1),
-    **{n: _linear(0) for n in ("env_item", "env_drop", "env_pad", "env_put", "item_at", "item", "to_tuple")},
+    **{
+        n: _linear(0)
+        for n in ("env_item", "env_drop", "env_pad", "env_put", "item_at", "item", "rows", "to_tuple")
+    },
     **{n: _linear(0) for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like")},
     "cotangent": _linear(0),
     **{n: _linear(0) for n in ("reshape", "reshape_like")},

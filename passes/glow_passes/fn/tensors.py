@@ -225,9 +225,7 @@ def _gradient(
     """The cotangent of one operand: the operator again, then the cards' gradients backwards."""
     from glow_passes.autodiff.reverse import cotangents, expand, on_path
 
-    path = attributes["indices"]
-    assert isinstance(path, DenseArrayBase)
-    numbers = [int(i) for i in path.get_values()]
+    numbers = _path(attributes)
     inner = {**attributes, "indices": DenseArrayBase.from_list(i64, numbers[:-1])}
     *operands, d = values
     block = u.b.point.block
@@ -245,6 +243,18 @@ def _gradient(
     expand(ops(), on_path(ops(), [result], [wanted]))
     found = cotangents(ops(), {result: seed}, [wanted], u.b)[wanted]
     return zero if found is None else found
+
+
+def _path(attributes: Attributes) -> list[int]:
+    """The operands that were differentiated by, one after another."""
+    path = attributes["indices"]
+    assert isinstance(path, DenseArrayBase)
+    return [int(i) for i in path.get_values()]
+
+
+def vjp_operand(attributes: Attributes) -> int:
+    """The operand whose cotangent a `vjp:` primitive gives."""
+    return _path(attributes)[-1]
 
 
 def _safe_log(
@@ -342,6 +352,23 @@ def _item_put(
     return u.op("select", mask, row, u.b.scalar(0, whole))
 
 
+def _rows(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    first = u.reshape(u.cast(values[1], i64), (1,))
+    return u.op("gather", values[0], u.op("add", first, u.b.constant(np.arange(options["count"]))), axis=0)
+
+
+def _rows_put(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    whole, index, d = values
+    count, size, rank = options["count"], shape_of(whole)[0], len(shape_of(whole))
+    at = u.op("sub", u.b.constant(np.arange(size)), u.reshape(u.cast(index, i64), (1,)))
+    low, high = u.b.constant(np.array([0])), u.b.constant(np.array([count - 1]))
+    inside = u.op("and", u.op("cmp_ge", at, low), u.op("cmp_le", at, high))
+    rows = u.op("gather", u.cast(d, element_of(whole)), u.op("min", u.op("max", at, low), high), axis=0)
+    return u.op("select", u.reshape(inside, (size, *[1] * (rank - 1))), rows, u.b.scalar(0, whole))
+
+
 def _row_mask(u: Unit, whole: SSAValue, index: SSAValue) -> SSAValue:
     count, rank = shape_of(whole)[0], len(shape_of(whole))
     rows = u.b.constant(np.arange(count).reshape(count, *[1] * (rank - 1)))
@@ -386,7 +413,8 @@ def _to_float(
 _OTHERS = {
     "safe_log": _safe_log, "where": _where, "sum_like": _sum_like, "like": _like, "astype": _astype,
     "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": _item,
-    "item_put": _item_put, "with_item": _with_item, "stack_values": _stack, "sum_items": _sum_items,
+    "item_put": _item_put, "rows": _rows, "rows_put": _rows_put, "with_item": _with_item,
+    "stack_values": _stack, "sum_items": _sum_items,
     "spread": _spread, "to_float": _to_float, "cotangent": _like,
     "to_int": lambda u, o, a, v: u.cast(v[0], i64),
     "to_bool": lambda u, o, a, v: u.op("cmp_ne", v[0], u.b.scalar(0, v[0])),
@@ -462,4 +490,13 @@ def shape_attribute(value: Any) -> Attribute:
     return DenseArrayBase.from_list(i64, [int(v) for v in numbers])
 
 
-__all__ = ["ArrayAttr", "IntegerAttr", "Kind", "StringAttr", "evaluate_tensors", "key_of", "region"]
+__all__ = [
+    "ArrayAttr",
+    "IntegerAttr",
+    "Kind",
+    "StringAttr",
+    "evaluate_tensors",
+    "key_of",
+    "region",
+    "vjp_operand",
+]

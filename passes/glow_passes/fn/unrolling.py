@@ -12,7 +12,7 @@ from glow_passes.fn.domain import FnType, Scalar, TensorType, TupleType, Type
 #: Turns that a loop of tensors may have to be unrolled.
 TURNS = 32
 #: Times that inference starts again because a loop proved too long, before no loop is unrolled.
-ATTEMPTS = 4
+ATTEMPTS = 5
 
 
 class TooLong(Exception):
@@ -27,6 +27,9 @@ class Unrolling:
     """
 
     enabled: bool = True
+    #: Whether loops of straight bodies become functions of several turns, and whether one did.
+    turns: bool = True
+    turned: bool = False
     met: bool = False
     rolled: set[str] = field(default_factory=set[str])
     depths: dict[Type, int] = field(default_factory=dict[Type, int])

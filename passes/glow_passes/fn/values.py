@@ -56,6 +56,10 @@ class Target(Protocol):
         """Any value of a type."""
         ...
 
+    def nothing(self) -> Code:
+        """The address of an array that is never read."""
+        ...
+
     def box(self, named: NamedType, index: int, codes: Sequence[Code]) -> Code:
         """A record of a named set."""
         ...
@@ -163,6 +167,8 @@ class Values:
                 )
             case Scalar(), TensorType():
                 return V(want, self.t.tensor("astype_scalar", {}, [v], want, ""))
+            case TensorType(), TensorType():
+                return V(want, v.code)
             case TupleType(), TupleType():
                 made = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
                 return V(want, [x.code for x in made])
@@ -229,6 +235,16 @@ class Values:
                 return V(kind, [self.zeros(t).code for _, t in kind.entries])
             case _:
                 raise NotNative("the zero of a function's cotangent that refers to itself")
+
+    def unread(self, v: V) -> V:
+        """A value of which only the type is used: arrays that wait are never computed for it."""
+        match v.type:
+            case TensorType():
+                return V(v.type, self.t.nothing())
+            case TupleType():
+                return V(v.type, [self.unread(x).code for x in parts(v)])
+            case _:
+                return v
 
     def switch(self, condition: V, yes: V, no: V, where: str) -> V:
         """One of two values."""

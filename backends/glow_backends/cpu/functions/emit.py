@@ -13,7 +13,7 @@ from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type
+from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
 from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.values import V, captured
 
@@ -324,7 +324,8 @@ class Emitter(Specializer):
         self.b.unreachable()
 
     def _same_result(self, one: Instance, other: Instance) -> bool:
-        return self.sets.resolve(one.result) == self.sets.resolve(other.result)
+        first, second = (marked(self.sets.resolve(i.result), False) for i in (one, other))
+        return first == second
 
     def _nested(self, arguments: list[V], frame: Frame) -> V:
         """A call of the function that is being emitted, written out in place."""
@@ -393,16 +394,18 @@ class Emitter(Specializer):
         function = self.declared(target)
         outputs = leaves(self.sets.resolve(target.result))
         b = self.b
+        # A call in a recursion takes stack, so that one without end is noticed: no loop in its place.
+        tail = "notail" if self.survey.reaches_itself(target) else None
         if len(outputs) > IN_REGISTERS:
             with b.goto_entry_block():
                 room = b.alloca(I64, len(outputs))
                 place = b.bitcast(room, POINTER)
-            b.call(function, [*self._passed(registers), place], cconv="tailcc")
+            b.call(function, [*self._passed(registers), place], cconv="tailcc", tail=tail)
             return [
                 b.load(b.bitcast(b.gep(place, [ir.Constant(I64, 8 * i)]), leaf.as_pointer()))
                 for i, leaf in enumerate(outputs)
             ]
-        result = b.call(function, self._passed(registers), cconv="tailcc")
+        result = b.call(function, self._passed(registers), cconv="tailcc", tail=tail)
         if len(outputs) == 1:
             return [result]
         return [b.extract_value(result, i) for i in range(len(outputs))]

@@ -214,6 +214,10 @@ class LlvmTarget:
         """Any value of a type."""
         return unflat(kind, iter([ir.Constant(t, ir.Undefined) for t in leaves(kind)]))
 
+    def nothing(self) -> ir.Value:
+        """The address of an array that is never read."""
+        return ir.Constant(POINTER, None)
+
     def box(self, named: NamedType, index: int, values: Sequence[V]) -> ir.Value:
         """A record: the tag and the registers of the captured values."""
         registers = self.tensors.registers([r for v in values for r in flat(v.code)])

@@ -26,7 +26,7 @@ from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.fn.domain import NotNative, Scalar, TensorType, Type
+from glow_passes.fn.domain import NotNative, Scalar, TensorType, Type, marked
 from glow_passes.fn.tensors import Kind, Region, region
 from glow_passes.fn.values import V
 
@@ -56,6 +56,8 @@ class Node:
     depth: int = 0
     #: The number of the program's result that it is, where it is computed in place.
     place: int | None = None
+    #: The array whose row it is, and the bytes in front of it, where that is known.
+    row: tuple[Node, int] | None = None
 
     def base(self) -> Node:
         """The node whose memory this one only sees under another shape."""
@@ -103,7 +105,7 @@ class Tensors:
         self.support = support
         self.runs: list[Run] = []
         self.keep: list[Array] = []
-        self.zeros: dict[TensorType, Node] = {}
+        self.zeros: dict[tuple[tuple[int, ...], str], Node] = {}
         self.weights: dict[str, Node] = {}
         self.templates: dict[GraphOp, list[Region]] = {}
         self.known: dict[tuple[ir.Value, Type], Node] = {}
@@ -130,6 +132,7 @@ class Tensors:
         """The node of a value's code."""
         if isinstance(code, Node):
             return code
+        kind = marked(kind, False)
         made = self.known.get((code, kind))
         if made is None:
             if isinstance(kind, TensorType):
@@ -196,20 +199,25 @@ class Tensors:
         return self.templates[op]
 
     def _zeros(self, kind: TensorType) -> Node:
-        if kind not in self.zeros:
-            self.zeros[kind] = self.array(np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype))))
-        return self.zeros[kind]
+        if (kind.shape, kind.dtype) not in self.zeros:
+            self.zeros[kind.shape, kind.dtype] = self.array(
+                np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype)))
+            )
+        return self.zeros[kind.shape, kind.dtype]
 
     def _row(self, name: str, made: Node) -> Node | None:
         """Rows of memory are where they are: x[i] is an address."""
-        if name != "item":
+        if name not in ("item", "rows"):
             return None
         whole, index = made.operands[0].base(), made.operands[1]
-        size, count = bytes_of(made.type), shape_of(made.operands[0].type)[0]
+        count = shape_of(made.operands[0].type)[0]
+        size = bytes_of(made.operands[0].type) // max(count, 1)
         if whole.real is None or index.scalar is None or size % ALIGN or not size:
             return None
         if index.const is not None:
-            return None  # the graph knows better what to do with all the rows together
+            # The graph knows better what to do with all the rows together; others may have the address.
+            made.row = (whole, int(index.const) % count * size)
+            return None
         b = self.builder
         at = self.register(index)
         length = ir.Constant(I64, count)
@@ -244,11 +252,14 @@ class Tensors:
     def realise(self, nodes: Sequence[Node]) -> None:
         """Make code for nodes that have no register yet."""
         wanted: dict[Node, None] = {}
+        rows: list[Node] = []
         for node in nodes:
             base = node.base()
             if base.real is not None:
                 continue
-            if base.const is not None:
+            if base.row is not None:
+                rows.append(base)
+            elif base.const is not None:
                 base.real = self._address(base.const)
             elif base.run is not None:
                 self._hand_out(base)
@@ -256,6 +267,10 @@ class Tensors:
                 wanted[base] = None
         if wanted:
             self._run(list(wanted))
+        for base in rows:
+            assert base.row is not None
+            whole, offset = base.row
+            base.real = self.builder.gep(whole.real, [ir.Constant(I64, offset)])
         for node in nodes:
             node.real = node.base().real
 
