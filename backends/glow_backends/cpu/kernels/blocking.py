@@ -1,4 +1,4 @@
-"""Changes between plain and channel-blocked layouts of f32 activations, at the borders of regions."""
+"""Changes between plain and channel-blocked layouts of 32-bit activations, at the borders of regions."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall |
             else block_spec(source, lanes, 1, last)
         )
         return KernelCall(emit_copy, copies, [op.result, op.input])
-    if dtype_name(op.input) != "f32" or lanes != context.target.lanes:
+    if dtype_name(op.input) not in ("f32", "i32") or lanes != context.target.lanes:
         return None
     return KernelCall(emit_blocking, spec, [op.result, op.input])
 
