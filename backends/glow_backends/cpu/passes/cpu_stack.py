@@ -47,6 +47,8 @@ class _Groups:
     def __init__(self, ops: Sequence[Operation]) -> None:
         self.index = {op: i for i, op in enumerate(ops)}
         self.group: dict[Operation, list[Operation]] = {op: [op] for op in ops if stackable(op)}
+        #: First and last index of each group of several operations.
+        self.spans: dict[int, tuple[int, int]] = {}
 
     def producers(self, members: Iterable[Operation]) -> list[Operation]:
         """The operations that make the members' operands."""
@@ -54,7 +56,7 @@ class _Groups:
 
     def legal(self, members: Sequence[Operation]) -> bool:
         """Whether no path leads from a member out of the group and back into it."""
-        inside, first = set(members), min(self.index[m] for m in members)
+        inside, first = set(members), self._before(min(self.index[m] for m in members))
         seen: set[Operation] = set()
         work = [p for p in self.producers(members) if p not in inside]
         while work:
@@ -68,6 +70,14 @@ class _Groups:
             if max(self.index[p] for p in part) > first:
                 work += self.producers(part)
         return True
+
+    def _before(self, first: int) -> int:
+        """The index before which nothing needs what stands from `first` on, through groups that span it."""
+        for low, high in sorted(self.spans.values(), key=lambda s: -s[1]):
+            if high < first:
+                break
+            first = min(first, low)
+        return first
 
     def grow(self, symbols: Symbols) -> None:
         """Join every operation with the loops of its operands where that is legal."""
@@ -83,6 +93,9 @@ class _Groups:
                 if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
                     continue
                 if self.legal(merged):
+                    for part in (mine, theirs):
+                        self.spans.pop(id(part), None)
+                    self.spans[id(merged)] = self.index[merged[0]], self.index[merged[-1]]
                     for member in merged:
                         self.group[member] = merged
 
