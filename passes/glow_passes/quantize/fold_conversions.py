@@ -72,6 +72,21 @@ def _rescaled(value: SSAValue, kind: UniformQuantizedType, r: Rewriter) -> SSAVa
     return r(RescaleOp(value, results=_with_type(value, kind)))
 
 
+def limiting(kind: UniformQuantizedType) -> bool:
+    """Whether the range of a type ends at zero: quantisers leave out a relu that the range stands for."""
+    return bool(np.isin(kind.zero_point_array, limits_of(kind)).any())
+
+
+def _inside(inner: UniformQuantizedType, outer: UniformQuantizedType) -> bool:
+    """Whether `outer` limits no real number that `inner` can hold, but for half a step."""
+    if inner.axis.data >= 0 or outer.axis.data >= 0:
+        return False
+    low, high = dequantize_array(np.array(limits_of(inner)), inner)
+    least, most = dequantize_array(np.array(limits_of(outer)), outer)
+    step = scale_of(outer) / 2
+    return bool(low >= least - step and high <= most + step)
+
+
 def quantize_of_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
     """quantize(dequantize(q)) -> q, or rescale(q) where the types differ."""
     inner: Any = producer(op.input, DequantizeOp)
@@ -83,19 +98,28 @@ def rescale_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
     if op.input.type == op.result.type:
         return op.input
     inner: Any = producer(op.input, RescaleOp)
-    return None if inner is None else _rescaled(inner.input, quantized_type(op.result), r)
+    if inner is None:
+        return None
+    result = quantized_type(op.result)
+    middle = quantized_type(op.input)
+    needless = _inside(quantized_type(inner.input), middle) or _inside(result, middle)
+    return _rescaled(inner.input, result, r) if needless else None
 
 
 def rescale_of_quantize(op: Any, r: Rewriter) -> SSAValue | None:
     """rescale(quantize(x)) -> quantize(x) to the other type."""
     inner: Any = producer(op.input, QuantizeOp, single=True)
-    return None if inner is None else r(QuantizeOp(inner.input, results=op.result.type))
+    if inner is None or not _inside(quantized_type(op.result), quantized_type(op.input)):
+        return None
+    return r(QuantizeOp(inner.input, results=op.result.type))
 
 
 def dequantize_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
     """dequantize(rescale(q)) -> dequantize(q)."""
     inner: Any = producer(op.input, RescaleOp)
-    return None if inner is None else r(DequantizeOp(inner.input, results=op.result.type))
+    if inner is None or not _inside(quantized_type(inner.input), quantized_type(op.input)):
+        return None
+    return r(DequantizeOp(inner.input, results=op.result.type))
 
 
 def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
@@ -170,8 +194,9 @@ def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     limits = np.array([made.prop("low"), made.prop("high")], np.int64)
     moved = quantize_array(dequantize_array(np.clip(limits, *limits_of(old)), old), new)
-    low = NO_LOW if limits[0] == NO_LOW else int(moved[0])
-    high = NO_HIGH if limits[1] == NO_HIGH else int(moved[1])
+    smallest, largest = limits_of(new)
+    low = NO_LOW if limits[0] == NO_LOW and moved[0] == smallest else int(moved[0])
+    high = NO_HIGH if limits[1] == NO_HIGH and moved[1] == largest else int(moved[1])
     return requantizing_again(made, r, op.result.type, low=low, high=high)
 
 
@@ -185,9 +210,9 @@ def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _source(value: SSAValue) -> SSAValue:
     inner: Any = producer(value, RescaleOp)
-    if inner is None or quantized_type(inner.input).axis.data >= 0:
+    if inner is None:
         return value
-    return inner.input
+    return inner.input if _inside(quantized_type(inner.input), quantized_type(value)) else value
 
 
 def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:
@@ -217,10 +242,13 @@ def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def real_result(op: Any, r: Rewriter) -> SSAValue | None:
-    """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums."""
+    """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums.
+
+    Not where a range that ends at zero limits the sums; others are what calibration saw of them.
+    """
     layers = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
     made: Any = next((p for kind in layers if (p := producer(op.input, kind, single=True))), None)
-    if made is None or (made.prop("low"), made.prop("high")) != (NO_LOW, NO_HIGH):
+    if made is None or made.limits() != (NO_LOW, NO_HIGH) or limiting(quantized_type(op.input)):
         return None
     return requantizing_again(made, r, op.result.type) if is_float(element_of(op.result)) else None
 

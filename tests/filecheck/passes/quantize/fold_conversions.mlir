@@ -54,7 +54,7 @@ glow.func @moved {
 glow.func @limits_and_result {
   %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
   %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
-  // CHECK: [[p:%.*]] = glow.quantized_fully_connected %q, %w {low = 0 : i64} : {{.*}} -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  // CHECK: [[p:%.*]] = glow.quantized_fully_connected %q, %w {low = 0 : i64, high = 62 : i64} : {{.*}} -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
   // CHECK-NEXT: glow.save [[p]]
   %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
   %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
@@ -107,4 +107,37 @@ glow.func @real_result {
   %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
   %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
   glow.save %a to @y : tensor<4x4xf32>
+}
+
+// A range that ends at zero stands for a relu that a quantiser left out: what passes through it stays limited.
+// CHECK-LABEL: glow.func @keeps_limiting_result
+glow.func @keeps_limiting_result {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.quantized_fully_connected %q, %w : {{.*}} -> tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>
+  // CHECK-NEXT: glow.dequantize
+  %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>
+  %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<4x4xf32>
+  glow.save %a to @y : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: glow.func @keeps_limiting_rescale
+glow.func @keeps_limiting_rescale {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[r:%.*]] = glow.rescale %q
+  // CHECK-NEXT: glow.dequantize [[r]]
+  %r = glow.rescale %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>
+  %a = glow.dequantize %r : (tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<4x4xf32>
+  glow.save %a to @y : tensor<4x4xf32>
+}
+
+// The limits of the first type are those of the joined operator.
+// CHECK-LABEL: glow.func @limits_of_joined_rescale
+glow.func @limits_of_joined_rescale {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.quantized_fully_connected %q, %w {low = 0 : i64}
+  %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>
+  %r = glow.rescale %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %r to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
 }
