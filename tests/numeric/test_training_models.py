@@ -186,6 +186,16 @@ def volumes() -> Any:
     )
 
 
+def segments() -> Any:
+    """Three axes down and up again: strides, dilation, groups, overlapping pools, transposed filters."""
+    return nn.Sequential(
+        *(nn.Conv3d(2, 4, (3, 1, 3), (1, 1, 2), (1, 0, 1)), nn.ELU(), nn.AvgPool3d(3, (2, 1, 1), 1)),
+        *(nn.Conv3d(4, 8, 3, padding=2, dilation=2, groups=2), nn.Tanh(), nn.MaxPool3d(3, 2, 1)),
+        *(nn.ConvTranspose3d(8, 4, 3, (2, 1, 2), 1, output_padding=(1, 0, 1), groups=2), nn.Tanh()),
+        nn.ConvTranspose3d(4, 3, (2, 4, 2), (2, 3, 1)),
+    )
+
+
 def normal(*shape: int) -> Any:
     """Random numbers."""
     return torch.randn(*shape)
@@ -209,6 +219,7 @@ NETWORKS: dict[str, Case] = {
     "signals": (Signals, lambda: normal(4, 4, 12), lambda: classes(4), CROSS),
     "operators": (Operators, lambda: normal(4, 6), lambda: normal(4, 3), "huber"),
     "activations": (activations, lambda: normal(5, 6), lambda: normal(5, 3), "l1"),
+    "segments": (segments, lambda: normal(2, 2, 6, 5, 7), lambda: normal(2, 3, 8, 10, 5), "mse"),
     "volumes": (volumes, lambda: normal(4, 2, 4, 4, 4), lambda: classes(4), CROSS),
 }
 PEERS = {

@@ -32,6 +32,7 @@ from glow_passes.autodiff.reverse import (
     on_path,
 )
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
+from glow_passes.autodiff.volumes import planes_form
 
 
 def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | None, seed: int = 0) -> None:
@@ -122,6 +123,8 @@ def differentiate(
     for op in on_path(list(block.ops), [loss_value], wanted):
         if isinstance(op, RecurrentOp) and has_training_form(op):
             _replace(op, training_form(op, Builder.before(op)))
+        elif (planes := planes_form(op, Builder.before(op))) is not None:
+            _replace(op, planes)
     expand(list(block.ops), on_path(list(block.ops), [loss_value], wanted))
     loss_value = loss_of(made, loss)
     b = Builder.at_end(block)
