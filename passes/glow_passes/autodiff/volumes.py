@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -57,7 +58,7 @@ def _convolution(op: ConvOp | ConvTransposeOp, b: Builder) -> SSAValue:
     return f.transpose(made, (0, 1, 3, 4, 2) if last else (0, 2, 1, 3, 4))
 
 
-def _flat(op: ConvOp | ConvTransposeOp) -> dict[str, object]:
+def _flat(op: ConvOp | ConvTransposeOp) -> dict[str, Any]:
     """The window within a plane."""
     pads = op.prop("pads")
     return {
@@ -98,7 +99,7 @@ def _transposed(op: ConvTransposeOp, f: Formula, x: SSAValue, w: SSAValue) -> SS
     _, out, (goal, *plane) = op.sizes(op.result)
     image = f.reshape(x, (batch * depth, channels, height, width))
     filters = f.reshape(w, (channels, taps * inner, *kernel))
-    more = {"output_pads": op.prop("output_pads")[1:], **_flat(op)}
+    more: dict[str, Any] = {"output_pads": op.prop("output_pads")[1:], **_flat(op)}
     y = f.b(ConvTransposeOp(image, filters, None, **more))
     y = f.reshape(y, (batch, depth, group, taps, inner, *plane))
     total: SSAValue | None = None
