@@ -40,6 +40,7 @@ from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.relu import ReluOp
 from glow_passes.quantize.calibration import CALIBRATIONS, calibrated
 from glow_passes.quantize.histogram import Histogram
+from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import SCHEMAS, Schema, covered, symmetric_type
 
 RNG = np.random.default_rng(0)
@@ -383,6 +384,16 @@ def test_report_lists_worst_layers_first() -> None:
     assert values == sorted(values) and len(values) > 8
     assert all(v > 20 for v in values)
     assert "conv" in made.table()
+
+
+def test_every_value_has_a_name_of_its_own() -> None:
+    """A name that is made up is none that another value has."""
+    g = Graph()
+    y = g.b(ReluOp(g.input(np.zeros(3, np.float32))))
+    y.name_hint = "n2_relu"
+    g.save(g.b(ReluOp(y)))
+    names = list(value_names(next(functions(g.module))).values())
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(("to", "least"), [("f16", 50), ("bf16", 30)])

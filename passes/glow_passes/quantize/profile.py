@@ -33,7 +33,9 @@ def value_names(function: FuncOp) -> dict[SSAValue, str]:
     """A name for every value: its own where that is unique, else operator and place."""
     names: dict[SSAValue, str] = {}
     taken: set[str] = set()
-    for place, op in enumerate(function.body.block.ops):
+    operators = list(function.body.block.ops)
+    own = {result.name_hint for op in operators for result in op.results}
+    for place, op in enumerate(operators):
         for index, result in enumerate(op.results):
             name = result.name_hint
             if isinstance(op, GetOp):
@@ -42,6 +44,8 @@ def value_names(function: FuncOp) -> dict[SSAValue, str]:
                 short = op.name.removeprefix("glow.")
                 # xDSL drops digits after an underscore at the end of a name.
                 name = f"n{place}_{index}_{short}" if index else f"n{place}_{short}"
+                while name in own:
+                    name += "_"
             taken.add(name)
             names[result] = name
     return names
