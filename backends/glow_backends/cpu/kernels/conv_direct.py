@@ -151,7 +151,9 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
     else:
         block = choose_block(width, outputs, target, whole=True)
     lines = 1
-    pair = None if banded or height == 1 else _row_pair(width, outputs, block, target)
+    # The filter rows of a pair are three loops a block of channels: too many for blocks of one.
+    single = banded or height == 1 or spec.plain_input
+    pair = None if single else _row_pair(width, outputs, block, target)
     if pair is not None:
         block, lines = Block(width, pair.vectors), 2
     tiles = ceil_div(width, block.rows)
