@@ -110,7 +110,7 @@ def read(folder: Path) -> Bundle | None:
             kernels=text["kernels"],
             arena_bytes=text["arena_bytes"],
             weight_bytes=text["weight_bytes"],
-            notes={"host instructions": 0, "kernels compiled": 0},
+            notes={"host instructions": 0, "threads": text["threads"], "kernels compiled": 0},
         )
         return Bundle(
             slots,

@@ -38,6 +38,8 @@ Operand = SSAValue | Packed
 class KernelCall:
     """One call: the kernel is `emit(spec)`, `operands` its pointers, `scratch` bytes of work space.
 
+    `parts`: how many workers can share it, where that is known to be few.
+
     Behind them the kernel takes its sizes, if it has any, and the number of the worker.
     """
 
@@ -47,6 +49,7 @@ class KernelCall:
     scratch: int = 0
     flops: int = 0
     label: str = ""
+    parts: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import KernelCall
+from glow_backends.cpu.kernels.common import PARALLEL_BYTES
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import bytes_of
@@ -15,19 +16,26 @@ _START_CYCLES = 8_000
 _BARRIER_CYCLES = 1_000
 """Until all have seen that a step is done."""
 _BYTES_A_CYCLE = 8
+_LEAST_GAIN = 0.25
+"""Part of the whole: what one worker wrote is far away for the next."""
 
 
 def worth_sharing(selection: Selection, target: CpuTarget) -> bool:
     """Whether a program is estimated to be faster on all threads than on one."""
-    cycles = sum(_cycles(step, target) for step in selection.steps)
-    meeting = _START_CYCLES + _BARRIER_CYCLES * len(selection.steps)
-    return cycles / target.threads + meeting < cycles
+    cycles = [_cycles(step, target) for step in selection.steps]
+    shared = sum(alone - together for alone, together in cycles)
+    meeting = _START_CYCLES + _BARRIER_CYCLES * len(cycles)
+    return shared > meeting + _LEAST_GAIN * sum(alone for alone, _ in cycles)
 
 
-def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> float:
-    """A rough estimate for one step on one core; constants count by the arithmetic on them."""
+def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> tuple[float, float]:
+    """Rough cycles of a step on one thread and on all; constants count by the arithmetic on them."""
     if isinstance(step, HostStep):
-        return 0.0
+        return 0.0, 0.0
     owners = [(v, origin(v).owner) for v in step.operands if isinstance(v, SSAValue)]
     moved = sum(bytes_of(v.type) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
-    return max(step.flops / (4 * target.lanes), moved / _BYTES_A_CYCLE)
+    alone = max(step.flops / (4 * target.lanes), moved / _BYTES_A_CYCLE)
+    sharing = min(target.threads, step.parts or target.threads)
+    if not step.flops and moved < PARALLEL_BYTES:
+        sharing = 1  # its kernel does not share so little
+    return alone, alone / sharing

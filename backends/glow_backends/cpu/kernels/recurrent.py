@@ -107,6 +107,11 @@ def _worker_elements(spec: RecurrentSpec, target: CpuTarget) -> int:
     return (spec.gates + 3) * plan.rows * plan.width
 
 
+def recurrent_parts(spec: RecurrentSpec, target: CpuTarget) -> int:
+    """How many workers may share the network: blocks of samples in each direction."""
+    return len(spec.reverse) * -(-spec.samples // _plan(spec, target).rows)
+
+
 def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: CpuTarget) -> ir.Function:
     """Emit the network; see `RecurrentSpec` for the operands."""
     optional = (spec.bias, bool(spec.lengths), spec.initial_state, spec.initial_cell, spec.peepholes)
@@ -117,11 +122,16 @@ def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: Cp
         size = 4 * spec.samples * spec.gates * spec.hidden * spec.steps * values.size(spec.dtype)
         whole, rest = divmod(spec.samples, plan.rows)
         for direction in range(len(spec.reverse)):
-            if whole:
+            # Where there is one block, each direction has a worker of its own.
+            alone = common.last_worker if direction else common.first_worker
+            if whole > 1:
                 with common.nest(k, [whole], size) as (block,):
                     _Block(k, spec, plan, direction, k.mul(block, plan.rows)).emit()
+            elif whole:
+                with alone(k):
+                    _Block(k, spec, plan, direction, 0).emit()
             if rest:
-                with common.last_worker(k):
+                with alone(k):
                     tail = replace(plan, rows=rest)
                     _Block(k, spec, tail, direction, whole * plan.rows).emit()
     return k.finish()

@@ -10,6 +10,7 @@ from glow_backends.cpu.kernels.recurrent import (
     RecurrentSpec,
     emit_recurrent,
     pack_recurrence,
+    recurrent_parts,
     recurrent_scratch_bytes,
 )
 from glow_dialects.ops.recurrent import activations_of
@@ -53,7 +54,8 @@ def recurrent(op: Any, context: CallContext) -> KernelCall | None:
     operands: list[Operand] = [*op.group("result"), op.projected, packed]
     operands += [v for part in optional for v in part]
     flops = 2 * steps * samples * len(reverse) * gates * hidden * hidden
-    return KernelCall(emit_recurrent, spec, operands, recurrent_scratch_bytes(spec, target), flops)
+    scratch, parts = recurrent_scratch_bytes(spec, target), recurrent_parts(spec, target)
+    return KernelCall(emit_recurrent, spec, operands, scratch, flops, parts=parts)
 
 
 RULES: dict[str, Rule] = {"glow_cpu_instr.recurrent": recurrent}
