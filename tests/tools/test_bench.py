@@ -94,6 +94,20 @@ def test_accuracy(model: Path) -> None:
     assert 0 < float(row[5]) < 1e-5
 
 
+def test_kernels_as_json(model: Path) -> None:
+    """The profile and the errors in one document, without tables."""
+    done = run(bench.main, model, "--profile", "--accuracy", "--rounds", "1", "--json", "-")
+    assert done.status == 0, done
+    (found,) = json.loads(done.output)["models"]
+    assert any(k["label"].endswith("conv") and k["gflops"] > 0 for k in found["kernels"])
+    assert found["peak_gflops"] > 0
+    assert 0 < found["accuracy"][0]["error"] < 1e-5
+
+
+def test_one_trace_is_of_one_model(model: Path, tmp_path: Path) -> None:
+    assert run(bench.main, model, model, "--trace", tmp_path / "t.json").status == 2
+
+
 def test_statistics() -> None:
     """Medians of rounds, and their spread."""
     found = statistics([[1e-3, 2e-3, 3e-3], [4e-3, 4e-3, 4e-3], [3e-3, 3e-3, 3e-3]])

@@ -48,14 +48,14 @@ class Accuracy:
     plain_error: float
 
 
-def show_accuracy(path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend, seed: int) -> None:
-    """Print a table of the model's convolutions."""
+def print_accuracy(found: Sequence[Accuracy]) -> None:
+    """Print a table of a model's convolutions."""
     table = Table(title="errors of convolutions, relative to the largest value of the float64 result")
     for name in ("convolution", "input, filter", "kernel"):
         table.add_column(name)
     for name in ("largest error", "rms error", "without Winograd"):
         table.add_column(name, justify="right")
-    for item in accuracies(path, shapes, backend, seed):
+    for item in found:
         errors = (f"{e:.1e}" for e in (item.error, item.rms, item.plain_error))
         table.add_row(item.name, item.shapes, item.kernel, *errors)
     Console(width=140, highlight=False).print(table)

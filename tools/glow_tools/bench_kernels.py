@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,24 @@ def planned(
     return module, instr_functions(module)[0], stages
 
 
-def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> None:
-    """Print or write what the options of glow-bench ask for."""
-    backend = CpuBackend()
+def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
+    """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
+    backend, quiet = CpuBackend(), a.json == "-"
+    found: dict[str, Any] = {"model": Path(path).stem}
     given: dict[str, Any] = {}
     if a.inputs is not None:
         with np.load(a.inputs, allow_pickle=False) as archive:
             given = {name: archive[name] for name in archive.files}
         shapes = {**{n: array.shape for n, array in given.items()}, **shapes}
     if a.accuracy:
-        from glow_tools.bench_accuracy import show_accuracy
+        from glow_tools.bench_accuracy import accuracies, print_accuracy
 
-        show_accuracy(path, shapes, backend, a.seed)
-        return
+        errors = accuracies(path, shapes, backend, a.seed)
+        found["accuracy"] = [asdict(item) for item in errors]
+        if not quiet:
+            print_accuracy(errors)
+    if not (a.profile or a.trace):
+        return found
     module, function, stages = planned(path, shapes, backend)
     rng = np.random.default_rng(a.seed)
     feed = {p.name: given.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
@@ -62,7 +68,13 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     if a.trace:
         write_text(str(a.trace), json.dumps(trace(stages, times)) + "\n")
     if a.profile:
-        print_profile(Path(path).stem, times, peak_gflops(backend.target))
+        peak = peak_gflops(backend.target)
+        rates = [{"gflops": t.gflops, "gbytes": t.gbytes, "peak_share": t.gflops / peak} for t in times]
+        found |= {"peak_gflops": peak, "stages_s": stages}
+        found["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
+        if not quiet:
+            print_profile(Path(path).stem, times, peak)
+    return found
 
 
 def print_profile(model: str, times: Sequence[KernelTime], peak: float) -> None:
