@@ -1,13 +1,13 @@
 """Max and average pooling over any number of spatial axes.
 
 Tensors are seen as [outer, *spatial, inner]: NCHW has inner 1, NHWC inner C, NCHWc inner c. With
-inner > 1 vectors hold neighbouring channels. With inner 1 the rows of a window are combined into
-one padded row first, and vectors of results are then read off that row.
+inner > 1 vectors hold neighbouring channels. With inner 1 the rows of a window are combined first, and
+vectors of results then read off that row: in registers, or in memory where its ends are padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from glow_backends.cpu.target import CpuTarget
 
 _ROW = 8192  # longest padded row, in elements, that is kept on the stack
 _UNROLLED = 32  # widest window that is written out
+_PIECES = 4  # vectors of a row that are held in registers
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def _simplified(spec: PoolSpec) -> PoolSpec:
 
 
 Bounds = list[tuple[Index, Index]]
+Parts = list[tuple[int, int]]
 
 
 class _Pool:
@@ -170,12 +172,14 @@ class _Pool:
             return body(place, totals)
         low, high = bounds[0]
 
-        def step(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        def step(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
             here = k.add(place, k.mul(i, strides[0]))
             return self.window(bounds[1:], strides[1:], carried, body, here)
 
-        if low == 0 and high == 1:
-            return step(k.i(0), totals)
+        if low == 0 and isinstance(high, int) and high <= 2:
+            for i in range(high):
+                totals = step(i, totals)
+            return totals
         return k.reduce_loop(low, high, 1, totals, step)
 
 
@@ -287,6 +291,9 @@ class _Rows(_Pool):
         width = spec.size[-1]
         temporary = "f32" if spec.dtype in values.NARROW else self.dtype
         rows = spec.out_size[:-1]
+        if not before and not after and self._reach(self.lanes) <= _PIECES * self.lanes:
+            self._in_registers()
+            return
         direct = not rows and not before and not after and spec.strides[-1] == 1 and temporary == self.dtype
         row = values.stack(k, values.storage(temporary), before + width + after + 4 * self.lanes)
         if not direct:
@@ -294,27 +301,66 @@ class _Rows(_Pool):
                 values.store(k, self.start(self.lanes), row, at, temporary)
             for at in range(before + width, before + width + after, self.lanes):
                 values.store(k, self.start(self.lanes), row, at, temporary)
-        strides = common.row_major(spec.size)
-        steps = [s * d for s, d in zip(strides, spec.dilations, strict=True)][:-1]
+        for base, to, bounds, counts in self._places():
+            if not direct:
+                self._column_sums(base, bounds, row, before, temporary)
+            line = (self.source, base) if direct else (row, 0)
+            self._along(*line, to, counts, temporary)
+
+    @property
+    def _steps(self) -> list[int]:
+        """Elements between the taps of each axis but the last."""
+        strides = common.row_major(self.spec.size)
+        return [s * d for s, d in zip(strides, self.spec.dilations, strict=True)][:-1]
+
+    def _places(self) -> Iterator[tuple[Index, Index, Bounds, list[Index]]]:
+        """For each row of results: where it starts in the input and in the result, bounds and their sizes."""
+        k, spec = self.k, self.spec
+        strides, rows = common.row_major(spec.size), spec.out_size[:-1]
         moves = [s * t for s, t in zip(strides, spec.strides, strict=True)][:-1]
         origin = -sum(p * s for p, s in zip(spec.pads[: self.rank - 1], strides, strict=False))
         with common.nest(k, [spec.outer, *rows], spec.bytes_touched) as (o, *places):
             bounds = [self.bounds(axis, p) for axis, p in enumerate(places)]
             base = k.index((o, common.product(spec.size)), *zip(places, moves, strict=True))
-            base = k.add(base, origin)
-            if not direct:
-                self._column_sums(base, bounds, steps, row, before, temporary)
             to = k.index(*zip([o, *places], common.row_major([spec.outer, *spec.out_size]), strict=False))
             counts = [
                 h - l if isinstance(h, int) and isinstance(l, int) else k.b.sub(k.i(h), k.i(l))
                 for l, h in bounds
             ]
-            line = (self.source, base) if direct else (row, 0)
-            self._along(*line, to, counts, temporary)
+            yield k.add(base, origin), to, bounds, counts
 
-    def _column_sums(
-        self, base: Index, bounds: Bounds, steps: Sequence[int], row: ir.Value, before: int, dtype: str
-    ) -> None:
+    def _reach(self, count: int) -> int:
+        """How many elements of a row the windows of `count` neighbouring results span."""
+        spec = self.spec
+        return (count - 1) * spec.strides[-1] + (spec.kernel[-1] - 1) * spec.dilations[-1] + 1
+
+    def _in_registers(self) -> None:
+        """Vectors of a row of windows combined, and the taps of the last axis picked from them."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        stride, dilation, kernel = spec.strides[-1], spec.dilations[-1], spec.kernel[-1]
+        for base, to, bounds, counts in self._places():
+            for place, _, active in common.strips(k, 0, spec.out_size[-1], lanes, 1):
+                reach, start = self._reach(active), k.add(base, k.mul(place, stride))
+                parts = [(i, min(lanes, reach - i)) for i in range(0, reach, lanes)]
+
+                def rows(
+                    at: Index, carried: list[ir.Value], start: Index = start, parts: Parts = parts
+                ) -> list[ir.Value]:
+                    loaded = [
+                        values.load(k, self.source, k.add(k.add(start, at), i), self.dtype, lanes, live)
+                        for i, live in parts
+                    ]
+                    return [self.combine(k, c, x) for c, x in zip(carried, loaded, strict=True)]
+
+                pieces = self.window(bounds, self._steps, [self.start(lanes) for _ in parts], rows)
+                total = _pick(k, pieces, 0, stride, lanes, active)
+                for tap in range(1, kernel):
+                    picked = _pick(k, pieces, tap * dilation, stride, lanes, active)
+                    total = self.combine(k, total, picked)
+                value = self.mean(total, [*counts, kernel])
+                values.store(k, value, self.result, k.add(to, place), self.dtype, active)
+
+    def _column_sums(self, base: Index, bounds: Bounds, row: ir.Value, before: int, dtype: str) -> None:
         """row[before + x] = the window's rows combined at column x."""
         k, width = self.k, self.spec.size[-1]
         group = max(1, min(4, width // self.lanes))
@@ -330,7 +376,7 @@ class _Rows(_Pool):
                     for c, (offset, lanes, active) in zip(carried, parts, strict=True)
                 ]
 
-            totals = self.window(bounds, steps, [self.start(lanes) for _, lanes, _ in parts], body)
+            totals = self.window(bounds, self._steps, [self.start(lanes) for _, lanes, _ in parts], body)
             for total, (offset, _, active) in zip(totals, parts, strict=True):
                 values.store(k, total, row, k.add(first, before + offset), dtype, active)
 
@@ -373,18 +419,20 @@ class _Rows(_Pool):
             return values.load(k, row, at, dtype, lanes, active)
         wanted = (active - 1) * stride + 1
         pieces = [values.load(k, row, k.add(at, i * lanes), dtype, lanes) for i in range(-(-wanted // lanes))]
-        return _pick(k, pieces, stride, lanes)
+        return _pick(k, pieces, 0, stride, lanes, active)
 
 
-def _pick(k: KernelBuilder, pieces: Sequence[ir.Value], stride: int, lanes: int) -> ir.Value:
-    """Every `stride`-th element of adjacent vectors, the rest of the lanes undefined."""
-    nothing = ir.Constant(pieces[0].type, ir.Undefined)
-    result: ir.Value = nothing
+def _pick(
+    k: KernelBuilder, pieces: Sequence[ir.Value], first: int, stride: int, lanes: int, active: int
+) -> ir.Value:
+    """`active` elements from `first` on of adjacent vectors, `stride` apart; other lanes are undefined."""
+    result: ir.Value = ir.Constant(pieces[0].type, ir.Undefined)
     for number, piece in enumerate(pieces):
-        order = [
-            lanes + i * stride - number * lanes if 0 <= i * stride - number * lanes < lanes else i
-            for i in range(lanes)
-        ]
-        mask = shuffle_mask(tuple(order))
-        result = k.b.shuffle_vector(result, piece, mask)
+        places = [first + i * stride - number * lanes for i in range(lanes)]
+        inside = [0 <= place < lanes and i < active for i, place in enumerate(places)]
+        if any(inside):
+            order = [
+                lanes + p if taken else i for i, (p, taken) in enumerate(zip(places, inside, strict=True))
+            ]
+            result = k.b.shuffle_vector(result, piece, shuffle_mask(tuple(order)))
     return result
