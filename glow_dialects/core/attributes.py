@@ -52,6 +52,8 @@ def to_attribute(value: object) -> Attribute:
 
 def to_python(attribute: Attribute | None) -> object:
     """The inverse of `to_attribute`; None for None; types and other attributes unchanged."""
+    if type(attribute) is DenseArrayBase:  # most of them
+        return tuple(cast(Any, attribute).get_values())
     match attribute:
         case IntegerAttr():
             if attribute.type == IntegerType(1):
@@ -61,8 +63,6 @@ def to_python(attribute: Attribute | None) -> object:
             return attribute.value.data
         case StringAttr():
             return attribute.data
-        case DenseArrayBase():
-            return tuple(cast(Any, attribute).get_values())
         case UnitAttr():
             return True
         case _:

@@ -35,8 +35,7 @@ class _Syntax(IRDLOperation):
     @classmethod
     def groups(cls) -> list[tuple[str, bool]]:
         """(name, may be absent or many) of each operand group, the predicate excluded."""
-        definition = cls.get_irdl_definition()
-        return [(n, isinstance(d, VariadicDef)) for n, d in definition.operands if n != "predicate"]
+        return _operand_groups(cls)[0]
 
     @classmethod
     def property_defaults(cls) -> dict[str, Attribute]:
@@ -46,6 +45,11 @@ class _Syntax(IRDLOperation):
 
     def group(self, name: str) -> list[SSAValue]:
         """The operands of one group."""
+        _, places = _operand_groups(type(self))
+        if name in places:
+            place = places[name]
+            operands = self.operands
+            return list(operands[place:]) if name == "predicate" else [operands[place]]
         value: Any = getattr(self, name)
         if value is None:
             return []
@@ -234,6 +238,19 @@ class GraphOp(_Syntax):
             properties=normalized,
             attributes=attributes,
         )
+
+
+@cache
+def _operand_groups(cls: type[_Syntax]) -> tuple[list[tuple[str, bool]], dict[str, int]]:
+    """The groups of operands; and where each begins, while that does not depend on the operation."""
+    definition = cls.get_irdl_definition()
+    every = [(n, isinstance(d, VariadicDef)) for n, d in definition.operands]
+    places: dict[str, int] = {}
+    for index, (name, variadic) in enumerate(every):
+        if variadic and (name, index) != ("predicate", len(every) - 1):
+            break
+        places[name] = index
+    return [g for g in every if g[0] != "predicate"], places
 
 
 @cache

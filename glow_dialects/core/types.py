@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -197,7 +199,14 @@ def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f3
     """`tensor<shape x element>`."""
     if not isinstance(element, Attribute):
         element = element_type(element)
-    return TensorType(element, [int(s) for s in shape])
+    sizes = tuple(map(int, shape))
+    plain = type(element) in _FLOAT_DTYPES or isinstance(element, IntegerType)
+    return _plain_tensor(sizes, element) if plain else TensorType(element, sizes)
+
+
+@lru_cache(1 << 12)
+def _plain_tensor(shape: tuple[int, ...], element: Attribute) -> Tensor:
+    return TensorType(element, shape)
 
 
 class QuantizedArray(np.ndarray):
@@ -245,8 +254,7 @@ def element_of(value: SSAValue | Attribute) -> Attribute:
 
 def bytes_of(kind: Attribute) -> int:
     """Bytes of a dense tensor or buffer of this type."""
-    count = int(np.prod(shape_of(kind), dtype=np.int64))
-    return count * dtype_of(kind).itemsize
+    return prod(shape_of(kind)) * dtype_of(kind).itemsize
 
 
 def is_float(kind: Attribute) -> bool:

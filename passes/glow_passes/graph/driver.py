@@ -71,8 +71,7 @@ class Rewriter(Builder):
         owner = value.owner
         if isinstance(owner, SplatOp):
             return owner.value.value.data
-        array = self.symbols.array(value)
-        return None if array is None else uniform_value(array)
+        return self.symbols.uniform(value)
 
     def weight(self, array: Array, hint: str = "folded", kind: Tensor | None = None) -> SSAValue:
         """A compile-time tensor: a splat where all elements are equal, else a module constant."""

@@ -15,6 +15,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, bytes_of, typed
 from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
 
@@ -37,6 +38,8 @@ def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
 
 def fold(op: GraphOp, r: Rewriter) -> Values | None:
     """op(constants) -> constant, by the operator's own reference."""
+    if not all(isinstance(v.owner, GetOp | SplatOp | LiteralOp) for v in op.operands):
+        return None
     if isinstance(op, SplatOp | LiteralOp) or not op.has_trait(Pure):
         return None
     values: list[SSAValue] = [v for name, _ in op.groups() for v in op.group(name)]

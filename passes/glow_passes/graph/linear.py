@@ -67,11 +67,12 @@ class Linear:
         filter = op.operands[1]
         if weights is not self.weights:
             filter = r.weight(np.ascontiguousarray(weights.astype(dtype)), hint)
+        kept = {**plain_properties(op), "results": op.result.type}
         if bias is None:
-            return r(type(op)(op.operands[0], filter, **plain_properties(op)))
+            return r(type(op)(op.operands[0], filter, **kept))
         vector = r.weight(np.ascontiguousarray(bias.astype(dtype)), f"{hint}_bias")
         kind = FullyConnectedOp if isinstance(op, MatmulOp) else type(op)
-        return r(kind(op.operands[0], filter, vector, **plain_properties(op)))
+        return r(kind(op.operands[0], filter, vector, **kept))
 
 
 def linear_of(value: SSAValue, r: Rewriter) -> Linear | None:

@@ -53,7 +53,7 @@ def _number(value: SSAValue, r: Rewriter) -> float | None:
 
 def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
     """reshape(splat), concat(splat, splat), ... -> splat."""
-    if not op.operands or not int(np.prod(shape_of(op.results[0]))) > 0:
+    if not op.operands or not is_known(op.operands[0], r) or 0 in shape_of(op.results[0]):
         return None
     if any(0 in shape_of(v) for v in op.operands) or is_quantized(typed(op.results[0])):
         return None
@@ -66,6 +66,8 @@ def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
 def computed_splat(op: Any, r: Rewriter) -> Values | None:
     """add(splat, splat) -> splat: one element is computed, not the whole tensor."""
     if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
+        return None
+    if not all(is_known(v, r) for v in op.operands):
         return None
     if op.group("predicate") or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
         return None
@@ -99,8 +101,11 @@ def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
     """add(x, splat : 8x8) -> add(x, splat : scalar) where x alone has the result's shape."""
     if not is_a(op, BinaryOp, SelectOp) or op.group("predicate"):
         return None
+    known = [is_known(v, r) for v in op.operands]
     shape = shape_of(op.result)
-    if not any(shape_of(v) == shape and not is_known(v, r) for v in op.operands):
+    if not any(known) or not any(
+        not k and shape_of(v) == shape for k, v in zip(known, op.operands, strict=True)
+    ):
         return None
     operands: list[SSAValue] = []
     for value in op.operands:

@@ -21,6 +21,7 @@ class Symbols:
         self.module = module
         self.table: dict[str, Operation] = {}
         self.inserted = 0
+        self.uniforms: dict[ConstantOp, float | None] = {}
         #: The next number to try for each name that is taken.
         self.numbers: dict[str, int] = {}
         for op in module.body.block.ops:
@@ -42,6 +43,18 @@ class Symbols:
         if isinstance(owner, LiteralOp | SplatOp):
             return owner.array()
         return None
+
+    def uniform(self, value: SSAValue) -> float | None:
+        """The one value of all elements of a known tensor, where there is one; each is looked at once."""
+        owner = value.owner
+        found = self.constant(owner) if isinstance(owner, GetOp) else None
+        if found is None:
+            array = self.array(value)
+            return None if array is None else uniform_value(array)
+        if found not in self.uniforms:
+            array = found.array()
+            self.uniforms[found] = None if array is None else uniform_value(array)
+        return self.uniforms[found]
 
     def add(self, array: Array, kind: Tensor, hint: str) -> ConstantOp:
         """A new constant of the module, under a name that starts with `hint`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
             if permutation not in (None, owner.prop("permutation")) or not _may_pass(value):
                 return None
             permutation = owner.prop("permutation")
-        elif not (is_known(value, r) or int(np.prod(shape_of(value))) == 1):
+        elif not (is_known(value, r) or prod(shape_of(value)) == 1):
             return None
     shape = shape_of(op.result)
     if permutation is None or len(permutation) != len(shape):
@@ -104,7 +105,7 @@ def _before(value: SSAValue, permutation: Permutation, r: Rewriter) -> SSAValue 
     if isinstance(owner, TransposeOp):
         return owner.input
     shape = shape_of(value)
-    if not shape or (int(np.prod(shape)) == 1 and len(shape) <= len(permutation)):
+    if not shape or (prod(shape) == 1 and len(shape) <= len(permutation)):
         return value
     array = r.array(value)
     if array is None or array.size > SMALL:
