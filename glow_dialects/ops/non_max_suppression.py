@@ -23,10 +23,11 @@ class NonMaxSuppressionOp(PureOp):
     """(batch, class, box) of the boxes kept, i64, classes in order, boxes of a class by falling score.
 
     `boxes` [batch, box, 4] are corners (y, x, y, x, in either order) or, with `center_point_box`, centre
-    and size (x, y, width, height); `scores` is [batch, class, box]. Of each class at most `limit` boxes
-    are kept, and no more than `most` (i64, one number) says: those whose score is above `threshold`, if it
-    is given, and whose shared area with every box kept is at most `overlap` of their union. The shape
-    is an upper bound: the first `count` (i64, one number) rows are results, the others 0.
+    and size (x, y, width, height); `scores` is [batch, class, box]. Only the first `available` boxes
+    count; of each class at most `limit` and `most` are kept (i64, one number each): those whose score is
+    above `threshold`, if it is given, and whose shared area with every box kept is at most `overlap` of
+    their union. The shape is an upper bound: the first `count` (i64, one number) rows are results, the
+    others 0.
     """
 
     name = "glow.non_max_suppression"
@@ -34,6 +35,7 @@ class NonMaxSuppressionOp(PureOp):
     center_point_box = bool_prop(False)
     boxes = operand_def(Tensor)
     scores = operand_def(Tensor)
+    available = operand_def(Tensor)
     most = operand_def(Tensor)
     overlap = operand_def(Tensor)
     threshold = opt_operand_def(Tensor)
@@ -48,8 +50,8 @@ class NonMaxSuppressionOp(PureOp):
             raise VerifyException(f"{self.name}: boxes {boxes} and scores {scores} do not belong together")
         if element_of(self.boxes) != element_of(self.scores):
             raise VerifyException(f"{self.name}: boxes and scores have different element types")
-        for name, value in (("most", self.most), ("overlap", self.overlap), ("threshold", self.threshold)):
-            if value is not None and shape_of(value) != ():
+        for name in ("available", "most", "overlap", "threshold"):
+            if any(shape_of(value) != () for value in self.group(name)):
                 raise VerifyException(f"{self.name}: {name} is not one number")
         kept = max(0, min(self.prop("limit"), boxes[1]))
         return [tensor((scores[0] * scores[1] * kept, 3), i64), tensor((), i64)]
@@ -92,6 +94,7 @@ class NonMaxSuppressionInstr(InstrOp):
         count: Array,
         boxes: Array,
         scores: Array,
+        available: Array,
         most: Array,
         overlap: Array,
         threshold: Array | None = None,
@@ -99,6 +102,7 @@ class NonMaxSuppressionInstr(InstrOp):
         found: list[tuple[int, int, int]] = []
         edges = corners(boxes, self.prop("center_point_box"))
         limit = min(int(most), self.prop("limit"))
+        scores = scores[..., : max(0, int(available))]
         for batch in range(scores.shape[0]):
             for kind in range(scores.shape[1]):
                 row = scores[batch, kind]
@@ -118,22 +122,36 @@ def _number(value: float) -> Array:
 _BOXES = np.concatenate([random(2, 30, 2, high=1), random(2, 30, 2, high=1, seed=1)], -1)
 _SCORES = random(2, 3, 30, low=0, seed=2)
 _TIED = np.round(_SCORES * 4) / 4
+_WIDE = _BOXES.astype(np.float64), _SCORES.astype(np.float64)
 SAMPLES = (
     Sample(
         NonMaxSuppressionOp,
-        (_BOXES, _SCORES, np.array(8), _number(0.3), _number(0.2)),
+        (_BOXES, _SCORES, np.array(17), np.array(9), _number(0.3), None),
+        {"limit": 20},
+        smooth=False,
+    ),
+    Sample(
+        NonMaxSuppressionOp,
+        (_BOXES, _SCORES, np.array(30), np.array(8), _number(0.3), _number(0.2)),
         {"limit": 8},
         smooth=False,
     ),
     Sample(
         NonMaxSuppressionOp,
-        (_BOXES, _TIED, np.array(4), _number(0.1), None),
+        (_BOXES, _TIED, np.array(99), np.array(4), _number(0.1), None),
         {"limit": 30, "center_point_box": True},
         smooth=False,
     ),
     Sample(
         NonMaxSuppressionOp,
-        (_BOXES.astype(np.float64), _SCORES.astype(np.float64), np.array(-1), _number(0.5), _number(0.5)),
+        (
+            _BOXES.astype(np.float64),
+            _SCORES.astype(np.float64),
+            np.array(30),
+            np.array(-1),
+            _number(0.5),
+            _number(0.5),
+        ),
         {"limit": 5},
         smooth=False,
     ),

@@ -153,12 +153,112 @@ def test_top_k_of_a_computed_k() -> None:
 
 
 def test_what_needs_the_length_is_specialised() -> None:
-    """A normalisation over the selected elements: one program before, one for each length behind."""
+    """A maximum over the selected elements: one program before, one for each length behind."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["places"]),
         helper.make_node("Cast", ["places"], ["f"], to=F),
-        helper.make_node("Softmax", ["f"], ["s"], axis=1),
+        helper.make_node("Hardmax", ["f"], ["s"], axis=1),
         helper.make_node("Relu", ["s"], ["y"]),
     ]
     feeds = [{"x": np.arange(6, dtype=np.float32) % k} for k in (2, 3, 4, 2)]
     assert programs(model(nodes, feeds[0], {"y": F}, {}), feeds) == 3
+
+
+def test_candidates_of_classes() -> None:
+    """The post-processing of detectors: the best of each class, joined, suppressed across classes, cut."""
+    nodes = [helper.make_node("Split", ["s"], [f"s{i}" for i in range(3)], axis=0, num_outputs=3)]
+    for i in range(3):
+        nodes += [
+            helper.make_node("Reshape", [f"s{i}", "all"], [f"row{i}"]),
+            helper.make_node("Greater", [f"row{i}", "half"], [f"mask{i}"]),
+            helper.make_node("NonZero", [f"mask{i}"], [f"places{i}"]),
+            helper.make_node("Transpose", [f"places{i}"], [f"rows{i}"]),
+            helper.make_node("GatherND", [f"row{i}", f"rows{i}"], [f"score{i}"]),
+            helper.make_node("GatherND", ["b", f"rows{i}"], [f"box{i}"]),
+            helper.make_node("Shape", [f"score{i}"], [f"many{i}"]),
+            helper.make_node("Concat", [f"many{i}", "most"], [f"both{i}"], axis=0),
+            helper.make_node("ReduceMin", [f"both{i}"], [f"k{i}"], keepdims=1),
+            helper.make_node("TopK", [f"score{i}", f"k{i}"], [f"best{i}", f"order{i}"]),
+            helper.make_node("Gather", [f"box{i}", f"order{i}"], [f"found{i}"]),
+            helper.make_node("Shape", [f"best{i}"], [f"count{i}"]),
+            helper.make_node(
+                "ConstantOfShape", [f"count{i}"], [f"label{i}"], value=numpy_helper.from_array(np.array([i]))
+            ),
+        ]
+    for what in ("best", "found", "label"):
+        nodes.append(helper.make_node("Concat", [f"{what}{i}" for i in range(3)], [what], axis=0))
+    empty = helper.make_graph(
+        [helper.make_node("Constant", [], ["none"], value=numpy_helper.from_array(np.zeros(0, np.int64)))],
+        "then",
+        [],
+        [helper.make_tensor_value_info("none", I, [0])],
+    )
+    suppressed = helper.make_graph(
+        [
+            helper.make_node("ReduceMax", ["found"], ["far"], keepdims=0),
+            helper.make_node("Cast", ["label"], ["class"], to=F),
+            helper.make_node("Mul", ["class", "far"], ["shift"]),
+            helper.make_node("Unsqueeze", ["shift", "one"], ["column"]),
+            helper.make_node("Add", ["found", "column"], ["apart"]),
+            helper.make_node("Unsqueeze", ["apart", "zero"], ["bb"]),
+            helper.make_node("Unsqueeze", ["best", "two"], ["ss"]),
+            helper.make_node("NonMaxSuppression", ["bb", "ss", "most", "iou"], ["kept"]),
+            helper.make_node("Gather", ["kept", "last"], ["keep"], axis=1),
+        ],
+        "else",
+        [],
+        [helper.make_tensor_value_info("keep", I, [None])],
+    )
+    nodes += [
+        helper.make_node("Size", ["found"], ["size"]),
+        helper.make_node("Equal", ["size", "nothing"], ["is_empty"]),
+        helper.make_node("If", ["is_empty"], ["keep_"], then_branch=empty, else_branch=suppressed),
+        helper.make_node("Slice", ["keep_", "zero", "five", "zero"], ["top"]),
+        helper.make_node("Gather", ["found", "top"], ["boxes"]),
+        helper.make_node("Gather", ["best", "top"], ["scores"]),
+        helper.make_node("Gather", ["label", "top"], ["labels"]),
+    ]
+    weights = {
+        "half": np.float32(0.5),
+        "all": [-1],
+        "most": [6],
+        "zero": [0],
+        "one": [1],
+        "two": [0, 1],
+        "five": [5],
+        "last": 2,
+        "nothing": 0,
+        "iou": np.array([0.5], np.float32),
+    }
+    feeds = [
+        {"b": boxes(40)[0], "s": RNG.random((3, 40)).astype(np.float32) * top} for top in (1, 0.6, 0.51, 0.1)
+    ]
+    m = model(nodes, feeds[0], {"boxes": F, "scores": F, "labels": I}, weights)
+    assert programs(m, feeds) == 1
+
+
+def test_what_looks_along_the_length() -> None:
+    """Reductions, normalisations, ranges and expansions of what was selected."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Squeeze", ["places", "zero"], ["flat"]),
+        helper.make_node("Gather", ["x", "flat"], ["v"]),
+        helper.make_node("Softmax", ["v"], ["soft"], axis=0),
+        helper.make_node("ReduceSum", ["v"], ["sum"], keepdims=0),
+        helper.make_node("ReduceMin", ["v"], ["min"], keepdims=1),
+        helper.make_node("ReduceL2", ["v"], ["norm"], keepdims=0),
+        helper.make_node("ArgMax", ["v"], ["where"], keepdims=0),
+        helper.make_node("Shape", ["v"], ["shape"]),
+        helper.make_node("Squeeze", ["shape", "zero"], ["number"]),
+        helper.make_node("Range", ["start", "number", "step"], ["steps"]),
+        helper.make_node("Mul", ["steps", "flat"], ["product"]),
+        helper.make_node("Expand", ["seven", "shape"], ["sevens"]),
+        helper.make_node("Concat", ["v", "sevens", "x"], ["joined"], axis=0),
+        helper.make_node("Gather", ["v", "ends"], ["ends_"]),
+    ]
+    weights = {"zero": [0], "start": 0, "step": 1, "seven": np.array([7], np.float32), "ends": [0, -1]}
+    feeds = [
+        {"x": (RNG.integers(-3, 4, 11) * (RNG.random(11) < p)).astype(np.float32)} for p in (0.9, 0.5, 1)
+    ]
+    kinds = {"soft": F, "sum": F, "min": F, "norm": F, "where": I, "product": I, "joined": F, "ends_": F}
+    assert programs(model(nodes, feeds[0], kinds, weights), feeds) == 1

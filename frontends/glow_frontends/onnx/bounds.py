@@ -11,14 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.ops.arithmetic import MinOp
+from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp
+from glow_dialects.ops.compare import CmpLtOp
 from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.select import SelectOp
+from glow_frontends.onnx.counts import filled, joined
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsHost
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
-from glow_frontends.onnx.rules.reduce import REDUCTIONS, keeps
+from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.places import suppressed
+from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
 from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
 from glow_frontends.onnx.values import AnyValue, BoundedValue, Value, rank, shape
 
@@ -31,39 +38,54 @@ Follow = Callable[[Emitter, Node, Mapping[int, int]], int | None]
 
 def through(g: Emitter, n: Node, rule: Rule) -> list[AnyValue | None]:
     """The outputs of a node of which inputs are bounded; NeedsHost where they must be cut first."""
+    if n.proto.domain not in ("", "ai.onnx"):
+        raise NeedsHost(n.op)
     given = {i: v for i, v in enumerate(n.inputs) if isinstance(v, BoundedValue)}
     inputs: list[AnyValue | None] = [v.value if isinstance(v, BoundedValue) else v for v in n.inputs]
     padded = Node(n.proto, n.opset, inputs, n.attributes, n.scope)
+    try:
+        return _checked(n, _results(g, padded, given, rule))
+    except NeedsValue:
+        raise
+    except (RuleError, VerifyException):  # perhaps right at the length itself
+        raise NeedsHost(n.op) from None
+
+
+def _results(g: Emitter, n: Node, given: Mapping[int, BoundedValue], rule: Rule) -> Sequence[AnyValue | None]:
+    """The outputs at the bound."""
     first = next(iter(given.values()))
-    standard = not n.proto.domain or n.proto.domain == "ai.onnx"
-    if n.op == "Shape" and standard:
-        return [_shape(g, padded, first)]
-    follow = FOLLOW.get(n.op) if standard else None
-    if follow is None or any(v.count is not first.count for v in given.values()):
+    same = all(v.count is first.count for v in given.values())
+    follow = FOLLOW.get(n.op)
+    axis = follow(g, n, {i: v.axis for i, v in given.items()}) if follow is not None and same else None
+    if axis is not None:
+        results = [v for v in _listed(rule(g, n)) if isinstance(v, SSAValue)]
+        count, bound = first.count, shape(first.value)[first.axis]
+        if shape(results[0])[axis] < bound:
+            count = _fewer(g, count, shape(results[0])[axis])
+        return [g.bounded(v, axis, count) for v in results]
+    across = ACROSS.get(n.op)
+    if across is None:
         raise NeedsHost(n.op)
-    axis = follow(g, padded, {i: v.axis for i, v in given.items()})
-    if axis is None:
-        raise NeedsHost(n.op)
-    made = rule(g, padded)
-    results: Sequence[AnyValue | None] = [made] if isinstance(made, SSAValue) else list(made)  # pyright: ignore
-    count = first.count
-    bound = shape(first.value)[first.axis]
+    return across(g, n, given, rule)
+
+
+def _listed(made: Result) -> list[AnyValue | None]:
+    return [made] if isinstance(made, SSAValue | np.ndarray | BoundedValue) else list(made)  # pyright: ignore
+
+
+def _checked(n: Node, results: Sequence[AnyValue | None]) -> list[AnyValue | None]:
+    """The results, unless their bounds are far too large."""
     for value in results:
-        if not isinstance(value, SSAValue) or np.prod(shape(value)) > MAX_ELEMENTS:
+        if isinstance(value, BoundedValue) and np.prod(shape(value.value)) > MAX_ELEMENTS:
             raise NeedsHost(n.op)
-        if shape(value)[axis] < bound:
-            bound = shape(value)[axis]
-            count = g(MinOp, count, np.array(bound, np.int64))
-    assert isinstance(count, SSAValue)
-    return [BoundedValue(v, axis, count) for v in results if isinstance(v, SSAValue)]
+    return list(results)
 
 
-def _shape(g: Emitter, n: Node, bounded: BoundedValue) -> Value:
-    """Shape of a bounded tensor: known but for one number."""
-    dims: list[Value] = [np.array([d], np.int64) for d in shape(bounded.value)]
-    dims[bounded.axis] = g.reshape(bounded.count, (1,))
-    chosen = dims[slice(n.integer("start", 0), n.integer("end"))]
-    return g(ConcatOp, chosen, axis=0) if chosen else np.zeros(0, np.int64)
+def _fewer(g: Emitter, count: SSAValue, most: int) -> SSAValue:
+    """min(count, most), one value for equal arguments."""
+    (made,) = g.once((MinOp, count, most), lambda: [g(MinOp, count, np.array(most, np.int64))])
+    assert isinstance(made, SSAValue)
+    return made
 
 
 def _elementwise(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
@@ -93,6 +115,21 @@ def _gather(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
     if axes[0] == axis:
         return None
     return axes[0] if axes[0] < axis else axes[0] - 1 + rank(n[1])
+
+
+def _top_k(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
+    axis = axis_of(n.integer("axis", -1), rank(n[0]))
+    return axes[0] if list(axes) == [0] and axes[0] != axis and not _computed(n, 1) else None
+
+
+def _softmax(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
+    del g
+    other = n.opset >= 13 and axes[0] != axis_of(n.integer("axis", -1), rank(n[0]))
+    return axes[0] if other else None
+
+
+def _computed(n: Node, index: int) -> bool:
+    return isinstance(n.any_input(index), SSAValue)
 
 
 def _gather_nd(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
@@ -190,9 +227,117 @@ def _reshape(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
     return None
 
 
+# --- operators that look along the bounded axis --------------------------------------------------
+Given = Mapping[int, BoundedValue]
+Across = Callable[[Emitter, Node, Given, Rule], Sequence[AnyValue | None]]
+
+
+def _shape(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+    """Shape: known but for one number."""
+    del rule
+    dims: list[Value] = [np.array([d], np.int64) for d in shape(n[0])]
+    dims[given[0].axis] = g.reshape(given[0].count, (1,))
+    part = dims[slice(n.integer("start", 0), n.integer("end"))]
+    return [g(ConcatOp, part, axis=0) if part else np.zeros(0, np.int64)]
+
+
+def _size(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+    """Size: a multiple of the length."""
+    del rule
+    dims = shape(n[0])
+    others = int(np.prod([*dims[: given[0].axis], *dims[given[0].axis + 1 :]]))
+    return [g(MulOp, given[0].count, np.array(others, np.int64))]
+
+
+def _taken(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+    """Gather along the bounded axis; indices may be bounded, too."""
+    del rule
+    axis = axis_of(n.integer("axis", 0), rank(n[0]))
+    if 0 not in given or given[0].axis != axis or not shape(n[0])[axis]:
+        raise NeedsHost(n.op)
+    indices = cast_to(g, n[1], np.dtype(np.int64))
+    below = g(CmpLtOp, indices, g.like(0, indices))
+    indices = g(SelectOp, below, g(AddOp, indices, given[0].count), indices)
+    made = g(GatherOp, n[0], indices, axis=axis)
+    return [g.bounded(made, axis + given[1].axis, given[1].count) if 1 in given else made]
+
+
+def _best(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+    """TopK along the bounded axis, what is not there being worst."""
+    del rule
+    x = given.get(0)
+    if x is None or 1 in given or n.opset < 10 or x.axis != axis_of(n.integer("axis", -1), rank(n[0])):
+        raise NeedsHost(n.op)
+    largest = n.flag("largest", True)
+    options = {"largest": largest, "sorted": n.flag("sorted", True)}
+    k = g(MinOp, g.reshape(n[1], ()), x.count)
+    return first_of(g, filled(g, x, -np.inf if largest else np.inf), k, x.axis, **options)
+
+
+def _joins(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+    """Concat along the bounded axis."""
+    del rule
+    axis = axis_of(n.integer("axis", 1), rank(n[0]))
+    if n.op != "Concat" or any(v.axis != axis for v in given.values()):
+        raise NeedsHost(n.op)
+    return [joined(g, [given.get(i, n[i]) for i in range(len(n.inputs))], axis)]
+
+
+def _reduced(neutral: float) -> Across:
+    """A reduction along the bounded axis: what is not there is neutral."""
+
+    def across(g: Emitter, n: Node, given: Given, rule: Rule) -> list[AnyValue | None]:
+        if list(given) != [0]:
+            raise NeedsHost(n.op)
+        inputs = [filled(g, given[0], neutral), *n.inputs[1:]]
+        return _listed(rule(g, Node(n.proto, n.opset, inputs, n.attributes, n.scope)))
+
+    return across
+
+
+def _along(g: Emitter, n: Node, given: Given, rule: Rule) -> list[AnyValue | None]:
+    """Softmax along the bounded axis."""
+    if n.opset < 13:
+        raise NeedsHost(n.op)
+    (made,) = _reduced(-np.inf)(g, n, given, rule)
+    assert isinstance(made, SSAValue)
+    return [g.bounded(made, given[0].axis, given[0].count)]
+
+
+def _suppressed(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+    """NonMaxSuppression among as many boxes as there are."""
+    del rule
+    boxes, scores = given.get(0), given.get(1)
+    if len(given) != 2 or boxes is None or scores is None or boxes.count is not scores.count:
+        raise NeedsHost(n.op)
+    if (boxes.axis, scores.axis) != (1, 2):
+        raise NeedsHost(n.op)
+    return [suppressed(g, n, boxes.count)]
+
+
+ACROSS: dict[str, Across] = {
+    "ArgMax": _reduced(-np.inf),
+    "ArgMin": _reduced(np.inf),
+    "Concat": _joins,
+    "Gather": _taken,
+    "LogSoftmax": _along,
+    "NonMaxSuppression": _suppressed,
+    "ReduceL1": _reduced(0),
+    "ReduceL2": _reduced(0),
+    "ReduceLogSumExp": _reduced(-np.inf),
+    "ReduceMax": _reduced(-np.inf),
+    "ReduceMin": _reduced(np.inf),
+    "ReduceProd": _reduced(1),
+    "ReduceSum": _reduced(0),
+    "ReduceSumSquare": _reduced(0),
+    "Shape": _shape,
+    "Size": _size,
+    "Softmax": _along,
+    "TopK": _best,
+}
 FOLLOW: dict[str, Follow] = {
     **dict.fromkeys([*elementwise.RULES, *activation.RULES, "Cast", "Identity"], _elementwise),
-    "Hardmax": lambda g, n, axes: None,
+    "Hardmax": _softmax,
     **dict.fromkeys(REDUCTIONS, _reduce),
     "ArgMax": _arg,
     "ArgMin": _arg,
@@ -200,9 +345,12 @@ FOLLOW: dict[str, Follow] = {
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Reshape": _reshape,
+    "LogSoftmax": _softmax,
     "Slice": _slice,
+    "Softmax": _softmax,
     "Split": _joined,
     "Squeeze": _squeeze,
+    "TopK": _top_k,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }

@@ -20,6 +20,7 @@ from glow_dialects.ops.transpose import TransposeOp
 from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.values import (
     MAX_ELEMENTS,
+    BoundedValue,
     Value,
     dtype_of_value,
     is_uniform,
@@ -54,6 +55,9 @@ class Emitter:
         self._names: dict[int, str] = {}
         self._constants: dict[object, SSAValue] = {}
         self._kept: list[Array] = []
+        #: Upper bounds of lengths that only the run tells (see bounds.py).
+        self.limits: dict[SSAValue, int] = {}
+        self._made: dict[object, list[Value]] = {}
 
     # --- operators ---------------------------------------------------------------------------
     def __call__(
@@ -81,6 +85,20 @@ class Emitter:
         for result in op.results:
             check_size(shape_of(result))
         return list(op.results)
+
+    def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
+        """What `make` gave for an equal key before, or gives now: lengths are told apart by identity."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def bounded(self, value: Value, axis: int, count: Value) -> Value | BoundedValue:
+        """The first `count` places along an axis: cut at once where they are known."""
+        if isinstance(value, np.ndarray) and isinstance(count, np.ndarray):
+            return np.take(value, range(int(count)), axis)
+        made, length = self.value(value), self.value(count)
+        self.limits[length] = shape_of(made)[axis]
+        return BoundedValue(made, axis, length)
 
     def _fold(
         self,
@@ -133,12 +151,13 @@ class Emitter:
     ) -> Block:
         """A block of its own: what `make` emits for parameters of some types, yielding what it returns."""
         block = Block(arg_types=kinds)
-        outer = self.builder, self._constants
+        outer = self.builder, self._constants, self._made
         self.builder, self._constants = Builder.at_end(block), dict(self._constants)
+        self._made = dict(self._made)
         try:
             values = [self.value(v) for v in make(block.args)]
         finally:
-            self.builder, self._constants = outer
+            self.builder, self._constants, self._made = outer
         block.add_op(YieldOp.of(values))
         return block
 

@@ -51,14 +51,6 @@ class BoundedValue:
     count: SSAValue
 
 
-def bounded(value: Value, axis: int, count: Value) -> Value | BoundedValue:
-    """The first `count` places along an axis: cut at once where they are known."""
-    if isinstance(value, np.ndarray) and isinstance(count, np.ndarray):
-        return np.take(value, range(int(count)), axis)
-    assert isinstance(value, SSAValue) and isinstance(count, SSAValue)
-    return BoundedValue(value, axis, count)
-
-
 #: Anything that a name of an ONNX graph may stand for.
 AnyValue: TypeAlias = Value | SequenceValue | NoneValue | HostValue | MapValue | BoundedValue
 

@@ -3,7 +3,7 @@
 
 // At most 3 boxes of each of 2 classes.
 
-// INSTR: glow_instr.non_max_suppression @out %{{.*}}, @out %{{.*}}, @in %{{.*}}, @in %{{.*}}, @in %{{.*}}, @in %{{.*}} {limit = 3 : i64} : memref<6x3xi64>, memref<i64>,
+// INSTR: glow_instr.non_max_suppression @out %{{.*}}, @out %{{.*}}, @in %{{.*}}, @in %{{.*}}, @in %{{.*}}, @in %{{.*}}, @in %{{.*}} {limit = 3 : i64} : memref<6x3xi64>, memref<i64>,
 glow.placeholder @boxes input : tensor<1x9x4xf32>
 glow.placeholder @scores input : tensor<1x2x9xf32>
 glow.placeholder @most input : tensor<i64>
@@ -13,8 +13,8 @@ glow.func @non_max_suppression {
   %scores = glow.get @scores : tensor<1x2x9xf32>
   %most = glow.get @most : tensor<i64>
   %overlap = glow.get @overlap : tensor<f32>
-  // CHECK: = glow.non_max_suppression %boxes, %scores, %most, %overlap {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x9xf32>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
-  %kept, %count = glow.non_max_suppression %boxes, %scores, %most, %overlap {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x9xf32>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
+  // CHECK: = glow.non_max_suppression %boxes, %scores, %most, %most, %overlap {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x9xf32>, tensor<i64>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
+  %kept, %count = glow.non_max_suppression %boxes, %scores, %most, %most, %overlap {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x9xf32>, tensor<i64>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
 }
 
 // -----
@@ -29,5 +29,5 @@ glow.func @error {
   %scores = glow.get @scores : tensor<1x2x8xf32>
   %most = glow.get @most : tensor<i64>
   %one = glow.get @one : tensor<f32>
-  %kept, %count = glow.non_max_suppression %boxes, %scores, %most, %one {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x8xf32>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
+  %kept, %count = glow.non_max_suppression %boxes, %scores, %most, %most, %one {limit = 3 : i64} : (tensor<1x9x4xf32>, tensor<1x2x8xf32>, tensor<i64>, tensor<i64>, tensor<f32>) -> (tensor<6x3xi64>, tensor<i64>)
 }

@@ -16,8 +16,8 @@ from glow_backends.cpu.target import CpuTarget
 class SuppressSpec:
     """Boxes [batch, box, 4] and scores [batch, class, box] of one float type.
 
-    Operands: selected (i64, [bound, 3], rows from the count on are 0), count (i64), boxes, scores, most
-    (i64), overlap, threshold (if `above`), scratch.
+    Operands: selected (i64, [bound, 3], rows from the count on are 0), count (i64), boxes, scores, available
+    and most (i64), overlap, threshold (if `above`), scratch.
     """
 
     batches: int
@@ -42,25 +42,29 @@ class SuppressSpec:
 
 def emit_suppress(module: ir.Module, name: str, spec: SuppressSpec, target: CpuTarget) -> ir.Function:
     """Emit the selection by one worker; see `SuppressSpec` for the operands."""
-    k = KernelBuilder(module, name, 7 + (spec.threshold_dtype is not None), target)
+    k = KernelBuilder(module, name, 8 + (spec.threshold_dtype is not None), target)
     selected, count = k.operands[:2]
     with common.first_worker(k):
         total = k.i(0)
         if spec.bound:
-            most = k.load(k.operands[4], 0, I64)
-            most = k.b.select(k.b.icmp_signed("<", most, k.i(spec.limit)), most, k.i(spec.limit))
+            most = _at_most(k, k.load(k.operands[5], 0, I64), spec.limit)
+            boxes = _at_most(k, k.load(k.operands[4], 0, I64), spec.boxes)
             lines = k.reduce_loop(
                 0,
                 spec.batches * spec.classes,
                 1,
                 [total],
-                lambda line, carried: [_Class(k, spec, line, carried[0], most).run()],
+                lambda line, carried: [_Class(k, spec, line, carried[0], most).run(boxes)],
             )
             total = lines[0]
         with k.loop(k.mul(total, 3), 3 * spec.bound) as rest:
             k.store(k.i(0), selected, rest, I64)
         k.store(total, count, 0, I64)
     return k.finish()
+
+
+def _at_most(k: KernelBuilder, value: ir.Value, limit: int) -> ir.Value:
+    return k.b.select(k.b.icmp_signed("<", value, k.i(limit)), value, k.i(limit))
 
 
 class _Class:
@@ -85,10 +89,10 @@ class _Class:
         earlier = b.icmp_signed("<", first, second)
         return b.or_(b.fcmp_ordered(">", x, y), b.and_(b.fcmp_unordered("ueq", x, y), earlier))
 
-    def run(self) -> ir.Value:
+    def run(self, boxes: ir.Value) -> ir.Value:
         """Rows written so far, those of this class included."""
         k = self.k
-        found = k.reduce_loop(0, self.spec.boxes, 1, [k.i(0)], self._candidate)[0]
+        found = k.reduce_loop(0, boxes, 1, [k.i(0)], self._candidate)[0]
         half = k.b.lshr(found, k.i(1))
         with k.loop(0, half) as step:
             self._sink(k.b.sub(k.b.sub(half, k.i(1)), step), found)
@@ -106,7 +110,7 @@ class _Class:
         k.store(box, self.heap, carried[0], I64)
         if self.spec.threshold_dtype is None:
             return [k.b.add(carried[0], k.i(1))]
-        least = self._as_compared(values.load(k, k.operands[6], 0, self.spec.threshold_dtype))
+        least = self._as_compared(values.load(k, k.operands[7], 0, self.spec.threshold_dtype))
         good = k.b.fcmp_ordered(">", self.score(box), least)
         return [k.b.add(carried[0], k.b.zext(good, I64))]
 
@@ -153,7 +157,7 @@ class _Class:
         with k.b.if_then(k.b.icmp_signed(">", left, k.i(0))):
             self._sink(k.i(0), left)
         mine = self._edges(best)
-        overlap = self._as_compared(values.load(k, k.operands[5], 0, self.spec.overlap_dtype))
+        overlap = self._as_compared(values.load(k, k.operands[6], 0, self.spec.overlap_dtype))
 
         def look(carried: list[ir.Value]) -> list[ir.Value]:
             other = k.load(k.operands[0], k.add(k.mul(carried[0], 3), 2), I64)

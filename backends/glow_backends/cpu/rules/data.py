@@ -267,7 +267,10 @@ def non_max_suppression(op: Any, context: CallContext) -> KernelCall | None:
     """Boxes of every class, the best first."""
     del context
     kinds = [dtype_name(v) for v in (op.boxes, op.overlap, *op.group("threshold"))]
-    if not all(values.is_float(kind) for kind in kinds) or dtype_name(op.most) != "i64":
+    if not all(values.is_float(kind) for kind in kinds) or {
+        dtype_name(op.most),
+        dtype_name(op.available),
+    } != {"i64"}:
         return None
     batches, classes, boxes = shape(op.scores)
     spec = SuppressSpec(

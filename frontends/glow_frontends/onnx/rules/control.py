@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.control import IfOp, LoopOp, yielded
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.onnx import counts
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
@@ -63,12 +64,24 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):
+        if isinstance(yes, BoundedValue) or isinstance(no, BoundedValue):
+            out.append(_longer(g, chosen, yes, no, condition))
+            continue
         if not (isinstance(yes, np.ndarray | SSAValue) and isinstance(no, np.ndarray | SSAValue)):
-            raise NeedsValue(condition, "a branch that yields a sequence, or a tensor of computed length,")
+            raise NeedsValue(condition, "a branch that yields a sequence")
         if shape(yes) != shape(no) or dtype_of_value(yes) == object:
             raise NeedsValue(condition, "the shape of a branch's result")
         out.append(g(SelectOp, chosen, yes, no))
     return out
+
+
+def _longer(g: Emitter, test: Value, yes: AnyValue, no: AnyValue, condition: SSAValue) -> AnyValue:
+    """A selection of results of which one has a length that only the run tells."""
+    kinds = (np.ndarray, SSAValue, BoundedValue)
+    made = counts.chosen(g, test, yes, no) if isinstance(yes, kinds) and isinstance(no, kinds) else None
+    if made is None:
+        raise NeedsValue(condition, "the shape of a branch's result")
+    return made
 
 
 def _branch(g: Emitter, n: Node, condition: SSAValue, yes: GraphProto, no: GraphProto) -> list[AnyValue]:

@@ -11,7 +11,7 @@ from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import cut
-from glow_frontends.onnx.values import BoundedValue, Value, bounded, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
 
 def non_zero(g: Emitter, n: Node) -> Value | BoundedValue:
@@ -19,8 +19,8 @@ def non_zero(g: Emitter, n: Node) -> Value | BoundedValue:
     x = n[0] if rank(n[0]) else g.reshape(n[0], (1,))
     if isinstance(x, np.ndarray):
         return np.array(np.nonzero(x), np.int64)
-    places, count = g.many(NonZeroOp, x)
-    return bounded(places, 1, count)
+    places, count = g.once((NonZeroOp, x), lambda: g.many(NonZeroOp, x))
+    return g.bounded(places, 1, count)
 
 
 def compress(g: Emitter, n: Node) -> Value | BoundedValue:
@@ -34,12 +34,17 @@ def compress(g: Emitter, n: Node) -> Value | BoundedValue:
     condition = cut(g, condition, [0], [min(shape(condition)[0], shape(x)[axis])])
     if isinstance(condition, np.ndarray):
         return take(g, x, np.flatnonzero(condition), axis)
-    places, count = g.many(NonZeroOp, condition)
-    return bounded(g.value(take(g, x, g.reshape(places, shape(condition)), axis)), axis, count)
+    places, count = g.once((NonZeroOp, condition), lambda: g.many(NonZeroOp, condition))
+    return g.bounded(take(g, x, g.reshape(places, shape(condition)), axis), axis, count)
 
 
 def non_max_suppression(g: Emitter, n: Node) -> Value | BoundedValue:
     """NonMaxSuppression: (batch, class, box) of the boxes kept, by falling score."""
+    return suppressed(g, n, np.array(shape(n[0])[1], np.int64))
+
+
+def suppressed(g: Emitter, n: Node, available: Value) -> Value | BoundedValue:
+    """The same among the first boxes."""
     boxes, scores, most = n[0], n[1], n.get(2)
     if most is None:
         return np.zeros((0, 3), np.int64)
@@ -51,9 +56,16 @@ def non_max_suppression(g: Emitter, n: Node) -> Value | BoundedValue:
     threshold = None if n.get(4) is None else g.reshape(n[4], ())
     centred = n.flag("center_point_box")
     kept, count = g.many(
-        NonMaxSuppressionOp, boxes, scores, *numbers, threshold, limit=limit, center_point_box=centred
+        NonMaxSuppressionOp,
+        boxes,
+        scores,
+        available,
+        *numbers,
+        threshold,
+        limit=limit,
+        center_point_box=centred,
     )
-    return bounded(kept, 0, count)
+    return g.bounded(kept, 0, count)
 
 
 RULES: dict[str, Versions] = {

@@ -25,11 +25,12 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import AbsOp, LogOp
+from glow_frontends.onnx.counts import upper
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
-from glow_frontends.onnx.values import BoundedValue, Value, bounded, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
 
 def reduction(kind: type[GraphOp]) -> Rule:
@@ -93,6 +94,15 @@ def arg(kind: type[GraphOp]) -> Rule:
     )
 
 
+def first_of(g: Emitter, x: Value, k: Value, axis: int, **options: Any) -> list[Value | BoundedValue]:
+    """TopK of a k that only the run tells: as many as it can be, and how many it is."""
+    most = shape(x)[axis]
+    bound = upper(g, k)
+    every = g.many(TopKOp, x, k=most if bound is None else max(0, min(most, bound)), axis=axis, **options)
+    count = g(MinOp, k, np.array(shape(every[0])[axis], np.int64))
+    return [g.bounded(v, axis, count) for v in every]
+
+
 def top_k(g: Emitter, n: Node) -> list[Value | BoundedValue]:
     """TopK: k is an attribute before opset 10; where the run computes it, everything is sorted."""
     x = n[0]
@@ -103,9 +113,7 @@ def top_k(g: Emitter, n: Node) -> list[Value | BoundedValue]:
         "sorted": n.flag("sorted", True),
     }
     if n.opset >= 10 and isinstance(n[1], SSAValue):
-        every = g.many(TopKOp, x, k=shape(x)[axis], **options)
-        count = g(MinOp, g.reshape(n[1], ()), np.array(shape(x)[axis], np.int64))
-        return [bounded(g.value(v), axis, count) for v in every]
+        return first_of(g, x, g.reshape(n[1], ()), **options)
     k = n.integer("k") if n.opset < 10 else g.ints(n[1], "k of TopK")[0]
     return list(g.many(TopKOp, x, k=min(k, shape(x)[axis]), **options))
 

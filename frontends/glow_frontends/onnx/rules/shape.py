@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.concat import ConcatOp
@@ -11,11 +12,20 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
+from glow_frontends.onnx.counts import shaped
 from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of, uniform
+from glow_frontends.onnx.values import (
+    BoundedValue,
+    Value,
+    dtype_of_value,
+    rank,
+    shape,
+    type_of,
+    uniform,
+)
 
 
 def constant(g: Emitter, n: Node) -> Array:
@@ -38,12 +48,17 @@ def constant(g: Emitter, n: Node) -> Array:
     raise RuleError("a constant without a value")
 
 
-def constant_of_shape(g: Emitter, n: Node) -> Array:
+def constant_of_shape(g: Emitter, n: Node) -> Value | BoundedValue:
     """ConstantOfShape: one element, repeated without memory."""
+    value = n.tensor("value")
+    value = np.zeros((), np.float32) if value is None else value
+    bound = shaped(g, n[0]) if isinstance(n[0], SSAValue) else None
+    if bound is not None:
+        dims, axis, length = bound
+        return g.bounded(uniform(value, dims), axis, length)
     dims = g.ints(n[0], "the shape of a constant")
     check_size(dims)
-    value = n.tensor("value")
-    return uniform(np.zeros((), np.float32) if value is None else value, dims)
+    return uniform(value, dims)
 
 
 def shape_(g: Emitter, n: Node) -> Array:
@@ -215,8 +230,15 @@ def pieces(g: Emitter, x: Value, axis: int, sizes: tuple[int, ...]) -> list[Valu
     return out
 
 
-def expand(g: Emitter, n: Node) -> Value:
+def expand(g: Emitter, n: Node) -> Value | BoundedValue:
     """Expand: broadcast in both directions."""
+    bound = shaped(g, n[1]) if isinstance(n[1], SSAValue) else None
+    if bound is not None:
+        dims, axis, length = bound
+        before = max(rank(n[0]) - len(dims), 0)
+        own = axis + before - (max(rank(n[0]), len(dims)) - rank(n[0]))
+        if own < 0 or shape(n[0])[own] == 1:
+            return g.bounded(broadcast(g, n[0], tuple(dims)), axis + before, length)
     return broadcast(g, n[0], g.ints(n[1], "the target of Expand"))
 
 
@@ -247,8 +269,16 @@ def tile(g: Emitter, n: Node) -> Value:
     return g(TileOp, n[0], repeats=tuple(repeats))
 
 
-def range_(g: Emitter, n: Node) -> Array:
-    """Range of known bounds."""
+def range_(g: Emitter, n: Node) -> Array | BoundedValue:
+    """Range of known bounds, or up to a length that the run tells."""
+    start, limit, delta = (n[i] for i in range(3))
+    if isinstance(limit, SSAValue) and isinstance(start, np.ndarray) and isinstance(delta, np.ndarray):
+        bound = shaped(g, g.reshape(limit, (1,)))
+        if bound is not None and not np.any(start) and np.all(delta == 1):
+            (dims, axis, length) = bound
+            made = g.bounded(np.arange(dims[0], dtype=np.int64), axis, length)
+            assert isinstance(made, BoundedValue)
+            return made
     start, limit, delta = (g.known(n[i], "a bound of Range").reshape(()) for i in range(3))
     if not delta:
         raise RuleError("a step of 0")
