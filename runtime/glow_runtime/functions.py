@@ -15,6 +15,7 @@ from glow_backends.base import get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.fn.record import Record, rebuilt
 from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.optimize import optimize_functions
@@ -37,7 +38,8 @@ def type_of(value: Value) -> Type:
     if isinstance(value, float):
         return FLOAT
     if isinstance(value, tuple):
-        return TupleType(tuple(type_of(v) for v in value))
+        items = tuple(type_of(v) for v in value)
+        return TupleType(items, value.names) if isinstance(value, Record) else TupleType(items)
     if isinstance(value, np.ndarray):
         return TensorType(tuple(int(s) for s in value.shape), value.dtype.name)
     return Text(value) if isinstance(value, str) else NoneType()
@@ -160,6 +162,7 @@ def _internal(error: Exception) -> str:
 def _public(value: Value, name: str) -> Value:
     if isinstance(value, Closure):
         raise UnsupportedError(f"{name} returns a function; call it inside and return numbers or arrays")
-    if type(value) is tuple:
-        return tuple(_public(v, name) for v in value)
+    if isinstance(value, tuple):
+        items = [_public(v, name) for v in value]
+        return rebuilt(value.names, items) if isinstance(value, Record) else tuple(items)
     return value

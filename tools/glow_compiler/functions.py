@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.fn.record import Record, items_of, names_of
 from glow_passes.fn.domain import NotNative
 from glow_runtime.functions import FunctionProgram, Value, type_of
 
@@ -161,6 +162,9 @@ def _checked(value: Any, index: int) -> Value:
         return value
     if isinstance(value, np.generic):
         return value.item() if value.dtype.kind in "biu" or value.dtype == np.float64 else np.asarray(value)
+    names = names_of(value)
+    if names is not None:
+        return Record.of(names, [_checked(v, index) for v in items_of(value)])
     if isinstance(value, tuple | list):
         return tuple(_checked(v, index) for v in value)
     if value is None or isinstance(value, str):

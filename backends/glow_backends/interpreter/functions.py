@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from glow_backends.interpreter.primitives import ZERO, Closure, constant_value, evaluated, primitive, select
@@ -26,6 +26,7 @@ from glow_dialects.fn.dialect import (
     ValueAndGradOp,
 )
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.record import Record
 from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
@@ -109,6 +110,10 @@ class Machine:
             case SwitchLayerOp():
                 return lambda i, *x: x[i]
             case TupleOp():
+                names = op.attributes.get("names")
+                if isinstance(names, ArrayAttr):
+                    known = tuple(n.data for n in names if isinstance(n, StringAttr))
+                    return lambda *x: Record.of(known, x)
                 return lambda *x: x
             case GetOp():
                 index = op.index.value.data
@@ -140,6 +145,8 @@ class Machine:
                 captured += [self._derived(v, op, mode) for v in value.captured[start : start + size]]
                 captured += [ZERO] * (size if mode == "j" else 0)
             return Closure(self.functions.derived(value.name, op, mode), tuple(captured))
+        if isinstance(value, Record):
+            return Record.of(value.names, [self._derived(v, op, mode) for v in value])
         return tuple(self._derived(v, op, mode) for v in value) if type(value) is tuple else value
 
     def run(self, name: str, arguments: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import typed
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.record import Record
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.ops.module import ConstantOp as GraphConstant
 from glow_dialects.ops.module import GetOp
@@ -36,6 +37,14 @@ class Zero:
 
 
 ZERO = Zero()
+TUPLES = (tuple, Record)
+
+
+def is_tuple(value: Any) -> bool:
+    """Whether a value is a tuple of the program, with names or without; closures are none."""
+    return type(value) in TUPLES
+
+
 _ANNIHILATE = {"mul", "div", "neg", "sum_like", "like", "where", "reshape_like", "like_source"}
 
 
@@ -99,7 +108,7 @@ def _scalar(op: PrimOp, name: str, function: Callable[..., Any]) -> Callable[...
                 return on_tensors(*x)
             if value is ZERO:
                 return _with_zero(name, x)
-            if kind is tuple and name == "add":
+            if kind in TUPLES and name == "add":
                 return x[0] + x[1]
             if name in ("eq", "ne"):
                 return (x[0] == x[1]) == (name == "eq")
@@ -145,7 +154,7 @@ def add_cotangents(a: Any, b: Any) -> Any:
         return b
     if b is ZERO:
         return a
-    if type(a) is tuple:
+    if is_tuple(a):
         size = max(len(a), len(b))
         left, right = (ZERO,) * (size - len(a)) + a, (ZERO,) * (size - len(b)) + b
         return tuple(add_cotangents(x, y) for x, y in zip(left, right, strict=True))
@@ -164,17 +173,22 @@ def _put(count: int, i: int, d: Any) -> Any:
 
 def zeros_of(x: Any) -> Any:
     """The zero of the type of a value."""
-    if type(x) is tuple:
-        return tuple(zeros_of(v) for v in x)
+    if is_tuple(x):
+        return _alike(x, [zeros_of(v) for v in x])
     if isinstance(x, np.ndarray | np.generic):
         return np.zeros_like(x)
     return 0.0 if isinstance(x, float) else ZERO
 
 
+def _alike(whole: Any, items: Sequence[Any]) -> Any:
+    """A tuple with the names of another."""
+    return Record.of(whole.names, items) if isinstance(whole, Record) else tuple(items)
+
+
 def fill(d: Any, x: Any) -> Any:
     """A cotangent without symbolic zeros, in the structure of the value `x` it belongs to."""
-    if type(x) is tuple and d is not ZERO:
-        return tuple(fill(a, b) for a, b in zip(d, x, strict=True))
+    if is_tuple(x) and d is not ZERO:
+        return _alike(x, [fill(a, b) for a, b in zip(d, x, strict=True)])
     return zeros_of(x) if d is ZERO else d
 
 
@@ -222,7 +236,7 @@ def _cotangent(op: PrimOp) -> Callable[..., Any]:
     def run(d: Any, x: Any) -> Any:
         if d is ZERO or d is None or isinstance(x, bool | int):
             return ZERO
-        if type(x) is tuple and type(d) is tuple and len(x) == len(d):
+        if is_tuple(x) and is_tuple(d) and len(x) == len(d):
             return tuple(run(a, b) for a, b in zip(d, x, strict=True))
         if isinstance(x, float) and isinstance(d, bool | int | float):
             return float(d)
@@ -277,7 +291,7 @@ def _item_put(t: Any, i: Any, d: Any) -> Any:
 def _spread(t: Any, d: Any) -> Any:
     if d is ZERO:
         return ZERO
-    return (d,) * len(t) if type(t) is tuple else np.broadcast_to(d, t.shape).copy()
+    return (d,) * len(t) if is_tuple(t) else np.broadcast_to(d, t.shape).copy()
 
 
 def _sum_items(t: Any) -> Any:
@@ -318,13 +332,35 @@ def _join(op: PrimOp) -> Callable[..., Any]:
     return run
 
 
+def _place(op: PrimOp, value: Any) -> int:
+    """Where the item of a name stands."""
+    name = to_python(op.attributes["field"])
+    names = value.names if isinstance(value, Record) else ()
+    if name in names[1:]:
+        return names.index(name, 1) - 1
+    what = f"a {names[0]}" if names else _kind(value)
+    raise GlowError(
+        f"{op.source}: attribute '{name}' of {what} cannot be compiled; use a named tuple or a dict"
+    )
+
+
+def _kinds(value: Any) -> set[str]:
+    """The names of types that a value is an instance of."""
+    if isinstance(value, Closure):
+        return {"function"}
+    if isinstance(value, Record):
+        return {value.names[0]} | ({"tuple"} if value.names[0] != "dict" else set[str]())
+    found = {type(value).__name__}
+    return found | {"bool": {"int"}, "tuple": {"list"}}.get(type(value).__name__, set[str]())
+
+
 def _tuple_put(op: PrimOp) -> Callable[..., Any]:
     i = number(op, "i")
     return lambda t, d: _put(len(t), i % len(t), d)
 
 
 def _rows(op: PrimOp) -> Callable[..., Any]:
-    return lambda t: ZERO if t is ZERO else tuple(t) if type(t) is tuple else tuple(np.asarray(r) for r in t)
+    return lambda t: ZERO if t is ZERO else tuple(t) if is_tuple(t) else tuple(np.asarray(r) for r in t)
 
 
 def _shape(op: PrimOp) -> Callable[..., Any]:
@@ -335,7 +371,7 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
     on_tensors = _tensor(op)
 
     def run(x: Any) -> Any:
-        if type(x) is tuple:
+        if is_tuple(x):
             from glow_passes.fn.tensors import key_of
 
             return x[key_of(op.attributes)[0]]
@@ -359,6 +395,10 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "item_at": lambda op: lambda d, i=number(op, "i"): ZERO if d is ZERO else d[i],
     "item": lambda op: _item,
     "item_put": lambda op: _item_put,
+    "field": lambda op: lambda t: ZERO if t is ZERO else t[_place(op, t)],
+    "field_put": lambda op: lambda t, d: ZERO if d is ZERO else _put(len(t), _place(op, t), d),
+    "field_of": lambda op: lambda d, t: ZERO if d is ZERO else d[_place(op, t)],
+    "is_a": lambda op: lambda x: bool(_kinds(x) & {n.data for n in op.attributes["kinds"]}),  # pyright: ignore
     "with_item": lambda op: _with_item,
     "sum_items": lambda op: _sum_items,
     "spread": lambda op: _spread,
@@ -374,8 +414,6 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "len": lambda op: len,
     "shape": _shape,
     "to_tuple": _rows,
-    "like_source": lambda op: (
-        lambda d, x: d if d is ZERO or type(x) is tuple else np.stack(fill(d, tuple(x)))
-    ),
+    "like_source": lambda op: lambda d, x: d if d is ZERO or is_tuple(x) else np.stack(fill(d, tuple(x))),
     "getitem": _getitem,
 }

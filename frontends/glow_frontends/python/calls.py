@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
 from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described
@@ -76,7 +78,7 @@ def apply_value(
     known = _evaluated(thing, values, keywords)
     if known is not None:
         return known
-    if isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields"):
+    if fields_of(thing) is not None:
         return _record(c, node, thing, values, keywords)
     if isinstance(thing, functools.partial):
         given = [*(Static(v) for v in thing.args), *values]
@@ -100,16 +102,23 @@ def _evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | 
 
 
 def _record(c: Expressions, node: ast.AST, kind: Any, values: list[Value], keywords: Keywords) -> Value:
-    """A named tuple: a tuple whose items have names where it is made."""
-    fields = kind._fields
+    """A named tuple or a dataclass: a tuple whose items have names."""
+    fields = fields_of(kind)
+    assert fields is not None
     given = dict(zip(fields, values, strict=False)) | keywords
-    given = _statics(kind._field_defaults) | given
+    given = _statics(_defaults(kind)) | given
     wrong = [n for n in [*keywords, *fields] if n not in fields or n not in given]
     if wrong or len(values) > len(fields):
         c.fail(node, f"{kind.__name__} has the fields {', '.join(fields)}")
-    made = c.tuple(*[c.ssa(given[n], node) for n in fields])
+    made = c.record(register(kind), *[c.ssa(given[n], node) for n in fields])
     c.fields[made] = fields
     return made
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(kind):
+        return kind._field_defaults
+    return {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
 
 
 def _written(thing: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     BoolAttr,
     FloatAttr,
     IntegerAttr,
@@ -99,6 +100,12 @@ class Emitter:
     def tuple(self, *values: SSAValue) -> SSAValue:
         """A tuple."""
         return self.add(TupleOp.create(operands=values, result_types=[any_type]))
+
+    def record(self, names: Sequence[str], *values: SSAValue) -> SSAValue:
+        """A tuple whose items have names; the first is what the tuple stands for."""
+        made = self.tuple(*values)
+        made.owner.attributes["names"] = ArrayAttr([StringAttr(n) for n in names])  # pyright: ignore
+        return made
 
     def get(self, value: SSAValue, index: int) -> SSAValue:
         """An item of a tuple; of a tuple that was just made, the value itself."""

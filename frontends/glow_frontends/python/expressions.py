@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.fn.dialect import ConstantOp, TupleOp
+from glow_dialects.fn.record import items_of, names_of
 from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.source import Source
@@ -31,7 +32,7 @@ BINARY: dict[type[ast.operator], str] = {
 COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
-TESTS = {*COMPARE.values(), "not", "to_bool"}
+TESTS = {*COMPARE.values(), "not", "to_bool", "is_a"}
 
 
 class Expressions(Emitter):
@@ -75,6 +76,9 @@ class Expressions(Emitter):
             return self.constant(thing)
         if isinstance(thing, range) and len(thing) <= 1024:
             thing = tuple(thing)
+        names = names_of(thing)
+        if names is not None:
+            return self.record(names, *[self.ssa(Static(v), node) for v in items_of(thing)])
         if isinstance(thing, tuple | list):
             return self.tuple(*[self.ssa(Static(v), node) for v in thing])
         if callable(thing) or hasattr(thing, "func"):
@@ -173,7 +177,10 @@ class Expressions(Emitter):
             if isinstance(left, Static) and isinstance(right, Static):
                 return Static((left.value is right.value) == isinstance(operation, ast.Is))
             if isinstance(right, Static) and right.value is None:
-                return Static(isinstance(operation, ast.IsNot))
+                if isinstance(left, Static):
+                    return Static(isinstance(operation, ast.IsNot))
+                none = self.prim("is_a", left, kinds=ArrayAttr([StringAttr("NoneType")]))
+                return none if isinstance(operation, ast.Is) else self.prim("not", none)
             self.fail(node, "'is' compares identities of Python objects", "use ==")
         if isinstance(operation, ast.In | ast.NotIn):
             items = self.items(right, node)
@@ -292,11 +299,25 @@ class Expressions(Emitter):
                 values += found
             else:
                 values.append(self.expression(item, env))
+        types = [v.value for v in values if isinstance(v, Static) and isinstance(v.value, type)]
+        if types and len(types) == len(values):
+            return Static(tuple(types))  # as isinstance takes them
         return self.tuple(
             *[self.ssa(v, n) for v, n in zip(values, _padded(node.elts, len(values)), strict=True)]
         )
 
     _list = _tuple
+
+    def _dict(self, node: ast.Dict, env: Env) -> Value:
+        values: dict[str, SSAValue] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = None if key is None else self.expression(key, env)
+            if not isinstance(name, Static) or not isinstance(name.value, str):
+                self.fail(key or value, "the keys of a dict must be texts that are known when compiling")
+            values[name.value] = self.value(value, env)
+        made = self.record(("dict", *values), *values.values())
+        self.fields[made] = tuple(values)
+        return made
 
     def _joined_tuple(self, node: ast.Tuple | ast.List, env: Env) -> SSAValue:
         """A display with `*t`, where the length of t is not known now: tuples one after the other."""
@@ -403,11 +424,7 @@ class Expressions(Emitter):
             return self.prim("op:transpose", inner)
         if node.attr == "ndim":
             return self.prim("len", self.prim("shape", inner))
-        self.fail(
-            node,
-            f"attribute '{node.attr}' of a value cannot be compiled",
-            "unpack a named tuple, or annotate the parameter with its class",
-        )
+        return self.prim("field", inner, field=StringAttr(node.attr))
 
     def _call(self, node: ast.Call, env: Env) -> Value:
         from glow_frontends.python.calls import call

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.record import fields_of
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
 from glow_frontends.python.names import read_names
@@ -86,8 +87,8 @@ def _annotated(c: Statements, arguments: ast.arguments, env: Env) -> None:
         note, value = argument.annotation, env.get(argument.arg)
         name = note.value if isinstance(note, ast.Constant) else getattr(note, "id", None)
         kind = c.source.names.get(name) if isinstance(name, str) else None
-        fields = getattr(kind, "_fields", None)
-        if isinstance(fields, tuple) and isinstance(value, SSAValue):
+        fields = fields_of(kind)
+        if fields is not None and isinstance(value, SSAValue):
             c.fields[value] = fields
 
 

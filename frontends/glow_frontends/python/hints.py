@@ -21,7 +21,6 @@ INSTEAD: dict[type[ast.AST], str] = {
     ast.Await: "write plain calls",
     ast.Yield: "return a tuple",
     ast.YieldFrom: "return a tuple",
-    ast.Dict: "use a tuple",
     ast.Set: "use a tuple",
     ast.DictComp: "use a tuple",
     ast.SetComp: "use a tuple",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from glow_frontends.python.emit import Static, Value
 
@@ -28,17 +29,14 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
         if all(_fixed(c, part, env) for part in parts):
             key = ArrayAttr([_entry(c, part, env) for part in parts])
             return c.prim("getitem", c.ssa(whole, node), key=key)
-        made = c.ssa(whole, node)
-        for part in parts:
-            if isinstance(part, ast.Slice):
-                c.fail(part, "a slice beside an index that is not known now", "index one axis at a time")
-            made = c.prim("item", made, c.value(part, env))
-        return made
+        return _picked(c, c.ssa(whole, node), parts, env)
     index = c.expression(node.slice, env)
     if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
         if index.value not in whole.value:
             c.fail(node, f"there is no key {index.value!r}")
         return Static(whole.value[index.value])
+    if isinstance(index, Static) and isinstance(index.value, str):
+        return c.prim("field", c.ssa(whole, node), field=StringAttr(index.value))
     if isinstance(index, Static) and isinstance(index.value, int):
         items = c.items(whole, node)
         if items is not None:
@@ -48,6 +46,31 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
         if isinstance(whole, Static):
             return Static(whole.value[index.value])
     return c.prim("item", c.ssa(whole, node), c.ssa(index, node))
+
+
+def _picked(c: Expressions, made: SSAValue, parts: Sequence[ast.expr], env: Env) -> SSAValue:
+    """`x[i, :, j]` where a number is known at run time only: slices first, then one axis after another."""
+    if not any(isinstance(p, ast.Slice) for p in parts):
+        for part in parts:
+            made = c.prim("item", made, c.value(part, env))
+        return made
+    whole = StringAttr("::")
+    entries: list[Attribute] = []
+    numbers: list[tuple[int, SSAValue]] = []
+    for axis, part in enumerate(parts):
+        if isinstance(part, ast.Constant) and part.value in (None, Ellipsis):
+            c.fail(
+                part, "a new axis or ... beside an index that is not known now", "index one axis at a time"
+            )
+        if isinstance(part, ast.Slice):
+            entries.append(_entry(c, part, env))
+        else:
+            entries.append(whole)
+            numbers.append((axis, c.value(part, env)))
+    made = c.prim("getitem", made, key=ArrayAttr(entries))
+    for axis, index in reversed(numbers):
+        made = c.prim("op:gather", made, index, axis=IntegerAttr(axis, i64))
+    return made
 
 
 def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
+from glow_frontends.python.einsum import einsum
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.mathematics import round_digits
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
@@ -138,15 +140,43 @@ def _tuple(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     return values[0] if items is None else c.tuple(*_ssa(c, node, items))
 
 
+def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    if values:
+        c.fail(node, "dict of a value cannot be compiled", "write the keys: {'a': x} or dict(a=x)")
+    made = c.record(("dict", *keywords), *_ssa(c, node, list(keywords.values())))
+    c.fields[made] = tuple(keywords)
+    return made
+
+
 def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     return Static(len(items)) if items is not None else c.prim("len", c.ssa(values[0], node))
 
 
 def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    if len(values) != 1:
-        c.fail(node, "round takes one argument here", "multiply and divide for digits")
-    return c.prim("round", c.ssa(values[0], node))
+    given = [*values, *keywords.values()]
+    if len(given) == 1 or isinstance(given[1], Static) and given[1].value is None:
+        return c.prim("round", c.ssa(given[0], node))
+    return apply_value(c, node, Static(round_digits), given, {})
+
+
+def _isinstance(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """Decided by the types that a function is specialised for."""
+    if len(values) != 2:
+        c.fail(node, "isinstance takes a value and a type")
+    items = c.items(values[1], node)
+    kinds = [v.value for v in (values[1:] if items is None else items) if isinstance(v, Static)]
+    kinds = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
+    if not kinds or not all(isinstance(k, type) for k in kinds):
+        c.fail(node, "the type in isinstance must be known when compiling", "write float, int, np.ndarray")
+    if isinstance(values[0], Static) and not callable(values[0].value):
+        return Static(isinstance(values[0].value, tuple(kinds)))
+    names = [k.__qualname__ for k in kinds]
+    return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr(n) for n in names]))
+
+
+def _callable(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr("function")]))
 
 
 def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -298,6 +328,7 @@ HANDLERS: dict[Any, Handler] = {
     abs: _prim("abs", 1), float: _prim("to_float", 1), int: _prim("to_int", 1), bool: _prim("to_bool", 1),
     max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
+    isinstance: _isinstance, callable: _callable, dict: _dict, np.einsum: einsum,
     pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
     **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
     **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
@@ -311,6 +342,7 @@ HANDLERS: dict[Any, Handler] = {
     np.square: lambda c, n, v, k: (
         c.prim("mul", c.ssa(v[0], n), c.ssa(v[0], n))
     ),
+    np.rint: lambda c, n, v, k: c.prim("to_float", c.prim("round", c.ssa(v[0], n))),
     np.floor: _prim("floor", 1), np.ceil: _prim("ceil", 1), np.negative: _prim("neg", 1),
     np.add: _prim("add", 2), np.subtract: _prim("sub", 2), np.multiply: _prim("mul", 2),
     np.divide: _prim("div", 2), np.power: _prim("pow", 2), np.maximum: _prim("max", 2),

@@ -141,6 +141,36 @@ def erfc(x: float) -> float:
     return 1.0 - math.erf(x)
 
 
+def round_digits(x: Any, digits: int) -> Any:
+    """x with so many decimal digits: the nearest, to even where two are as near, as Python rounds."""
+    if isinstance(x, int):
+        power = 10 ** max(-digits, 0)
+        return x if digits >= 0 else round(x / power) * power
+    scale = 10.0 ** abs(digits)
+    shifted = x * scale if digits >= 0 else x / scale
+    if not abs(shifted) < 4503599627370496.0:
+        return x
+    whole = float(round(shifted))
+    if digits >= 0:
+        # What the product lost decides where it lies halfway: both factors split into halves of 26 bits.
+        high, far = x * 134217729.0, scale * 134217729.0
+        a, c = high - (high - x), far - (far - scale)
+        b, d = x - a, scale - c
+        rest, lost = shifted - whole, ((a * c - shifted) + a * d + b * c) + b * d
+        if rest == 0.5 and lost > 0.0:
+            whole = whole + 1.0
+        if rest == -0.5 and lost < 0.0:
+            whole = whole - 1.0
+        return whole / scale
+    return whole * scale
+
+
+def round_array(x: Any, decimals: int = 0) -> Any:
+    """numpy.round: scaled, rounded, scaled back."""
+    scale = 10.0**decimals
+    return np.rint(x * scale) / scale
+
+
 def clip(x: Any, a_min: float, a_max: float) -> Any:
     """Values between two bounds."""
     return np.minimum(np.maximum(x, a_min), a_max)
@@ -171,7 +201,15 @@ def _written() -> dict[Any, Callable[..., Any]]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
     found = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
-    arrays = {np.clip: clip, np.linalg.norm: norm, np.var: var, np.std: std, np.outer: outer}
+    arrays = {
+        np.clip: clip,
+        np.round: round_array,
+        np.around: round_array,
+        np.linalg.norm: norm,
+        np.var: var,
+        np.std: std,
+        np.outer: outer,
+    }
     return {**found, **arrays, divmod: divmod_}
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from glow_dialects.fn.record import Names
+
 
 class TypesDiffer(Exception):
     """Two types have no common type."""
@@ -73,9 +75,14 @@ class TensorType(metaclass=_Interned):
 
 @dataclass(frozen=True, eq=False)
 class TupleType(metaclass=_Interned):
-    """A tuple."""
+    """A tuple; `names` are those of its items, after the kind of object that it stands for."""
 
     items: tuple[Type, ...]
+    names: Names = ()
+
+    def of(self, items: tuple[Type, ...]) -> TupleType:
+        """A tuple of the same kind."""
+        return TupleType(items, self.names) if self.names else TupleType(items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +117,7 @@ def widened(kind: Type) -> Type:
     if isinstance(kind, Scalar):
         return Scalar(kind.kind, None)
     if isinstance(kind, TupleType):
-        return TupleType(tuple(widened(t) for t in kind.items))
+        return kind.of(tuple(widened(t) for t in kind.items))
     return kind
 
 
@@ -120,7 +127,7 @@ def marked(kind: Type, fixed: bool) -> Type:
         case TensorType():
             return TensorType(kind.shape, kind.dtype, True) if fixed else TensorType(kind.shape, kind.dtype)
         case TupleType():
-            return TupleType(tuple(marked(t, fixed) for t in kind.items))
+            return kind.of(tuple(marked(t, fixed) for t in kind.items))
         case FnType():
             return FnType(tuple((n, tuple(marked(t, fixed) for t in c)) for n, c in kind.entries))
         case _:
@@ -135,6 +142,8 @@ def text(kind: Type) -> str:
         case TensorType():
             return f"an array of shape {kind.shape} ({kind.dtype})"
         case TupleType():
+            if kind.names:
+                return f"a {kind.names[0]} of {', '.join(kind.names[1:])}"
             return f"a tuple of {len(kind.items)}"
         case FnType() | NamedType():
             return "a function"
@@ -189,7 +198,7 @@ class Sets:
             case NamedType():
                 return NamedType(self.root(kind.number))
             case TupleType():
-                return TupleType(tuple(map(self.resolve, kind.items)))
+                return kind.of(tuple(map(self.resolve, kind.items)))
             case FnType():
                 return FnType(tuple((n, tuple(map(self.resolve, c))) for n, c in kind.entries))
             case EnvType():
@@ -232,7 +241,8 @@ class Sets:
                     return tensor
             case TupleType(), TupleType() if len(a.items) == len(b.items):
                 items = zip(a.items, b.items, strict=True)
-                return TupleType(tuple(self.join(x, y, recursive) for x, y in items))
+                joined = tuple(self.join(x, y, recursive) for x, y in items)
+                return a.of(joined) if a.names == b.names else TupleType(joined)
             case ((TupleType() | EnvType()), (TupleType() | EnvType())):
                 if isinstance(a, EnvType) or isinstance(b, EnvType):
                     return self._environments(entries_of(a), entries_of(b), recursive)

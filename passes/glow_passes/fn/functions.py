@@ -217,6 +217,8 @@ class Functions:
 _TYPES = {
     **dict.fromkeys(("sum_like", "like", "reshape_like", "fill_like", "like_source"), (1,)),
     **dict.fromkeys(("one_like", "len", "shape", "item_put", "rows_put", "spread", "tuple_put"), (0,)),
+    **dict.fromkeys(("field_put", "is_a"), (0,)),
+    "field_of": (1,),
     **dict.fromkeys(("tuple_part", "tuple_join"), (1, 2)),
 }
 

@@ -309,6 +309,9 @@ RULES: dict[str, Rule] = {
     "item_at": lambda d, x, y, op: [x[0].prim("tuple_put", d, **_same(op))],
     "item": lambda d, x, y, op: [x[0].prim("item_put", x[1], d), None],
     "item_put": lambda d, x, y, op: [None, None, d.prim("item", x[1])],
+    "field": lambda d, x, y, op: [x[0].prim("field_put", d, **_same(op))],
+    "field_put": lambda d, x, y, op: [None, d.prim("field_of", x[0], **_same(op))],
+    "field_of": lambda d, x, y, op: [x[1].prim("field_put", d, **_same(op)), None],
     "rows": lambda d, x, y, op: [x[0].prim("rows_put", x[1], d, **_same(op)), None],
     "rows_put": lambda d, x, y, op: [None, None, d.prim("rows", x[1], **_same(op))],
     "with_item": _with_item,
@@ -329,9 +332,7 @@ RULES: dict[str, Rule] = {
     "getitem": operator_rule,
     "stack_values": operator_rule,
     **{n: _nothing for n in ("floor", "ceil", "round", "sign", "floor_div", "to_int", "to_bool", "not")},
-    **{
-        n: _nothing
-        for n in ("eq", "ne", "lt", "le", "gt", "ge", "len", "shape", "zero", "one_like", "are_floats")
-    },
+    **{n: _nothing for n in ("eq", "ne", "lt", "le", "gt", "ge", "len", "shape", "zero", "one_like")},
+    **{n: _nothing for n in ("are_floats", "is_a")},
     **{n: _nothing for n in ("bitand", "bitor", "bitxor", "shl", "shr", "invert")},
 }

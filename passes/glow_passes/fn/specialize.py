@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
@@ -370,7 +371,8 @@ class Specializer(Meaning):
     def derived(self, v: V, op: Operation, mode: str) -> V:
         """A value with its functions in their form for a mode; they hold the same values."""
         if isinstance(v.type, TupleType):
-            return self.tuple([self.derived(x, op, mode) for x in parts(v)])
+            made = [self.derived(x, op, mode) for x in parts(v)]
+            return V(v.type.of(tuple(x.type for x in made)), [x.code for x in made])
         if isinstance(v.type, NamedType):
             raise NotNative("gradient of a function that captures functions of its own kind")
         if not isinstance(v.type, FnType):
@@ -394,6 +396,10 @@ class Specializer(Meaning):
     def packed(self, op: TupleOp, x: list[V]) -> V:
         """A tuple; in backward functions, the cotangents of the parameters of one function."""
         made = self.tuple(x)
+        names = op.attributes.get("names")
+        if isinstance(names, ArrayAttr):
+            kind = TupleType(tuple(v.type for v in x), tuple(n.data for n in names))  # pyright: ignore
+            return V(kind, made.code)
         of = op.attributes.get("of")
         if of is None:
             return made

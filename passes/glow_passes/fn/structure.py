@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 
 from glow_dialects.core.errors import ShapeError, UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
@@ -269,13 +269,66 @@ def _fill_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _filled(m: Meaning, d: V, kind: Type) -> V:
-    if isinstance(d.type, ZeroType):
-        if isinstance(kind, TupleType):
-            return m.tuple([_filled(m, V(ZERO), t) for t in kind.items])
-        return m.zeros(kind)
     if isinstance(kind, TupleType):
-        return m.tuple([_filled(m, a, t) for a, t in zip(parts(d), kind.items, strict=True)])
-    return d
+        items = [V(ZERO)] * len(kind.items) if isinstance(d.type, ZeroType) else parts(d)
+        made = m.tuple([_filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
+        return V(kind.of(made.type.items), made.code) if isinstance(made.type, TupleType) else made
+    return m.zeros(kind) if isinstance(d.type, ZeroType) else d
+
+
+def _place(v: V, op: PrimOp, where: str) -> int:
+    """Where the item of a name stands."""
+    found = op.attributes["field"]
+    assert isinstance(found, StringAttr)
+    names = v.type.names if isinstance(v.type, TupleType) else ()
+    if found.data in names[1:]:
+        return names.index(found.data, 1) - 1
+    if names:
+        raise UnsupportedError(f"{where}: {text(v.type)} has no '{found.data}'")
+    raise UnsupportedError(
+        f"{where}: attribute '{found.data}' of {text(v.type)} cannot be compiled; use a named tuple, a"
+        " dataclass or a dict, or a function of glow.ops or NumPy"
+    )
+
+
+def _field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    return x[0] if _is_zero(x[0]) else m.get(x[0], _place(x[0], op, where), where)
+
+
+def _field_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if _is_zero(x[1]):
+        return x[1]
+    items = [V(ZERO)] * len(parts(x[0]))
+    items[_place(x[0], op, where)] = x[1]
+    return m.tuple(items)
+
+
+def _field_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    return x[0] if _is_zero(x[0]) else m.get(x[0], _place(x[1], op, where), where)
+
+
+_KINDS: dict[str, Callable[[Type], bool]] = {
+    "float": lambda t: isinstance(t, Scalar) and t.kind == "float",
+    "int": lambda t: isinstance(t, Scalar) and t.kind != "float",
+    "bool": lambda t: isinstance(t, Scalar) and t.kind == "bool",
+    "str": lambda t: isinstance(t, Text),
+    "tuple": lambda t: isinstance(t, TupleType) and t.names[:1] != ("dict",),
+    "list": lambda t: isinstance(t, TupleType) and not t.names,
+    "dict": lambda t: isinstance(t, TupleType) and t.names[:1] == ("dict",),
+    "ndarray": lambda t: isinstance(t, TensorType),
+    "NoneType": lambda t: isinstance(t, NoneType),
+    "function": lambda t: isinstance(t, FnType | NamedType),
+}
+
+
+def _is_a(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    """isinstance: the types decide."""
+    wanted = op.attributes["kinds"]
+    assert isinstance(wanted, ArrayAttr)
+    kind = m.sets.resolve(x[0].type)
+    own = kind.names[0] if isinstance(kind, TupleType) and kind.names else None
+    names = [n.data for n in wanted if isinstance(n, StringAttr)]
+    return m.number(any(n == own or n in _KINDS and _KINDS[n](kind) for n in names))
 
 
 def _where(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -421,6 +474,10 @@ STRUCTURE: dict[str, Rule] = {
     "sum_like": _sum_like,
     "cotangent": _cotangent,
     "like": _like,
+    "field": _field,
+    "field_put": _field_put,
+    "field_of": _field_of,
+    "is_a": _is_a,
     "one_like": _one_like,
     "fill_like": _fill_like,
     "where": _where,

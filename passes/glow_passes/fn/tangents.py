@@ -250,6 +250,10 @@ def _like_result(at: int) -> Rule:
 _STRUCTURE: dict[str, Rule] = {
     "gadd": lambda t, op, x, d: t.added(d[0], d[1]),
     **dict.fromkeys(("item_put", "rows_put"), _linear(2)),
+    "field": lambda t, op, x, d: (
+        None if d[0] is None else t.m.prim("field_of", d[0], x[0], field=op.attributes["field"])
+    ),
+    "field_put": _linear(1),
     "with_item": _with_item,
     "where": _where,
     "concat_tuples": _concat,
@@ -263,7 +267,10 @@ _STRUCTURE: dict[str, Rule] = {
         n: _linear(0)
         for n in ("env_item", "env_drop", "env_pad", "env_put", "item_at", "item", "rows", "to_tuple")
     },
-    **{n: _linear(0) for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like")},
+    **{
+        n: _linear(0)
+        for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like", "field_of")
+    },
     "cotangent": _linear(0),
     **{n: _linear(0) for n in ("reshape", "reshape_like")},
 }

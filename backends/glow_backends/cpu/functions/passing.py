@@ -9,6 +9,7 @@ import numpy as np
 
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_dialects.core.types import Array, bytes_of, dtype_of, tensor
+from glow_dialects.fn.record import rebuilt
 from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 
 #: Bytes of arrays that are copied to memory of the function: that costs less than to ask where they lie.
@@ -131,7 +132,8 @@ class Results(_Words):
                 small = self._small.get(index)
                 return self._now[index] if small is None else small.copy()
             case TupleType():
-                return tuple([self._rebuilt(t, numbers) for t in kind.items])
+                items = [self._rebuilt(t, numbers) for t in kind.items]
+                return rebuilt(kind.names, items) if kind.names else tuple(items)
             case Scalar():
                 index = next(numbers)
                 if kind.kind == "float":
