@@ -263,3 +263,31 @@ def test_truncated_everywhere(tmp_path: Path) -> None:
             import_model(path)
         except GlowError as error:
             assert str(error).strip()
+
+
+def test_a_loop_that_doubles_a_constant() -> None:
+    """Sixty turns of x = concat(x, x): refused long before memory is short."""
+    value, going = helper.make_tensor_value_info("s", TensorProto.FLOAT, None), TensorProto.BOOL
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", ["s", "s"], ["t"], axis=0),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", going, []),
+            value,
+        ],
+        [
+            helper.make_tensor_value_info("d", going, []),
+            helper.make_tensor_value_info("t", TensorProto.FLOAT, None),
+        ],
+    )
+    graph = graph_of([helper.make_node("Loop", ["n", "", "a"], ["g"], body=body)])
+    graph.node.append(helper.make_node("Add", ["g", "x"], ["y"]))
+    graph.initializer.append(numpy_helper.from_array(np.array(60), "n"))
+    graph.initializer.append(numpy_helper.from_array(np.ones((1, 4), np.float32), "a"))
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with pytest.raises(GlowError, match="a loop that makes constants of more than"):
+        import_model(made)

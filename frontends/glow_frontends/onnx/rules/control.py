@@ -34,6 +34,8 @@ MAX_UNROLL = 4096
 MAX_NODES = 4096
 #: Nodes in two branches that may both run where the condition is not known.
 MAX_BRANCHES = 200
+#: Bytes by which a loop over known values may grow them while it is unrolled.
+MAX_GROWTH = 1 << 27
 #: A loop over known values that has not ended after this many iterations never does.
 MAX_ITERATIONS = 1 << 20
 
@@ -145,18 +147,26 @@ def _unrolled(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
     state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
-    count = 0
+    count, stacked, most = 0, 0, _bytes(state) + MAX_GROWTH
     while going and (limit is None or count < limit):
         _check_length(n, count, body, state)
+        if _bytes(state) + stacked > most:
+            raise RuleError(f"a loop that makes constants of more than {MAX_GROWTH >> 20} MiB")
         inputs: list[AnyValue] = [np.array(count, np.int64), np.array(True), *state]
         outputs = n.scope.subgraph(body, inputs)
         going = bool(g.known(_tensor(outputs[0]), "the condition of Loop").reshape(-1)[0])
         state = outputs[1 : 1 + len(state)]
         for collected, value in zip(scans, outputs[1 + len(state) :], strict=True):
             collected.append(_tensor(value))
+        stacked += _bytes(outputs[1 + len(state) :])
         count += 1
     kinds = [o.type.tensor_type for o in body.output[1 + len(state) :]]
     return [*state, *(_stack(g, parts, kind, 0) for parts, kind in zip(scans, kinds, strict=True))]
+
+
+def _bytes(values: Sequence[AnyValue]) -> int:
+    """The memory of values that are known."""
+    return sum(v.nbytes for v in values if isinstance(v, np.ndarray))
 
 
 def _check_length(n: Node, steps: int, body: GraphProto, state: Sequence[AnyValue]) -> None:

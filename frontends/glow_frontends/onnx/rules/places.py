@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
@@ -45,26 +47,17 @@ def non_max_suppression(g: Emitter, n: Node) -> Value | BoundedValue:
 
 def suppressed(g: Emitter, n: Node, available: Value) -> Value | BoundedValue:
     """The same among the first boxes."""
-    boxes, scores, most = n[0], n[1], n.get(2)
+    boxes, scores = n[0], n[1]
+    most, overlap, threshold = (None if v is None or 0 in shape(v) else v for v in map(n.get, (2, 3, 4)))
     if most is None:
         return np.zeros((0, 3), np.int64)
     limit = shape(boxes)[1]
     if isinstance(most, np.ndarray):
         limit = max(0, min(limit, int(most.reshape(()))))
-    overlap = np.zeros((), np.float32) if n.get(3) is None else n[3]
-    numbers = [g.reshape(v, ()) for v in (most, overlap)]
-    threshold = None if n.get(4) is None else g.reshape(n[4], ())
-    centred = n.flag("center_point_box")
-    kept, count = g.many(
-        NonMaxSuppressionOp,
-        boxes,
-        scores,
-        available,
-        *numbers,
-        threshold,
-        limit=limit,
-        center_point_box=centred,
-    )
+    overlap = np.zeros((), np.float32) if overlap is None else overlap
+    numbers = [None if v is None else g.reshape(v, ()) for v in (most, overlap, threshold)]
+    options: dict[str, Any] = {"limit": limit, "center_point_box": n.flag("center_point_box")}
+    kept, count = g.many(NonMaxSuppressionOp, boxes, scores, available, *numbers, **options)
     return g.bounded(kept, 0, count)
 
 

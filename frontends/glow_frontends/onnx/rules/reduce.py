@@ -43,7 +43,7 @@ def reduction(kind: type[GraphOp]) -> Rule:
         if given is not None:
             axes = g.ints(given, "the axes of a reduction")
         if not axes:
-            if n.flag("noop_with_empty_axes"):
+            if n.integer("noop_with_empty_axes", 0) == 1:
                 return _pointwise(g, kind, x)
             axes = range(rank(x))
         return reduce(g, kind, x, axes_of(tuple(axes), rank(x)), keeps(n))
