@@ -15,6 +15,7 @@ from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 
 X = UniformQuantizedType.of(8, 0.05, -3)
 UNSIGNED = UniformQuantizedType.of(8, 0.05, 125, signed=False)
@@ -106,4 +107,26 @@ def test_parts_of_different_makers_join() -> None:
     joined = g.b(ConcatOp([y, g.b(LookupOp(y, table)), total], axis=1))
     assert shape_of(joined) == (1, 48, 5, 5)
     g.save(g.b(LookupOp(joined, table)))
+    agree(g)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("group", "real"), [(1, False), (1, True), (4, False), (20, False)])
+def test_layers_of_16_bits(layout: str, group: int, real: bool) -> None:
+    """Convolutions and products of 16-bit integers, whose sums pass 32 bits, by the kernels of bytes."""
+    last, g, rng = layout == "NHWC", Graph(), np.random.default_rng(5)
+    wide, to = UniformQuantizedType.of(16, 1e-3, 300), UniformQuantizedType.of(16, 2e-2, -7)
+    image = (1, 7, 6, 20) if last else (1, 20, 7, 6)
+    filter = (40, 3, 3, 20 // group) if last else (40, 20 // group, 3, 3)
+    x = g.input(QuantizedArray.of(rng.integers(-(1 << 15), 1 << 15, image), wide))
+    w = g.constant(stored_weights(UniformQuantizedType.of(8, 0.01), *filter))
+    bias = g.constant(rng.integers(-90000, 90000, 40).astype(np.int32))
+    shape = (1, 7, 6, 40) if last else (1, 40, 7, 6)
+    window: dict[str, Any] = {"pads": (1, 1, 1, 1), "group": group, "layout": layout, "low": -9000}
+    made = tensor(shape) if real else tensor(shape, to)
+    g.save(g.b(QuantizedConvOp(x, w, bias, results=made, **window)))
+    rows = g.input(QuantizedArray.of(rng.integers(-(1 << 15), 1 << 15, (3, 700)), wide))
+    columns = g.constant(stored_weights(UniformQuantizedType.of(8, 0.01), 700, 9))
+    made = tensor((3, 9)) if real else tensor((3, 9), to)
+    g.save(g.b(QuantizedFullyConnectedOp(rows, columns, None, results=made)))
     agree(g)

@@ -65,6 +65,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
+        from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
         from glow_backends.cpu.passes.cpu_images import CpuImagesPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
@@ -75,6 +76,7 @@ class CpuBackend(Backend):
 
         return (
             CpuWidenPass(),  # layers on 16-bit floats
+            CpuHalvesPass(),  # layers on 16-bit integers
             CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
@@ -102,6 +104,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
         from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
+        from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
         from glow_backends.cpu.passes.cpu_images import CpuImagesPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
@@ -113,6 +116,7 @@ class CpuBackend(Backend):
 
         return (
             CpuWidenPass,
+            CpuHalvesPass,
             CpuRowsPass,
             CpuRecurrentPass,
             CpuLayoutPass,

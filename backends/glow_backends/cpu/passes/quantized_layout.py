@@ -22,6 +22,7 @@ from glow_backends.cpu.stack import StackOp, steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
@@ -274,7 +275,22 @@ def lookup(op: LookupOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def bit_cast(op: BitCastOp, region: Region, target: CpuTarget) -> bool:
+    """The same bits on blocks; bytes that become stored ones are stored unsigned."""
+    form, kind = region.known.get(op.input), element_of(op.result)
+    many = isinstance(kind, UniformQuantizedType) and kind.axis.data >= 0
+    if form is None or is_byte(op.input) or many:
+        return False
+    shape = shape_of(form.value)
+    made = region.add(BitCastOp(form.value, results=tensor(shape, kind)))
+    if isinstance(kind, UniformQuantizedType) and is_byte(op.result) and kind.signed:
+        made = region.add(RescaleOp(made, results=tensor(shape, unsigned(kind))))
+    region.remember(op.result, replace(form, value=made))
+    return True
+
+
 RULES: dict[type[GraphOp], Rule] = {
+    BitCastOp: bit_cast,
     LookupOp: lookup,
     QuantizedAvgPoolOp: average,
     QuantizedConvOp: conv,

@@ -1,0 +1,109 @@
+"""glow-cpu-halves: layers on 16-bit integers become two layers on their bytes.
+
+    sum (x - z) w  =  256 sum (h - zh) w  +  sum (l - zl) w        x = 256 h + l,  z = 256 zh + zl
+
+Each half has exact 32-bit sums from the kernels of bytes; float64 holds what both make, so that the
+result is that of the operator on 16 bits, bit by bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.quantized_dialect import factor_of
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.ops.activation import ClipOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.logic import BitwiseAndOp, ShiftRightOp
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
+from glow_dialects.ops.unary_math import RoundOp
+from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_passes.graph.linear import plain_properties
+
+
+def conv(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_conv of 16-bit integers, along one or two axes."""
+    axis = len(shape_of(op.input)) - 1 if op.prop("layout") == "NHWC" else 1
+    return _halves(op, op.filter, axis, r) if len(shape_of(op.input)) in (3, 4) else None
+
+
+def fully_connected(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_fully_connected of 16-bit integers."""
+    return _halves(op, op.weights, 1, r)
+
+
+def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
+    source, to = quantized_type(op.input), element_of(op.result)
+    known = [r.array(v) for v in (weights, *op.group("bias"))]
+    narrow = source.storage.width.data != 16 or quantized_type(weights).storage.width.data != 8
+    if narrow or not source.signed or any(a is None for a in known) or op.group("predicate"):
+        return None
+    if to == i32:
+        return None
+    given = {n: v for n, v in plain_properties(op).items() if n not in ("low", "high")}
+    shape, sums = shape_of(op.result), tensor(shape_of(op.result), i32)
+    high, low = (
+        r(type(op)(half, weights, None, results=sums, **given)) for half in _bytes_of(op.input, source, r)
+    )
+    row = [1] * len(shape)
+    row[axis] = shape[axis]
+
+    def wide(value: SSAValue, dtype: str) -> SSAValue:
+        return r(CastOp(value, results=tensor(shape_of(value), dtype)))
+
+    def number(value: float, dtype: Any) -> SSAValue:
+        return r.weight(np.array(value, dtype))
+
+    total = r(AddOp(r(MulOp(wide(high, "float64"), number(256, np.float64))), wide(low, "float64")))
+    if op.bias is not None:
+        bias = np.asarray(known[1], np.float64).reshape(row)
+        total = r(AddOp(total, r.weight(bias, "bias")))
+    factor = factor_of(quantized_type(weights), source, to, shape[axis]).reshape(row)
+    real = r(MulOp(wide(total, "float32"), r.weight(factor, "factor")))
+    if not isinstance(to, UniformQuantizedType):
+        return real
+    shifted = r(AddOp(r(RoundOp(real)), number(zero_of(to), np.float32)))
+    smallest, largest = stored_limits(to, op.prop("low"), op.prop("high"))
+    inside = r(ClipOp(shifted, min=float(smallest), max=float(largest)))
+    name = f"{'' if to.signed else 'u'}int{to.storage.width.data}"
+    return r(BitCastOp(wide(inside, name), results=op.result.type))
+
+
+def _bytes_of(x: SSAValue, kind: UniformQuantizedType, r: Rewriter) -> tuple[SSAValue, SSAValue]:
+    """The upper bytes, signed, and the lower ones, unsigned, with the zero point's as zero points."""
+    shape, zero = shape_of(x), zero_of(kind)
+    plain = r(BitCastOp(x, results=tensor(shape, "int16")))
+    parts: list[SSAValue] = []
+    for value, name, part, scale in (
+        (r(ShiftRightOp(plain, r.weight(np.array(8, np.int16)))), "int8", zero >> 8, 256.0),
+        (r(BitwiseAndOp(plain, r.weight(np.array(255, np.int16)))), "uint8", zero & 255, 1.0),
+    ):
+        stored = UniformQuantizedType.of(8, scale * scale_of(kind), part, signed=name == "int8")
+        narrow = r(CastOp(value, results=tensor(shape, name)))
+        parts.append(r(BitCastOp(narrow, results=tensor(shape, stored))))
+    return parts[0], parts[1]
+
+
+PATTERNS = (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedOp,), fully_connected))
+
+
+@dataclass(frozen=True)
+class CpuHalvesPass(ModulePass):
+    """Compute layers on 16-bit integers by the kernels of bytes."""
+
+    name = "glow-cpu-halves"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, PATTERNS)
