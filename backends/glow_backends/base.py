@@ -82,9 +82,14 @@ class Bound:
 
 
 class Backend(ABC):
-    """A way to run programs."""
+    """A way to run programs, with `threads` workers where it has any use for them."""
 
     name: str
+
+    def __init__(self, threads: int = 1, **options: object) -> None:
+        for name in options:
+            raise UnsupportedError(f"backend {self.name} has no option '{name}'")
+        self.threads = threads
 
     @abstractmethod
     def supports(self, op: GraphOp) -> bool:

@@ -54,7 +54,7 @@ class Net:
         """An operator on stored values."""
         match self.rng.choice(["conv", "conv", "add", "pool", "turn", "again", "relu"]):
             case "conv":
-                scale = self.constant(self.numbers.uniform(0.001, 0.003, 4).astype(np.float32))
+                scale = self.constant(self.numbers.uniform(0.0005, 0.0015, 4).astype(np.float32))
                 stored = self.constant(self.numbers.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8))
                 zero = self.constant(np.zeros(4, np.int8))
                 weights = self.add("DequantizeLinear", stored, scale, zero, axis=0)

@@ -10,6 +10,7 @@ import pytest
 from commands import refused, run
 
 import glow_compiler as glow
+from glow_backends.interpreter.backend import InterpreterBackend
 from glow_tools import opt
 
 BACKENDS = ("cpu", "interpreter")
@@ -75,3 +76,22 @@ def test_buffers_without_places() -> None:
 def test_weights_of_instructions_stay(name: str) -> None:
     """What instructions read as constant cannot become something else."""
     refused(run(opt.main, "-", "-p", f"lower,{name}", text=str(doubling().module)), "in a graph only")
+
+
+def test_a_backend_that_was_made() -> None:
+    """A backend is named or given; options go with a name."""
+    backend = InterpreterBackend()
+    np.testing.assert_array_equal(glow.compile(doubling(), backend=backend)(np.ones((2, 3), np.float32)), 2)
+    with pytest.raises(glow.UnsupportedError, match="options"):
+        glow.compile(doubling(), backend=backend, winograd=False)
+
+
+def test_dialects_of_backends_are_read(tmp_path: Path) -> None:
+    """A program in a target dialect is a model like others."""
+    g = glow.GraphBuilder()
+    w = g.constant(np.full((4, 4, 3, 3), 0.1, np.float32), "w")
+    g.save(g.relu(g.conv(g.placeholder("x", (1, 4, 8, 8)), w, pads=(1, 1, 1, 1))), "y")
+    path = tmp_path / "net.mlir"
+    path.write_text(run(opt.main, "-", "-p", "glow-cpu-layout", text=str(g.module)).output)
+    assert "glow_cpu." in path.read_text()
+    glow.load(path).verify()

@@ -10,7 +10,7 @@ import numpy as np
 
 from glow_backends.base import Backend, Port, Program, get_backend
 from glow_compiler.onnx_model import OnnxModel
-from glow_dialects.core.errors import GlowError, ImportProblems, ShapeError
+from glow_dialects.core.errors import GlowError, ImportProblems, ShapeError, UnsupportedError
 from glow_runtime.executable import Executable, Signature
 from glow_runtime.segments import SegmentedProgram
 
@@ -64,25 +64,27 @@ def _check_kind(model: Any) -> None:
 def _read_mlir(path: Path) -> ModuleOp:
     from xdsl.utils.exceptions import ParseError
 
-    from glow_dialects.dialects import context
     from glow_dialects.parse import parse_module
     from glow_runtime.weights import attach_weights
+    from glow_tools.context import tool_context
 
     try:
-        module = parse_module(path.read_text(encoding="utf-8"), str(path), context())
+        module = parse_module(path.read_text(encoding="utf-8"), str(path), tool_context())
     except FileNotFoundError:
         raise GlowError(f"no such file: {path}") from None
     except OSError as error:
         raise GlowError(f"{path}: {error.strerror or error}") from None
-    except (ParseError, UnicodeDecodeError) as error:
-        raise GlowError(f"{path}: {str(error).strip()}") from None
+    except UnicodeDecodeError:
+        raise GlowError(f"{path}: this is not text; ONNX models need the extension .onnx") from None
+    except ParseError as error:
+        raise GlowError(str(error).strip()) from None
     attach_weights(module, path)
     return module
 
 
 def compile(
     model: Any,
-    backend: str = "cpu",
+    backend: str | Backend = "cpu",
     threads: int = 1,
     *,
     shapes: Shapes | Sequence[Shapes] | None = None,
@@ -90,14 +92,16 @@ def compile(
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Executable:
-    """Compile a model for a backend.
+    """Compile a model for a backend, which is named (with its `options`) or given.
 
     `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
     compiled when first met. Without it a program is compiled for each new set of input shapes.
     Raises a GlowError that says what is wrong and where.
     """
-    made = get_backend(backend, threads=threads, **options)
+    if not isinstance(backend, str) and options:
+        raise UnsupportedError("options go with the name of a backend, not with one that was made")
+    made = get_backend(backend, threads=threads, **options) if isinstance(backend, str) else backend
 
     def build(module: ModuleOp, own: bool = False) -> Program:
         from glow_runtime.compile import compile_module

@@ -108,10 +108,10 @@ def _place(error: Exception) -> str:
 
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:
     """Parse IR; raises ParseError with file, line and column."""
-    from glow_dialects.dialects import context
     from glow_dialects.parse import parse_module
+    from glow_tools.context import tool_context
 
-    ctx = ctx or context()
+    ctx = ctx or tool_context()
     ctx.allow_unregistered = unregistered
     return parse_module(text, name, ctx)
 
