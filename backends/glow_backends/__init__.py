@@ -1,1 +1,1 @@
-"""."""
+"""Backends: instructions become something that runs."""

@@ -1,1 +1,1 @@
-"""."""
+"""`glow_fn`, the functional dialect."""

@@ -1,1 +1,1 @@
-"""."""
+"""`glow_instr`: buffers, their lives, and functions of instructions."""

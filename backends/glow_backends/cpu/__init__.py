@@ -1,1 +1,1 @@
-"""."""
+"""The CPU backend: native code through LLVM."""

@@ -1,1 +1,1 @@
-"""."""
+"""The interpreter: each instruction is its NumPy reference."""

@@ -1,1 +1,1 @@
-"""."""
+"""From the graph to instructions: decomposition, schedule, IRGen."""
