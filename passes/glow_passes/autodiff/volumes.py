@@ -32,15 +32,17 @@ def _pool(op: MaxPoolOp | AvgPoolOp, b: Builder) -> SSAValue:
     f, last = Formula(b, op.input), op.prop("layout") == "NHWC"
     batch, channels, (depth, *plane) = op.sizes(op.input)
     outputs = op.sizes(op.result)[2]
-    every, pads = op.window_properties(), op.prop("pads")
-    first = {n: (every[n][0], 1) for n in ("kernel", "strides", "dilations")}
-    rest = {n: every[n][1:] for n in ("kernel", "strides", "dilations")}
-    kind = type(op)
+    pads, kind = op.prop("pads"), type(op)
+    within: dict[str, Any] = {**op.window_properties(), "pads": (*pads[1:3], *pads[4:])}
+    across: dict[str, Any] = {**op.window_properties(), "pads": (pads[0], 0, pads[3], 0)}
+    for name in ("kernel", "strides", "dilations"):
+        first, *rest = op.prop(name)
+        within[name], across[name] = tuple(rest), (first, 1)
     shape = (batch * depth, *plane, channels) if last else (batch, channels * depth, *plane)
-    y = b(kind(f.reshape(op.input, shape), **{**every, **rest, "pads": (*pads[1:3], *pads[4:])}))
+    y = b(kind(f.reshape(op.input, shape), **within))
     line = outputs[1] * outputs[2]
     shape = (batch, depth, line, channels) if last else (batch, channels, depth, line)
-    y = b(kind(f.reshape(y, shape), **{**every, **first, "pads": (pads[0], 0, pads[3], 0)}))
+    y = b(kind(f.reshape(y, shape), **across))
     return f.reshape(y, shape_of(op.result))
 
 

@@ -80,3 +80,21 @@ glow.func @main {
   %m = glow.mul %r, %two : (tensor<2x5x3xf32>, tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
   glow.save %m to @y : tensor<2x5x3xf32>
 }
+
+// -----
+
+// A transposed product is that of the transposed operands the other way round.
+// CHECK:       %[[T:.*]] = glow_cpu.gemm %b, %a {transpose_a = true
+// CHECK-SAME:  -> tensor<5x4xf32>
+// CHECK-NEXT:  glow.save %[[T]] to @y
+glow.placeholder @a : tensor<3x4xf32>
+glow.placeholder @b : tensor<3x5xf32>
+glow.placeholder @y output : tensor<5x4xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x4xf32>
+  %b = glow.get @b : tensor<3x5xf32>
+  %u = glow.transpose %a {permutation = array<i64: 1, 0>} : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  %m = glow.matmul %u, %b : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+  %t = glow.transpose %m {permutation = array<i64: 1, 0>} : (tensor<4x5xf32>) -> tensor<5x4xf32>
+  glow.save %t to @y : tensor<5x4xf32>
+}

@@ -176,6 +176,20 @@ def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
     return None
 
 
+def transposed_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
+    """transpose(gemm(a, b)) -> gemm(b, a), both the other way round; constants stay where they are packed."""
+    kernel, rank = producer(op.input, GemmOp, single=True), len(shape_of(op.input))
+    if kernel is None or op.prop("permutation") != (*range(rank - 2), rank - 1, rank - 2):
+        return None
+    if kernel.group("bias") or steps_of(kernel.properties["steps"]):
+        return None
+    if any(len(shape_of(v)) != rank or r.array(v) is not None for v in (kernel.a, kernel.b)):
+        return None
+    turned: dict[str, Any] = {"a": kernel.b, "b": kernel.a}
+    turned |= {f"transpose_{n}": not kernel.prop(f"transpose_{o}") for n, o in ("ab", "ba")}
+    return r(rebuilt(kernel, **turned))
+
+
 def scaled(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """mul(gemm(a, b), 0.5) -> gemm(a, b) {scale = 0.5}, before bias and steps."""
     pairs = [(op.operands[0], op.operands[1])]
@@ -277,6 +291,7 @@ def _weight(array: Array, hint: str, r: Rewriter) -> SSAValue:
 PATTERNS = (
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), to_gemm),
     Pattern((GemmOp,), transposed_operand),
+    Pattern((TransposeOp,), transposed_result),
     Pattern((MulOp, DivOp), scaled),
     Pattern((AddOp,), biased),
     Pattern((AddOp, SubOp, MulOp, DivOp), folded),
