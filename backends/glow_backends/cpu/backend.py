@@ -98,39 +98,11 @@ class CpuBackend(Backend):
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
-        from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass
-        from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
-        from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
-        from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
-        from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
-        from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
-        from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
-        from glow_backends.cpu.passes.cpu_images import CpuImagesPass
-        from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
-        from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
-        from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
-        from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
-        from glow_backends.cpu.passes.cpu_stack import CpuStackPass
-        from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
-        return (
-            CpuWidenPass,
-            CpuHalvesPass,
-            CpuRowsPass,
-            CpuRecurrentPass,
-            CpuLayoutPass,
-            CpuChannelsPass,
-            CpuFusePass,
-            CpuAttentionPass,
-            CpuFuseNormsPass,
-            CpuFuseSumsPass,
-            CpuStackPass,
-            CpuImagesPass,
-            CpuChoosePass,
-            CpuPlacePartsPass,
-            ConvertGlowInstrToLLVMPass,
-        )
+        made = cls()
+        own = (type(p) for p in (*made.graph_passes(), *made.instr_passes()))
+        return (*dict.fromkeys(own), ConvertGlowInstrToLLVMPass)
 
     @classmethod
     def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:
