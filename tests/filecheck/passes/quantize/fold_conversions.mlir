@@ -2,6 +2,7 @@
 
 glow.placeholder @q input : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @w input : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
+glow.constant @table = #glow.bits<"0x000306090C0F1215181B1E2124272A2D303336393C3F4245484B4E5154575A5D606366696C6F7275787B7E8184878A8D909396999C9FA2A5A8ABAEB1B4B7BABDC0C3C6C9CCCFD2D5D8DBDEE1E4E7EAEDF0F3F6F9FCFF0205080B0E1114171A1D202326292C2F3235383B3E4144474A4D505356595C5F6265686B6E7174777A7D808386898C8F9295989B9EA1A4A7AAADB0B3B6B9BCBFC2C5C8CBCED1D4D7DADDE0E3E6E9ECEFF2F5F8FBFE0104070A0D101316191C1F2225282B2E3134373A3D404346494C4F5255585B5E6164676A6D707376797C7F8285888B8E9194979A9DA0A3A6A9ACAFB2B5B8BBBEC1C4C7CACDD0D3D6D9DCDFE2E5E8EBEEF1F4F7FAFD", tensor<256x!quant.uniform<i8:f32, 0.5:3>>>
 glow.placeholder @x input : tensor<4x4xf32>
 glow.placeholder @y output : tensor<4x4xf32>
 glow.placeholder @r output : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
@@ -140,4 +141,49 @@ glow.func @limits_of_joined_rescale {
   %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>
   %r = glow.rescale %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
   glow.save %r to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+}
+
+// Two rescales are one; reading as real numbers needs none.
+// CHECK-LABEL: glow.func @rescaled_twice
+glow.func @rescaled_twice {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK-NEXT: %q = glow.get
+  // CHECK-NEXT: [[r:%.*]] = glow.rescale %q : ({{.*}}) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  // CHECK-NEXT: glow.save [[r]]
+  %a = glow.rescale %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 2.0>>
+  %b = glow.rescale %a : (tensor<4x4x!quant.uniform<i8:f32, 2.0>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %b to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+}
+
+// CHECK-LABEL: glow.func @quantized_then_rescaled
+glow.func @quantized_then_rescaled {
+  %x = glow.get @x : tensor<4x4xf32>
+  // CHECK: [[r:%.*]] = glow.quantize %x : ({{.*}}) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK-NEXT: glow.save [[r]]
+  %a = glow.quantize %x : (tensor<4x4xf32>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  %b = glow.rescale %a : (tensor<4x4x!quant.uniform<i8:f32, 1.0>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  glow.save %b to @r : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+}
+
+// CHECK-LABEL: glow.func @rescaled_then_real
+glow.func @rescaled_then_real {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[r:%.*]] = glow.dequantize %q
+  // CHECK-NEXT: glow.save [[r]]
+  %a = glow.rescale %q : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 2.0>>
+  %b = glow.dequantize %a : (tensor<4x4x!quant.uniform<i8:f32, 2.0>>) -> tensor<4x4xf32>
+  glow.save %b to @y : tensor<4x4xf32>
+}
+
+// Two tables are one, whose entries have the last type.
+// CHECK-LABEL: glow.func @tables
+glow.func @tables {
+  %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %t = glow.get @table : tensor<256x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: [[r:%.*]] = glow.lookup %q, %{{.*}} : ({{.*}}, tensor<256x!quant.uniform<i8:f32, 1.0>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  // CHECK-NEXT: glow.save [[r]]
+  %a = glow.lookup %q, %t : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<256x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %b = glow.lookup %a, %t : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<256x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
+  %c = glow.rescale %b : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 1.0>>
+  glow.save %c to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
 }

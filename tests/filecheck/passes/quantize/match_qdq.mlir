@@ -4,6 +4,14 @@ glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.
 glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @v input : tensor<2x2xf32>
 glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+glow.constant @filter = #glow.bits<"0x01FE", tensor<1x2x1x1x!quant.uniform<i8:f32:0, {0.25}>>>
+glow.constant @offset = dense<[2.0]> : tensor<1xf32>
+glow.constant @two = dense<[2.0, 3.0]> : tensor<2xf32>
+glow.placeholder @image input : tensor<1x2x3x3x!quant.uniform<u8:f32, 0.5:128>>
+glow.placeholder @bytes input : tensor<4xui8>
+glow.placeholder @plane output : tensor<1x1x3x3x!quant.uniform<u8:f32, 1.0:7>>
+glow.placeholder @point output : tensor<1x2x1x1x!quant.uniform<u8:f32, 1.0:7>>
+glow.placeholder @same output : tensor<4xui8>
 glow.placeholder @z output : tensor<3x3x!quant.uniform<i8:f32, 1.0:-5>>
 
 // Conversions around a product: integers all through, the relu as the least one.
@@ -43,4 +51,84 @@ glow.func @attention {
   %p = glow.batch_matmul %x, %t : (tensor<3x2xf32>, tensor<2x3xf32>) -> tensor<3x3xf32>
   %y = glow.quantize %p : (tensor<3x3xf32>) -> tensor<3x3x!quant.uniform<i8:f32, 1.0:-5>>
   glow.save %y to @z : tensor<3x3x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// A convolution, its bias in units of both scales.
+// CHECK-LABEL: glow.func @convolution
+glow.func @convolution {
+  %q = glow.get @image : tensor<1x2x3x3x!quant.uniform<u8:f32, 0.5:128>>
+  %x = glow.dequantize %q : (tensor<1x2x3x3x!quant.uniform<u8:f32, 0.5:128>>) -> tensor<1x2x3x3xf32>
+  %s = glow.get @filter : tensor<1x2x1x1x!quant.uniform<i8:f32:0, {0.25}>>
+  %w = glow.dequantize %s : (tensor<1x2x1x1x!quant.uniform<i8:f32:0, {0.25}>>) -> tensor<1x2x1x1xf32>
+  %b = glow.get @offset : tensor<1xf32>
+  // CHECK: glow.quantized_conv %q, {{.*}}, {{.*}} tensor<1xi32>) -> tensor<1x1x3x3x!quant.uniform<u8:f32, 1.0:7>>
+  %p = glow.conv %x, %w, %b {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (tensor<1x2x3x3xf32>, tensor<1x2x1x1xf32>, tensor<1xf32>) -> tensor<1x1x3x3xf32>
+  %y = glow.quantize %p : (tensor<1x1x3x3xf32>) -> tensor<1x1x3x3x!quant.uniform<u8:f32, 1.0:7>>
+  glow.save %y to @plane : tensor<1x1x3x3x!quant.uniform<u8:f32, 1.0:7>>
+}
+
+// A row added to a product is its bias.
+// CHECK-LABEL: glow.func @row
+glow.func @row {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %s = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  %w = glow.dequantize %s : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
+  %b = glow.get @two : tensor<2xf32>
+  // CHECK: glow.quantized_fully_connected %q, %{{.*}}, %{{.*}} : ({{.*}}, tensor<2xi32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  %p = glow.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %r = glow.add %p, %b : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %r : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// Weights that are stored transposed are transposed at compile time.
+// CHECK-LABEL: glow.func @transposed
+// CHECK-NOT: glow.transpose
+glow.func @transposed {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %s = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  %w = glow.dequantize %s : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
+  %t = glow.transpose %w {permutation = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  // CHECK: glow.quantized_fully_connected %q
+  %p = glow.matmul %x, %t : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// A sum of stored integers and its relu, in any scales.
+// CHECK-LABEL: glow.func @sum
+glow.func @sum {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  // CHECK: glow.quantized_add %q, %q {low = -5 : i64
+  %p = glow.add %x, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %r = glow.relu %p : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %r : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// The mean of a window.
+// CHECK-LABEL: glow.func @mean
+glow.func @mean {
+  %q = glow.get @image : tensor<1x2x3x3x!quant.uniform<u8:f32, 0.5:128>>
+  %x = glow.dequantize %q : (tensor<1x2x3x3x!quant.uniform<u8:f32, 0.5:128>>) -> tensor<1x2x3x3xf32>
+  // CHECK: glow.quantized_avg_pool %q
+  %p = glow.avg_pool %x {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x2x3x3xf32>) -> tensor<1x2x1x1xf32>
+  %y = glow.quantize %p : (tensor<1x2x1x1xf32>) -> tensor<1x2x1x1x!quant.uniform<u8:f32, 1.0:7>>
+  glow.save %y to @point : tensor<1x2x1x1x!quant.uniform<u8:f32, 1.0:7>>
+}
+
+// Plain bytes that become stored integers and bytes again are themselves.
+// CHECK-LABEL: glow.func @bits
+// CHECK-NOT: glow.bit_cast
+glow.func @bits {
+  %x = glow.get @bytes : tensor<4xui8>
+  %q = glow.bit_cast %x : (tensor<4xui8>) -> tensor<4x!quant.uniform<u8:f32, 1.0:7>>
+  %f = glow.dequantize %q : (tensor<4x!quant.uniform<u8:f32, 1.0:7>>) -> tensor<4xf32>
+  %s = glow.quantize %f : (tensor<4xf32>) -> tensor<4x!quant.uniform<u8:f32, 1.0:7>>
+  %y = glow.bit_cast %s : (tensor<4x!quant.uniform<u8:f32, 1.0:7>>) -> tensor<4xui8>
+  // CHECK: glow.save %x to
+  glow.save %y to @same : tensor<4xui8>
 }
