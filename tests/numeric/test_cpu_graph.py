@@ -101,6 +101,24 @@ def resized(g: Graph) -> SSAValue:
     return g.b(ResizeOp(last, sizes=(2, 12, 12, 20), mode="cubic"))
 
 
+def several_filters_a_channel(g: Graph) -> SSAValue:
+    """Depthwise convolutions that make two and three channels of each, with stride and without."""
+    y = conv(g, g.input(values(2, 16, 9, 10)), 20, 1)
+    y = g.b(ReluOp(conv(g, y, 40, 5, group=20, strides=(2, 2), pads=(2, 2, 2, 2))))
+    return conv(g, y, 120, 3, group=40, **SAME)
+
+
+def transposed_in_groups(g: Graph) -> SSAValue:
+    """Transposed convolutions of groups: of eight channels, of one, and of channels that fill no block."""
+    y = conv(g, g.input(values(2, 16, 5, 6)), 32, 1)
+    for group, each, kernel in ((4, 8, 4), (32, 1, 4), (32, 2, 3), (4, 6, 2)):
+        inner = shape_of(y)[1]
+        w = g.constant(values(inner, each, kernel, kernel) / kernel)
+        bias = g.constant(values(group * each))
+        y = g.b(ConvTransposeOp(y, w, bias, strides=(2, 1), pads=(1, 0, 1, 1), group=group))
+    return y
+
+
 def channels_last(g: Graph) -> SSAValue:
     """NHWC: a convolution of its own layout, a vector of channels, transposes that vanish."""
     x = g.input(values(2, 10, 9, 20))
@@ -219,6 +237,8 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     mobile_block,
     joined,
     resized,
+    several_filters_a_channel,
+    transposed_in_groups,
     channels_last,
     signal,
     overlapping,

@@ -144,6 +144,16 @@ def test_blocked_channels(
     check(layouts.unblock_spec(blocked.shape, channels, width, last), plain, blocked, threads=threads)
 
 
+def test_channels_repeated() -> None:
+    """More channels than the input has, in blocks of 4."""
+    x, order = data((2, 8, 3, 5), 4), [o // 3 for o in range(21)]
+    blocked, expected = (block_channels(a, 4) for a in (x, x[:, order]))
+    spec = PermuteChannelsSpec(2, 15, tuple(order), 4, 4, 8)
+    outs: list[Any] = [(expected.shape, expected.dtype)]
+    (result,) = run_kernel(emit_permute_channels, spec, outs, [blocked], 2)
+    np.testing.assert_array_equal(unblock_channels(result, 21), x[:, order])
+
+
 @pytest.mark.parametrize("channels,groups", [(112, 4), (24, 3), (16, 2), (240, 8), (7, 7)])
 @pytest.mark.parametrize("lanes,width", [(16, 4), (8, 4), (16, 1)])
 def test_permute_channels(channels: int, groups: int, lanes: int, width: int) -> None:

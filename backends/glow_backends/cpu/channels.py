@@ -1,4 +1,4 @@
-"""`glow_cpu.permute_channels`: the channels of a blocked tensor in another order."""
+"""`glow_cpu.permute_channels`: channels of a blocked tensor in another order, some of them repeatedly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop
-from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 
 
 @graph_op
@@ -26,11 +26,12 @@ class PermuteChannelsOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         shape, order = shape_of(self.input), self.prop("order")
-        if len(shape) != 5 or -(-len(order) // shape[4]) != shape[1]:
-            raise VerifyException(f"{self.name}: {len(order)} channels do not fill {self.input.type}")
-        if sorted(order) != list(range(len(order))):
-            raise VerifyException(f"{self.name}: order {list(order)} is not one of all channels")
-        return [self.input.type]
+        if len(shape) != 5:
+            raise VerifyException(f"{self.name}: {self.input.type} has no blocks of channels")
+        if not order or not 0 <= min(order) <= max(order) < shape[1] * shape[4]:
+            raise VerifyException(f"{self.name}: order {list(order)} names channels that are not there")
+        blocks = -(-len(order) // shape[4])
+        return [tensor((shape[0], blocks, *shape[2:]), element_of(self.input))]
 
 
 @instr_op(of=PermuteChannelsOp)
@@ -41,5 +42,5 @@ class PermuteChannelsInstr(InstrOp):
 
     def reference(self, result: Array, input: Array) -> None:
         order = list(self.prop("order"))
-        plain = unblock_channels(input, len(order))[:, order]
+        plain = unblock_channels(input, input.shape[1] * input.shape[-1])[:, order]
         result[...] = block_channels(plain, input.shape[-1])

@@ -16,7 +16,8 @@ from glow_backends.cpu.target import CpuTarget
 class PermuteChannelsSpec:
     """result channel i = input channel order[i], both [batch, C / lanes, plane, lanes] of `width` bytes.
 
-    Lanes behind the last channel hold anything. Operands: result, input.
+    Lanes behind the last channel hold anything. The input has `channels` (0: as many as the result).
+    Operands: result, input.
     """
 
     batch: int
@@ -24,6 +25,7 @@ class PermuteChannelsSpec:
     order: tuple[int, ...]
     lanes: int
     width: int = 4
+    channels: int = 0
 
 
 def emit_permute_channels(
@@ -34,11 +36,13 @@ def emit_permute_channels(
     result, source = k.operands
     lanes, dtype = spec.lanes, f"u{8 * spec.width}"
     blocks = -(-len(spec.order) // lanes)
+    sources = -(-spec.channels // lanes) or blocks
     size = 2 * spec.batch * blocks * spec.plane * lanes * spec.width
     if not size:
         return k.finish()
     with common.nest(k, [spec.batch, spec.plane], size) as (n, pixel):
-        base = k.add(k.mul(n, blocks * spec.plane * lanes), k.mul(pixel, lanes))
+        to = k.add(k.mul(n, blocks * spec.plane * lanes), k.mul(pixel, lanes))
+        base = k.add(k.mul(n, sources * spec.plane * lanes), k.mul(pixel, lanes))
         loaded: dict[int, ir.Value] = {}
         for block in range(blocks):
             wanted = spec.order[block * lanes : (block + 1) * lanes]
@@ -46,7 +50,7 @@ def emit_permute_channels(
                 at = k.add(base, number * spec.plane * lanes)
                 loaded[number] = values.load(k, source, at, dtype, lanes)
             merged = _merge(k, wanted, loaded, lanes)
-            values.store(k, merged, result, k.add(base, block * spec.plane * lanes), dtype)
+            values.store(k, merged, result, k.add(to, block * spec.plane * lanes), dtype)
     return k.finish()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.channels import PermuteChannelsOp
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PlaneConvOp, UnblockOp
 from glow_backends.cpu.passes.plane_rules import plain_image
@@ -63,21 +64,24 @@ class Axis:
         return -self.low, self.steps - 1 + self.low + self.window - self.size
 
 
-def phase_filters(array: Array, rows: Axis, columns: Axis) -> Array:
-    """[C, K, R, S] of a transposed convolution as [row phases, column phases, K, C, window]."""
-    inner, out = array.shape[:2]
+def phase_filters(array: Array, rows: Axis, columns: Axis, group: int = 1) -> Array:
+    """[C, K / group, R, S], transposed, as [row phases, column phases, K, C / group, window]."""
+    split = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
+    array = split.reshape(-1, *split.shape[2:])
+    out, inner = array.shape[:2]
     shape = (rows.stride, columns.stride, out, inner, rows.window, columns.window)
     made = np.zeros(shape, array.dtype)
     for y, (row, down) in enumerate(rows.taps):
         for x, (column, right) in enumerate(columns.taps):
-            made[row, column, :, :, down - rows.low, right - columns.low] = array[:, :, y, x].T
+            made[row, column, :, :, down - rows.low, right - columns.low] = array[:, :, y, x]
     return made
 
 
 def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
     """conv_transpose(x, w) -> shuffle(conv(x, filters of all phases)), one or two spatial axes."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
-    if rank not in (3, 4) or op.prop("group") != 1 or op.group("predicate"):
+    group = op.prop("group")
+    if rank not in (3, 4) or op.group("predicate"):
         return False
     if not all(region.is_known(v) for v in (op.filter, *op.group("bias"))):
         return False
@@ -86,7 +90,8 @@ def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bo
         return False
     array = np.moveaxis(array, -1, 1) if last else array
     array = array[:, :, None, :] if rank == 3 else array
-    row = np.zeros(array.shape[1], np.float32) if not bias or bias[0] is None else bias[0]
+    channels = array.shape[1] * group
+    row = np.zeros(channels, np.float32) if not bias or bias[0] is None else bias[0]
     sizes, results = op.sizes(op.input)[2], op.sizes(op.result)[2]
     window = (op.prop("strides"), op.prop("pads")[: len(sizes)], op.prop("dilations"))
     axes = [Axis.of(*a) for a in zip(sizes, results, op.kernel, *window, strict=True)]
@@ -94,8 +99,9 @@ def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bo
         axes.insert(0, Axis.of(1, 1, 1, 1, 0, 1))
     if any(p < 0 for a in axes for p in a.pads):
         return False
-    filters = phase_filters(array, axes[0], axes[1])
-    channels, phases = array.shape[1], axes[0].stride * axes[1].stride
+    filters, phases = phase_filters(array, axes[0], axes[1], group), axes[0].stride * axes[1].stride
+    if group > 1 and channels % target.lanes:
+        return False
     if channels * 2 > target.lanes:
         return _blocked_phases(op, region, axes, filters, row)
     if channels * phases * 2 <= target.lanes and axes[1].steps >= target.lanes:
@@ -124,11 +130,14 @@ def _plane(op: ConvTransposeOp, region: Region, axes: Sequence[Axis], filters: A
 
 
 def _convolution(
-    region: Region, source: SSAValue, axes: Sequence[Axis], filters: Array, bias: Array
+    region: Region, source: SSAValue, axes: Sequence[Axis], filters: Array, bias: Array, group: int = 1
 ) -> SSAValue:
     """The convolution of stride 1 on a blocked value; filters OIHW."""
     (top, bottom), (left, right) = axes[0].pads, axes[1].pads
     window: dict[str, Any] = {"strides": (1, 1), "pads": (top, left, bottom, right), "dilations": (1, 1)}
+    if group > 1:
+        single = group == len(filters) and filters.shape[1] == 1
+        window |= {"group": group, "algorithm": "depthwise" if single else "direct"}
     weights = region.weight(np.ascontiguousarray(filters), "phases")
     vector = region.weight(np.ascontiguousarray(bias, np.float32), "bias")
     return region.add(BlockedConvOp(source, weights, vector, [], lanes=region.lanes, **window))
@@ -167,7 +176,12 @@ def _blocked_phases(
     missing = blocks * lanes - channels
     wide = np.pad(filters, [(0, 0), (0, 0), (0, missing), (0, 0), (0, 0), (0, 0)])
     vector = np.tile(np.pad(row, (0, missing)), rows.stride * columns.stride)
-    y = _convolution(region, form.value, axes, wide.reshape(-1, *wide.shape[3:]), vector)
+    source, group = form.value, op.prop("group")
+    if group > 1:  # groups read channels of their own: each phase has a copy
+        group *= rows.stride * columns.stride
+        copies = tuple(range(form.channels)) * (rows.stride * columns.stride)
+        source = region.add(PermuteChannelsOp(source, order=copies))
+    y = _convolution(region, source, axes, wide.reshape(-1, *wide.shape[3:]), vector, group)
     shape = (batch, rows.stride, columns.stride, blocks, rows.steps, columns.steps, lanes)
     moved = region.add(TransposeOp(region.add(ReshapeOp.to(y, shape)), permutation=(0, 3, 4, 1, 5, 2, 6)))
     image = (batch, blocks, rows.steps * rows.stride, columns.steps * columns.stride, lanes)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.channels import PermuteChannelsOp
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
@@ -115,6 +116,10 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
             # The pixels that are read, side by side: rows of any length make full register blocks.
             source = region.add(_every(source, spec.strides))
             spec = replace(spec, size=spec.out_size, strides=(1, 1))
+        if 1 < spec.group == channels < out:  # several filters a channel: one for each copy of it
+            copies = tuple(o * channels // out for o in range(out))
+            source = region.add(PermuteChannelsOp(source, order=copies))
+            spec, algorithm = replace(spec, in_channels=out, group=out), "depthwise"
     filters = _filters(op, region, last, rank)
     if filters is None:
         return False

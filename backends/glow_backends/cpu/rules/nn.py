@@ -150,9 +150,9 @@ def _permute_channels(op: Any, context: CallContext) -> KernelCall | None:
     del context
     if not known(op):
         return None
-    batch, _, height, width, lanes = shape(op.input)
-    width_bytes = values.size(dtype_name(op.input))
-    spec = PermuteChannelsSpec(batch, height * width, op.prop("order"), lanes, width_bytes)
+    batch, blocks, height, width, lanes = shape(op.input)
+    plane, width_bytes = height * width, values.size(dtype_name(op.input))
+    spec = PermuteChannelsSpec(batch, plane, op.prop("order"), lanes, width_bytes, blocks * lanes)
     return KernelCall(emit_permute_channels, spec, [op.result, op.input])
 
 
