@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -371,6 +373,19 @@ def test_weights_missing_or_wrong(tmp_path: Path) -> None:
     weights.unlink()
     refused(run(run_command.main, path, "--random", "0"), "wide", "weights file")
     assert run(opt.main, path).status == 0, "the program alone can be read"
+
+
+def test_files_that_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the program cannot be written, its weights are not left alone."""
+    path = big(tmp_path).with_suffix(".onnx")
+    before = files(tmp_path)
+
+    def full(self: Path, *_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    refused(run(translate.main, path, tmp_path / "new.mlir"), "cannot write", "new.mlir", "No space left")
+    assert files(tmp_path) == before
 
 
 def test_translate_to_an_option(net: Path, tmp_path: Path) -> None:

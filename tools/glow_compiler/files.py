@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,12 @@ def save(model: Any, path: str | Path) -> None:
         case ".mlir":
             out = StringIO()
             Printer(out).print_op(module)
-            if weights.resources(module):
-                with whole(target.with_suffix(weights.SUFFIX)) as temporary:
-                    weights.write(module, temporary)
-            with whole(target) as temporary:
-                temporary.write_text(out.getvalue() + "\n", encoding="utf-8")
+            with ExitStack() as files:
+                if weights.resources(module):
+                    beside = target.with_suffix(weights.SUFFIX)
+                    weights.write(module, files.enter_context(whole(beside)))
+                text = files.enter_context(whole(target))
+                text.write_text(out.getvalue() + "\n", encoding="utf-8")
         case ".onnx":
             from glow_frontends.onnx.export import save_model
 

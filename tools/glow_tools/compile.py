@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,9 +63,10 @@ def _run(a: argparse.Namespace) -> None:
         f"{name}_example.c": example(program).encode(),
     }
     a.output.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as made:  # all of them or none
+        for file, data in files.items():
+            made.enter_context(whole(a.output / file)).write_bytes(data)
     for file, data in files.items():
-        with whole(a.output / file) as temporary:
-            temporary.write_bytes(data)
         print(f"wrote {a.output / file} ({len(data)} bytes)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +159,11 @@ def save_model(module: ModuleOp, path: Path, function: str = "main") -> None:
     """Write `export_model(module)`; weights above 1 GiB go into `<name>.weights` beside it."""
     model = export_model(module, function)
     size = sum(len(t.raw_data) for t in model.graph.initializer)
-    if size > _EXTERNAL_BYTES:
-        weights = path.with_name(f"{path.stem}.weights")
-        with whole(weights) as temporary:
-            _write_external(model, temporary, weights.name)
-    with whole(path) as temporary:
-        temporary.write_bytes(model.SerializeToString())
+    with ExitStack() as files:
+        if size > _EXTERNAL_BYTES:
+            weights = path.with_name(f"{path.stem}.weights")
+            _write_external(model, files.enter_context(whole(weights)), weights.name)
+        files.enter_context(whole(path)).write_bytes(model.SerializeToString())
 
 
 def _write_external(model: ModelProto, path: Path, location: str) -> None:
