@@ -1,13 +1,13 @@
 // RUN: glow-opt %s -p convert-glow-instr-to-llvm | filecheck %s
 // RUN: glow-opt %s -p convert-glow-instr-to-llvm{threads=2} | filecheck %s --check-prefix THREADS
 
-// Placeholders are loaded from the io table, buffers lie in the arena, constants in the weights.
+// Placeholders are loaded from the io table, buffers lie in the arena, constants and sizes in the weights.
 // CHECK:      llvm.func @glow_main(%io: !llvm.ptr, %weights: !llvm.ptr, %arena: !llvm.ptr, %worker: i64)
 // CHECK-DAG:    %[[SLOT:.*]] = llvm.getelementptr inbounds %io[0]
 // CHECK-DAG:    %x = llvm.load %[[SLOT]]
 // CHECK-DAG:    %[[AT:.*]] = llvm.getelementptr inbounds %arena[64]
-// CHECK:        llvm.call @glow_elementwise_{{.*}}(%[[AT]], %x, %worker)
-// CHECK:        llvm.call @glow_elementwise_{{.*}}(%y, %[[AT]], %worker)
+// CHECK:        llvm.call @glow_elementwise_{{.*}}(%[[AT]], %x, %weights, %worker)
+// CHECK:        llvm.call @glow_elementwise_{{.*}}(%y, %[[AT]], %weights, %worker)
 // CHECK-NEXT:   llvm.return
 
 // Workers wait for each other behind every kernel.
