@@ -34,8 +34,8 @@ from onnx import AttributeProto, ModelProto, helper, numpy_helper
 Array = np.ndarray[Any, np.dtype[Any]]
 Feed = dict[str, Any]
 
-#: Seconds and bytes that one mutant may take of us.
-TIME, MEMORY = 60, 6 << 30
+#: Processor seconds, seconds and bytes that one mutant may take.
+TIME, PATIENCE, MEMORY = 60, 600, 6 << 30
 #: Sizes of the cases that are mutated: larger ones only cost time.
 MOST_NODES, MOST_BYTES = 60, 1 << 20
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
@@ -304,6 +304,7 @@ def work(arguments: argparse.Namespace, start: int) -> None:
     for seed in range(start, arguments.seed + arguments.count, arguments.jobs):
         name, model, feed = mutant(cases, seed)
         out.write(f"start\t{seed}\t{name}\n")
+        signal.setitimer(signal.ITIMER_PROF, TIME)  # kills the process
 
         def tell(status: str, message: str, at: int = seed) -> None:
             out.write(f"ours\t{at}\t{status}\n")
@@ -335,7 +336,7 @@ def run_part(arguments: argparse.Namespace, part: int) -> Iterator[tuple[int, st
                     seed += arguments.jobs
         if process.returncode == 0:
             return
-        ended = "hang" if process.returncode == -signal.SIGKILL else "crash"
+        ended = "hang" if -process.returncode in (signal.SIGKILL, signal.SIGPROF) else "crash"
         yield (
             seed,
             name,
@@ -346,11 +347,11 @@ def run_part(arguments: argparse.Namespace, part: int) -> Iterator[tuple[int, st
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Lines of a worker's output; a worker that says nothing for TIME seconds is killed."""
+    """Lines of a worker's output; a worker that says nothing for PATIENCE seconds is killed."""
     assert process.stdout is not None
     pending = b""
     while True:
-        ready, _, _ = select.select([process.stdout], [], [], TIME)
+        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
         data = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
         if not ready:
             process.kill()
