@@ -154,9 +154,25 @@ def test_other_sizes_of_fixed_models() -> None:
     """A model whose batch is not symbolic refuses other sizes, by name."""
     x, y = samples(3)
     fixed = glow.Trainer(exported(network(), torch.zeros(BATCH, 6), symbolic=False), backend="interpreter")
-    for trainer in (fixed,):
+    g = glow.GraphBuilder()
+    w = g.constant(np.ones((6, 4), np.float32), "w")
+    g.save(g.matmul(g.placeholder("x", (BATCH, 6)), w), "y")
+    for trainer in (fixed, glow.Trainer(g, backend="interpreter")):
         with pytest.raises(BindingError, match="a batch of 3 samples: the model is made for 8"):
             trainer.step(x, y)
+
+
+def test_smaller_last_batches_of_fixed_models() -> None:
+    """They are left out as those of arrays are, and refused where all samples are asked for."""
+    x, y = samples(2 * BATCH + 3)
+    data = [(x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, len(x), BATCH)]
+    fixed = glow.Trainer(exported(network(), torch.zeros(BATCH, 6), symbolic=False), backend="interpreter")
+    fixed.fit(data, 2, progress=False)
+    assert fixed.steps == 4
+    with pytest.raises(BindingError, match="a batch of 3 samples"):
+        fixed.fit(data[::-1], 1, progress=False)
+    with pytest.raises(BindingError, match="a batch of 3 samples"):
+        fixed.fit(data, 1, drop_last=False, progress=False)
 
 
 def test_several_inputs() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,22 @@ def cut(
     for first in range(0, count if rest else count - size + 1, size):
         chosen = places[first : first + size]
         yield {n: a[chosen] for n, a in data.items()}, targets[chosen]
+
+
+def whole(
+    data: Iterator[Batch], expected: Sequence[Port], size: int, takes: Callable[[int], bool]
+) -> Iterator[Batch]:
+    """The batches but for a last one of fewer than `size` samples that the model does not take."""
+    before: Batch | None = None
+    for batch in data:
+        if before is not None:
+            yield before
+        before = batch
+    if before is None:
+        return
+    count = samples(by_name(before[0], expected), expected, size)
+    if count is None or count >= size or takes(count):
+        yield before
 
 
 def samples(data: Mapping[str, Array], expected: Sequence[Port], size: int) -> int | None:

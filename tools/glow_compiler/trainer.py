@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from glow_backends.base import Port, Program, Report, check_inputs, get_backend
 from glow_compiler import checkpoint
-from glow_compiler.datasets import batches, by_name, cut, pair, samples
+from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
 from glow_compiler.training_graph import TrainingGraph, main_of
@@ -192,6 +192,14 @@ class Trainer:
             self._others[count] = made
         return self._others[count]
 
+    def _takes(self, count: int) -> bool:
+        """Whether the model can be made for `count` samples."""
+        try:
+            self._resized(count)
+        except BindingError:
+            return False
+        return True
+
     def _checked(self, compiled: _Step, labels: Array) -> Array:
         """The labels in the form that the program takes."""
         graph = compiled.graph
@@ -233,8 +241,10 @@ class Trainer:
         `dataset` is (inputs, labels) of arrays, cut into batches in an order that depends on the
         trainer's seed and the epoch only, or an iterable of such pairs, one a step, that can be
         iterated once an epoch, or a function that makes one for an epoch's number. With `drop_last`
-        samples that fill no batch wait for another epoch's order. `validation` is data of the same
-        forms, `metrics` are further figures of it by name: functions of outputs and labels.
+        samples that fill no batch wait for another epoch's order; of an iterable a smaller last batch
+        is left out where the model's batch is fixed (an ONNX model with a symbolic one takes it).
+        `validation` is data of the same forms, `metrics` are further figures of it by name:
+        functions of outputs and labels.
         With `checkpoint` the training starts from that file where it exists, saves there after
         each epoch and every `every` steps, and ends when `epochs` are done in all.
         """
@@ -267,6 +277,8 @@ class Trainer:
             data = cut(inputs, labels, self._inputs, self.batch, order, not drop_last)
         else:
             data = batches(dataset, self.epoch)
+            if drop_last:
+                data = whole(data, self._inputs, self.batch, self._takes)
         for index, (inputs, labels) in enumerate(data):
             if index < self._position:
                 continue
