@@ -46,6 +46,17 @@ def test_counts_of_threads(threads: int) -> None:
         glow.compile(doubling(), threads=threads)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [({"z": (1,)}, "no input 'z'"), ({"x": (2,)}, "has 2 dimensions"), ({"x": (4, 3)}, r"is \(2, 3\)")],
+)
+def test_shapes_of_a_module(shapes: dict[str, tuple[int, ...]], words: str) -> None:
+    """A module's shapes are fixed; others are not passed over."""
+    with pytest.raises(glow.ShapeError, match=words):
+        glow.compile(doubling(), backend="interpreter", shapes=shapes)
+    glow.compile(doubling(), backend="interpreter", shapes={"x": (2, 3)})
+
+
 def test_unknown_cpu() -> None:
     """The names there are, in the API and in a pass's option."""
     with pytest.raises(glow.UnsupportedError, match="host, haswell"):

@@ -113,9 +113,26 @@ def compile(
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
         module = load(model)
-        both = _signatures(module, "input"), _signatures(module, "output")
-        return Executable(*both, lambda s, v: build(module))
+        inputs, outputs = _signatures(module, "input"), _signatures(module, "output")
+        for have, wanted in zip(inputs, _bound(inputs, shapes), strict=True):
+            if have.shape != wanted.shape:
+                shape = wanted.shape
+                raise ShapeError(f"shapes: input '{have.name}' of a module is {have.shape}, not {shape}")
+        return Executable(inputs, outputs, lambda s, v: build(module))
     return _compile_onnx(model, made, build, shapes)
+
+
+def _bound(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | None) -> list[Signature]:
+    """Inputs with the shapes that one dict fixes; ShapeError for another name or rank."""
+    fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
+    declared = {s.name: s for s in inputs}
+    for name, shape in fixed.items():
+        if name not in declared:
+            raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
+        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
+            rank = len(declared[name].shape)
+            raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
+    return [Signature(s.name, tuple(fixed[s.name]), s.dtype) if s.name in fixed else s for s in inputs]
 
 
 def _is_onnx(model: Any) -> bool:
@@ -138,17 +155,7 @@ def _compile_onnx(
     _check_kind(model)
     source = OnnxModel(model, backend)
     known = source.description
-    fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
-    declared = {s.name: s for s in known.inputs}
-    for name, shape in fixed.items():
-        if name not in declared:
-            raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
-        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
-            rank = len(declared[name].shape)
-            raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
-    inputs = [
-        Signature(s.name, tuple(fixed[s.name]), s.dtype) if s.name in fixed else s for s in known.inputs
-    ]
+    inputs = _bound(known.inputs, shapes)
     hosted: list[HostedModel] = []
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
