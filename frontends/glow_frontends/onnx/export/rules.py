@@ -10,6 +10,7 @@ import numpy as np
 from glow_dialects.core.types import shape_of
 from glow_frontends.onnx.export.exporter import Exporter, Rule, element_dtype
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
+from glow_frontends.onnx.export.places import RULES as PLACES_RULES
 from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
 from glow_frontends.onnx.tensors import onnx_type
 
@@ -432,6 +433,7 @@ RULES: dict[str, Rule] = {
         **{f"reduce_{n}": _reduce(k) for n, k in _REDUCTIONS.items()},
         **_OWN,
         **NN_RULES,
+        **PLACES_RULES,
         **QUANTIZED_RULES,
     }.items()
 }
