@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_backends.base import Port, Report, dtype_named
-from glow_backends.cpu.memory import in_large_pages
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -62,7 +61,7 @@ def write(bundle: Bundle, folder: Path) -> None:
     """Write a bundle as a folder, whole or not at all.
 
     `program.json` describes it, `code.N.o` are objects, `weights.bin` is the block as it lies in
-    memory (it is mapped, or read into large pages), `state.N.npy` are first values.
+    memory (it is mapped when read), `state.N.npy` are first values.
     """
     assert not bundle.host_steps, "host steps live in the IR"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +98,7 @@ def read(folder: Path) -> Bundle | None:
         if text["format"] != FORMAT:
             return None
         slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
-        weights = _weights(folder / "weights.bin", text["weight_bytes"])
+        weights = _mapped(folder / "weights.bin", text["weight_bytes"])
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
@@ -127,24 +126,13 @@ def read(folder: Path) -> Bundle | None:
         return None
 
 
-READ_FROM, READ_TO = 4 * 1024 * 1024, 256 * 1024 * 1024
-"""Weights of so many bytes are read, for a file cannot be mapped in large pages."""
-
-
-def _weights(path: Path, size: int) -> Array:
-    """The contents of a file of `size` bytes, read or mapped; ValueError where it has not so many."""
-    found = path.stat().st_size
-    if found != size:
-        raise ValueError(f"{path} is {found} bytes, {size} expected")
+def _mapped(path: Path, size: int) -> Array:
     if not size:
         return np.empty(0, np.uint8)
-    if not READ_FROM <= size <= READ_TO:
-        return np.memmap(path, np.uint8, "r")
-    memory = in_large_pages(size)
-    with path.open("rb", buffering=0) as file:
-        if file.readinto(memory) != size:
-            raise ValueError(f"{path} is cut off")
-    return np.frombuffer(memory, np.uint8)
+    made = np.memmap(path, np.uint8, "r")
+    if made.nbytes != size:
+        raise ValueError(f"{path} is {made.nbytes} bytes, {size} expected")
+    return made
 
 
 def slots_of(bundle: Bundle, kinds: Sequence[str]) -> list[tuple[int, Slot]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -58,19 +57,6 @@ def give_back() -> None:
         trim(0)
 
 
-_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-_FEW, _MANY = 1 << 16, 1 << 26
-"""Bytes of weights that lie in small pages, and for which room is made when there are more."""
-
-
-def in_large_pages(size: int) -> mmap.mmap:
-    """Memory of zeros, in pages of 2 MiB where the system has them: weights pass through many."""
-    memory = mmap.mmap(-1, size, flags=_PRIVATE)
-    with suppress(OSError, AttributeError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
-
-
 class WeightBlock:
     """Constants and packed constants, placed one after another in aligned memory that grows.
 
@@ -80,28 +66,21 @@ class WeightBlock:
     def __init__(self) -> None:
         self.size = 0
         self._offsets: dict[str, int] = {}
-        self._memory = mmap.mmap(-1, _FEW, flags=_PRIVATE)
+        self._memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def place(self, key: str, array: Array) -> int:
         """Offset in bytes of an array; a key is placed once."""
         if key not in self._offsets:
             start, self.size = self.size, self.size + rounded(array.nbytes)
             if self.size > len(self._memory):
-                self._grow()
+                # Pages that nobody writes cost nothing.
+                self._memory.resize(max(self.size, 2 * len(self._memory)))
             if array.size:
                 held = np.frombuffer(self._memory, array.dtype, array.size, start)
                 np.copyto(held.reshape(array.shape), array)
                 del held  # memory that is seen cannot grow
             self._offsets[key] = start
         return self._offsets[key]
-
-    def _grow(self) -> None:
-        """Make room for `size` bytes; pages that nobody writes cost nothing."""
-        if len(self._memory) > _FEW:
-            self._memory.resize(max(self.size, 2 * len(self._memory)))
-        else:
-            few, self._memory = self._memory, in_large_pages(max(self.size, _MANY))
-            self._memory[:_FEW] = few[:]
 
     def offset(self, key: str) -> int | None:
         """Where a key was placed, None if it was not."""
