@@ -91,6 +91,17 @@ def joined(g: Graph) -> SSAValue:
     return g.b(ConcatOp([half, rest], axis=1))
 
 
+def from_rows(g: Graph) -> SSAValue:
+    """Convolutions of what was made with channels last: lines, pixels, and pixels of merged axes."""
+    x = g.input(values(2, 12, 20))
+    line = g.b(TransposeOp(x, permutation=(0, 2, 1)))
+    w = g.constant(values(16, 20, 3) / 6)
+    y = g.b(ConvOp(line, w, None, strides=(1,), pads=(1, 1), dilations=(1,)))
+    pixels = g.b(ReshapeOp.to(g.b(TransposeOp(x, permutation=(0, 2, 1))), (2, 20, 3, 4)))
+    z = g.b(ReshapeOp.to(conv(g, pixels, 16, 3, **SAME), (2, 16, 12)))
+    return g.b(AddOp(y, z))
+
+
 def resized(g: Graph) -> SSAValue:
     """Interpolation between convolutions, by sizes and by scales, channels first and last."""
     y = conv(g, g.input(values(2, 16, 5, 6)), 24, 3, **SAME)
@@ -236,6 +247,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     residual_network,
     mobile_block,
     joined,
+    from_rows,
     resized,
     several_filters_a_channel,
     transposed_in_groups,

@@ -61,6 +61,24 @@ glow.func @main {
 
 // -----
 
+// What comes from channels last is blocked from there: nothing is transposed.
+// CHECK:       %[[P:.*]] = glow.reshape %x : (tensor<1x16x8xf32>) -> tensor<1x4x4x8xf32>
+// CHECK-NEXT:  %[[B:.*]] = glow_cpu.block %[[P]] {layout = "NHWC", lanes = 8 : i64} : (tensor<1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+// CHECK-NEXT:  glow_cpu.conv %[[B]], %w
+glow.constant @w = #glow.resource<"w"> : tensor<8x8x1x1xf32>
+glow.placeholder @x : tensor<1x16x8xf32>
+glow.placeholder @y output : tensor<1x8x4x4xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x16x8xf32>
+  %w = glow.get @w : tensor<8x8x1x1xf32>
+  %t = glow.transpose %x {permutation = array<i64: 0, 2, 1>} : (tensor<1x16x8xf32>) -> tensor<1x8x16xf32>
+  %r = glow.reshape %t : (tensor<1x8x16xf32>) -> tensor<1x8x4x4xf32>
+  %c = glow.conv %r, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x4x4xf32>
+  glow.save %c to @y : tensor<1x8x4x4xf32>
+}
+
+// -----
+
 // Channels that do not fill blocks are joined in the plain form.
 // CHECK:       glow_cpu.unblock %{{.*}} {channels = 12 : i64}
 // CHECK:       glow.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<1x12x4x4xf32>, tensor<1x8x4x4xf32>)

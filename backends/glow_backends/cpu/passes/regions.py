@@ -23,6 +23,8 @@ from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
 from glow_dialects.ops.quantize import RescaleOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.driver import producer
 from glow_passes.graph.symbols import Symbols
 
 N = TypeVar("N", int, float)
@@ -57,6 +59,18 @@ class Blocked:
         if self.rank == 3:
             spatial.insert(0, height)
         return (plain[0], channel, *spatial, lane)
+
+
+def _channels_last(value: SSAValue) -> SSAValue | None:
+    """x where `value` is x with its last axis moved behind the first, and then perhaps its others split."""
+    split = producer(value, ReshapeOp)
+    if split is not None and shape_of(split.input)[:2] != shape_of(value)[:2]:
+        return None
+    turned = producer(value if split is None else split.input, TransposeOp)
+    if turned is None:
+        return None
+    rank = len(shape_of(turned.input))
+    return turned.input if turned.prop("permutation") == (0, rank - 1, *range(1, rank - 1)) else None
 
 
 class Region:
@@ -144,11 +158,15 @@ class Region:
             name = f"{self.name_of(value)}.blocked"
             form = self.weight(block_channels(first, self.lanes), name)
         elif dtype_of(value.type).name in ("float32", "int8", "uint8"):
-            wide = self.plain(value)
-            if rank == 3:
-                shape = (shape[0], 1, *shape[1:]) if last else (*shape[:2], 1, shape[2])
-                wide = self.add(ReshapeOp(wide, results=tensor(shape, element_of(value))))
-            form = self.add(BlockOp(wide, lanes=self.lanes, layout="NHWC" if last else "NCHW"))
+            turned = None if last else _channels_last(value)
+            wide = self.plain(value if turned is None else turned)
+            channels, size = (shape[-1], shape[1:-1]) if last else (shape[1], shape[2:])
+            rows = (1, *size) if rank == 3 else size
+            first = not last and turned is None
+            whole = (shape[0], channels, *rows) if first else (shape[0], *rows, channels)
+            if shape_of(wide) != whole:
+                wide = self.add(ReshapeOp(wide, results=tensor(whole, element_of(value))))
+            form = self.add(BlockOp(wide, lanes=self.lanes, layout="NCHW" if first else "NHWC"))
         else:
             return None
         made = Blocked(form, shape[-1] if last else shape[1], rank, last)
