@@ -90,19 +90,46 @@ class CompiledFunction:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The function's value for numbers, arrays and tuples of them."""
-        key = None if keywords else _kind(arguments)
+        key = _kind(arguments)
+        if keywords:
+            named = _kind(tuple(keywords.values()))
+            key = None if key is None or named is None else (key, *keywords, named)
         ready = self._ready.get(key)
         if ready is not None:
             try:
-                return ready(arguments)
+                return ready((*arguments, *keywords.values()) if keywords else arguments)
             except NotNative:
                 pass  # an int that is too large: the interpreter has it below
         given = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
         made = self.program.run(given)
         native = self.program.native(given)
-        if key is not None and native is not None and len(given) == len(arguments):
-            self._ready[key] = native
+        if key is not None and native is not None:
+            ready = self._arranged(native, len(arguments), list(keywords), given)
+            if ready is not None:
+                self._ready[key] = ready
         return made
+
+    def _arranged(
+        self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], given: Sequence[Value]
+    ) -> Callable[[Sequence[Any]], Any] | None:
+        """Machine code that takes `count` arguments, then keywords, and knows the defaults of the others."""
+        import inspect
+
+        parameters = inspect.signature(self._function).parameters
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+            return None
+        if count == len(given):
+            return native
+        order = [
+            *range(count),
+            *(count + keywords.index(n) for n in list(parameters)[count:] if n in keywords),
+        ]
+        if len(order) == len(given):
+            return lambda values: native([values[i] for i in order])
+        if keywords:
+            return None
+        rest = tuple(given[count:])
+        return lambda values: native((*values, *rest))
 
     def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
         import inspect
@@ -151,6 +178,9 @@ def _kind(value: Any) -> Any:
     if kind is tuple:
         made = tuple([_kind(v) for v in value])
         return None if None in made else made
+    if kind is dict:
+        made = [_kind(v) for v in value.values()]
+        return None if None in made else (dict, *value, *made)
     return None
 
 

@@ -201,6 +201,8 @@ class Specializer(Meaning):
         if not self.unrolling.turns or not any(map(has_tensors, kinds)):
             return name
         base, *derived = re.split(r"(?=\.(?:fwd|jvp)(?:\.|$))", name)
+        if len(derived) > 1:
+            return name  # the tape of a loop, differentiated again, refers to itself: one instance a turn
         loop = self.functions.loop(base)
         turns = None if loop is None else loop.turns(kinds, 2 ** derived.count(".jvp"))
         if loop is None or turns is None or turns[1] < 2 or any(i.name == name for i in current.chain()):

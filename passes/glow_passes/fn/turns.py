@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from glow_dialects.fn.dialect import CallOp, ConstantOp, FuncOp, PartialOp, PrimOp, RefOp, ReturnOp, SwitchOp
 from glow_dialects.fn.types import any_type
@@ -117,10 +117,10 @@ def counted(function: FuncOp) -> Counted | None:
         return None
     limits: list[int] = []
     now = limit
-    while now in arguments and arguments.index(now) not in limits:
-        limits.append(arguments.index(now))
+    while isinstance(now, BlockArgument) and now.index not in limits:
+        limits.append(now.index)
         now = following[limits[-1]]
-    if not isinstance(limit.owner, ConstantOp) and now not in arguments:
+    if not isinstance(limit.owner, ConstantOp) and not isinstance(now, BlockArgument):
         return None
     return Counted(
         function,
@@ -192,7 +192,7 @@ def _copied(
     for op in loop.body if together else ():
         if isinstance(op, PrimOp) and op.prim.data == "item" and op.operands[1] is parameters[loop.counter]:
             whole = op.operands[0]
-            if whole in parameters and loop.following[parameters.index(whole)] is whole:
+            if isinstance(whole, BlockArgument) and loop.following[whole.index] is whole:
                 taken = m.prim("rows", values[whole.index], values[loop.counter], count=integer(count))
                 rows[op.results[0]] = m.prim("to_tuple", taken, count=integer(count))
     mapping: dict[SSAValue, SSAValue] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ class Arguments(_Words):
         super().__init__(len(self._kinds))
         self._flat = all(isinstance(t, Scalar | TensorType) for t in parameters)
         #: What becomes of each: floats and ints are stored, small arrays copied, large ones pointed to.
+        #: Where large arrays go that do not lie as kernels need them.
+        self._copies: dict[int, Array] = {}
         self._staged: list[Array | bool | None] = []
         for index, kind in enumerate(self._kinds):
             if isinstance(kind, Scalar):
@@ -76,7 +78,9 @@ class Arguments(_Words):
             else:
                 where = address(value)
                 if where % ALIGN or not value.flags.c_contiguous:
-                    copy = aligned_array(value.shape, value.dtype)
+                    copy = self._copies.get(index)
+                    if copy is None:
+                        copy = self._copies[index] = aligned_array(value.shape, value.dtype)
                     copy[...] = value
                     value, where = copy, address(copy)
                 held.append(value)
@@ -84,10 +88,12 @@ class Arguments(_Words):
         return held
 
 
-def _flattened(values: Sequence[Any]) -> Iterator[Any]:
+def _flattened(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, tuple):
             yield from _flattened(value)
+        elif isinstance(value, dict):
+            yield from _flattened(value.values())
         elif value is not None and not isinstance(value, str):
             yield value
 

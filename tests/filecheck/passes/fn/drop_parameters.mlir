@@ -49,3 +49,20 @@ glow_fn.func @endless(%x) {
   %r = glow_fn.call %f(%x)
   glow_fn.return %r
 }
+
+// What all calls give twice is one parameter.
+// CHECK-LABEL: glow_fn.func @twice(%x, %y) {
+// CHECK-NEXT:    %s = glow_fn.prim mul(%x, %x)
+// CHECK:         glow_fn.call %{{.*}}(%x, %s)
+glow_fn.func @twice(%x, %y, %z) {
+  %s = glow_fn.prim mul(%x, %z)
+  %d = glow_fn.prim add(%s, %y)
+  %f = glow_fn.ref @twice
+  %r = glow_fn.call %f(%z, %s, %x)
+  glow_fn.return %r
+}
+glow_fn.func @call_twice(%x, %y) {
+  %f = glow_fn.ref @twice
+  %r = glow_fn.call %f(%x, %y, %x)
+  glow_fn.return %r
+}
