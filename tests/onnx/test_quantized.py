@@ -174,3 +174,18 @@ def test_conv_integer_is_exact(dtype: type, group: int, known: bool) -> None:
     want = convolve(x.astype(np.float64) - 117, centred, (1, 2), (1, 0, 1, 1), (1, 1), group)
     feed = {"x": x} if known else {"x": x, "z": zero}
     np.testing.assert_array_equal(glow.compile(model).run(feed)["y"], want)
+
+
+def test_numbers_that_decide_about_the_graph_come_from_the_data() -> None:
+    """A dimension that only a run knows is that of the calibration data."""
+    rng = np.random.default_rng(4)
+    w = rng.standard_normal((12, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Concat", ["n", "rest"], ["dims"], axis=0),
+        helper.make_node("Reshape", ["p", "dims"], ["y"]),
+    ]
+    feed = {"x": rng.standard_normal((3, 12)).astype(np.float32), "n": np.array([6])}
+    made = model(nodes, feed, TensorProto.FLOAT, {"w": w, "rest": np.array([-1])})
+    have = glow.compile(glow.quantize(made, [feed], everything=True)).run(feed)["y"]
+    np.testing.assert_allclose(have, (feed["x"] @ w).reshape(6, 4), atol=0.1)

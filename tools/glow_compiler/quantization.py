@@ -59,11 +59,30 @@ class QuantizeOptions:
         return Schema.of(self.schema, self.precision)
 
 
-def prepared(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
-    """The optimised graph that profiles are taken of and that is quantised."""
-    module = load(model, shapes).clone()
+def prepared(
+    model: Any, shapes: Mapping[str, Sequence[int]] | None = None, feed: Feed | None = None
+) -> ModuleOp:
+    """The optimised graph that profiles are taken of and that is quantised.
+
+    Where run-time numbers decide about an ONNX model's graph, such as the sampling rate of audio, it is
+    the graph for the single integers in `feed`.
+    """
+    module = _loaded(model, shapes, feed or {}).clone()
     _run(module, OPTIMIZE)
     return module
+
+
+def _loaded(model: Any, shapes: Mapping[str, Sequence[int]] | None, feed: Feed) -> ModuleOp:
+    from glow_frontends.onnx import NotStatic, import_model
+
+    try:
+        return load(model, shapes)
+    except NotStatic:
+        arrays = {name: np.asarray(value) for name, value in feed.items()}
+        numbers = {name: a for name, a in arrays.items() if a.size == 1 and a.dtype.kind in "iub"}
+        if not numbers:
+            raise
+        return import_model(model, shapes=dict(shapes or {}), values=numbers)
 
 
 def _run(module: ModuleOp, passes: Sequence[ModulePass], ctx: Context | None = None) -> None:
@@ -88,7 +107,7 @@ def profile(
     if first is None:
         raise QuantizationError("the calibration data is empty: no batch was given")
     bound = shapes or {name: np.shape(value) for name, value in first.items()}
-    return profile_prepared(prepared(model, bound), chain([first], batches), backend, progress)
+    return profile_prepared(prepared(model, bound, first), chain([first], batches), backend, progress)
 
 
 def checked(data: Data) -> Iterator[Feed]:
@@ -169,6 +188,7 @@ def quantize(
     options.check()
     if isinstance(data, str | Path):
         data = Profile.load(data)
+    first: Feed | None = None
     if not isinstance(data, Profile):
         batches = checked(data)
         first = next(batches, None)
@@ -176,7 +196,7 @@ def quantize(
             shapes = {name: np.shape(value) for name, value in first.items()}
         feeds = batches if first is None else chain([first], batches)
         data = profile(model, feeds, backend, shapes)
-    module = prepared(model, shapes)
+    module = prepared(model, shapes, first)
     quantize_prepared(module, data, options)
     return module
 
@@ -257,7 +277,7 @@ def report(
         raise QuantizationError("the report needs data: no batch was given")
     chosen = QuantizeOptions(**options)
     shapes = shapes or {name: np.shape(value) for name, value in data[0].items()}
-    module = prepared(model, shapes)
+    module = prepared(model, shapes, data[0])
     made = made or profile_prepared(module, data, backend)
     _name_values(module)
     kinds = _operators(module)
