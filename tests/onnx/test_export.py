@@ -27,8 +27,6 @@ NO_FORM = {
     "conv_backward_weights",
     "dropout_train",
     "max_pool_backward",
-    "recurrent_backward",
-    "recurrent_train",
 }
 #: Integer division by zero is ours to define; ONNX does not.
 DIVISIONS = {"div", "mod", "fmod", "floor_div"}
