@@ -40,6 +40,8 @@ def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
         raise
     except RecursionError:
         raise GlowError(f"{name}: nesting is too deep") from None
+    except MemoryError:
+        raise GlowError(f"{name}: its constants take more memory than there is") from None
     except Exception as error:
         # Parsers of attributes assert, or raise what int() and zip() raise, on some malformed text.
         what = str(error).strip().splitlines() or [type(error).__name__]
