@@ -61,6 +61,7 @@ from glow_dialects.ops.unary_math import (
     TanOp,
 )
 from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions
@@ -144,8 +145,10 @@ def shift(g: Emitter, n: Node) -> Value:
 def equal(g: Emitter, n: Node) -> Value:
     """Equal; of strings on the host."""
     if any(isinstance(v, HostValue) or (isinstance(v, np.ndarray) and v.dtype == object) for v in n.inputs):
-        left, right = known_inputs(n)
-        assert left is not None and right is not None
+        known = known_inputs(n)
+        if len(known) != 2 or known[0] is None or known[1] is None:
+            raise RuleError("two inputs are expected")
+        left, right = known
         return np.asarray(left == right).astype(bool)
     return binary(CmpEqOp)(g, n)  # pyright: ignore[reportReturnType]
 
