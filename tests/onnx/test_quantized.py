@@ -165,7 +165,7 @@ def test_conv_integer_is_exact(dtype: type, group: int, known: bool) -> None:
         constants.append(numpy_helper.from_array(zero, "z"))
     else:
         inputs.append(helper.make_tensor_value_info("z", TensorProto.UINT8, ()))
-    window = {"pads": [1, 0, 1, 1], "strides": [1, 2], "group": group}
+    window: dict[str, Any] = {"pads": [1, 0, 1, 1], "strides": [1, 2], "group": group}
     node = helper.make_node("ConvInteger", ["x", "w", "z", "wz"], ["y"], **window)
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT32, None)]
     graph = helper.make_graph([node], "g", inputs, outputs, constants)
