@@ -47,7 +47,7 @@ def arrays(steps: int) -> list[np.ndarray]:
     return [random.normal(size=s) * 0.5 for s in shapes]
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7, 8, 33, 41])
+@pytest.mark.parametrize("steps", [1, 9, 41])
 def test_lstm(steps: int) -> None:
     """All gradients: of weights, which turns share, and of the sequence, whose rows they take."""
     given = arrays(steps)
