@@ -36,32 +36,9 @@ from glow_passes.fn.tensor_shapes import key_of, padded_key
 Attributes = Mapping[str, Attribute]
 
 _UNARY = [
-    "neg",
-    "abs",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "not",
-]
+    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sign", "floor", "ceil", "round", "not",
+]  # fmt: skip
 _BINARY = ["add", "sub", "mul", "div", "floor_div", "mod", "pow", "max", "min", "fmod"]
 _COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 
