@@ -13,6 +13,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
 from glow_frontends.onnx.values import (
     AnyValue,
+    BoundedValue,
     HostValue,
     MapValue,
     NoneValue,
@@ -99,6 +100,8 @@ def _type(value: AnyValue | None) -> TypeProto:
         return helper.make_sequence_type_proto(helper.make_tensor_type_proto(element, None))
     if isinstance(value, NoneValue | HostValue | MapValue):
         return TypeProto()
+    if isinstance(value, BoundedValue):
+        return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value.value)), None)
     return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value)), list(shape(value)))
 
 

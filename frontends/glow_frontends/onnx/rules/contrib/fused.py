@@ -31,7 +31,7 @@ from glow_frontends.onnx.rules import cast as casts
 from glow_frontends.onnx.rules import index, nn, sampling
 from glow_frontends.onnx.rules import shape as shapes
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
 INT32 = np.dtype(np.int32)
 #: Names of attributes `activation_params` (or alpha, beta) stand for, by activation.
@@ -176,7 +176,7 @@ def expand_dims(g: Emitter, n: Node) -> Value:
     return g.reshape(n[0], dims)
 
 
-def inner_range(g: Emitter, n: Node) -> Value:
+def inner_range(g: Emitter, n: Node) -> Value | BoundedValue:
     """Range whose step may be absent."""
     if n.get(2) is not None:
         return shapes.range_(g, n)
