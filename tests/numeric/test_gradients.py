@@ -16,7 +16,7 @@ from glow_dialects.core.sample import Input, Sample
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor, tensor_of, typed
 from glow_dialects.ops import CARDS
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
-from glow_passes.autodiff.reverse import cotangents, differentiable, expand, on_path
+from glow_dialects.reverse import cotangents, differentiable, expand, on_path
 from glow_runtime.compile import compile_module
 
 #: Samples of more elements than this are not differentiated by differences.

@@ -15,8 +15,8 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array, UniformQuantizedType, tensor
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
+from glow_dialects.reverse import NotDifferentiableError
 from glow_passes.autodiff.differentiate import differentiate, save_gradients
-from glow_passes.autodiff.reverse import NotDifferentiableError
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -37,7 +37,7 @@ from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
-from glow_passes.autodiff.reverse import cotangents, differentiable, expand, on_path
+from glow_dialects.reverse import cotangents, differentiable, expand, on_path
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

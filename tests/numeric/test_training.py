@@ -18,8 +18,8 @@ from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.sample import random
 from glow_dialects.core.types import Array
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp
+from glow_dialects.reverse import NotDifferentiableError
 from glow_frontends.builder import GraphBuilder
-from glow_passes.autodiff.reverse import NotDifferentiableError
 
 optim = glow.optim
 BATCH = 8

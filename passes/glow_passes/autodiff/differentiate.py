@@ -20,9 +20,7 @@ from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_dialects.ops.recurrent import RecurrentOp
-from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
-from glow_passes.autodiff.recurrent import has_training_form, training_form
-from glow_passes.autodiff.reverse import (
+from glow_dialects.reverse import (
     NotDifferentiableError,
     blockers,
     cotangents,
@@ -31,6 +29,8 @@ from glow_passes.autodiff.reverse import (
     flat,
     on_path,
 )
+from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
+from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
 from glow_passes.autodiff.volumes import planes_form
 

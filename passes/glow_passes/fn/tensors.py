@@ -200,7 +200,7 @@ def _gradient(
     u: Unit, name: str, attributes: Attributes, values: Sequence[SSAValue], weak: Sequence[bool]
 ) -> SSAValue:
     """The cotangent of one operand: the operator again, then the cards' gradients backwards."""
-    from glow_passes.autodiff.reverse import cotangents, expand, on_path
+    from glow_dialects.reverse import cotangents, expand, on_path
 
     numbers = _path(attributes)
     inner = {**attributes, "indices": DenseArrayBase.from_list(i64, numbers[:-1])}
@@ -217,7 +217,8 @@ def _gradient(
     def ops() -> list[Operation]:
         return [op for op in block.ops if op not in before]
 
-    expand(ops(), on_path(ops(), [result], [wanted]))
+    replaced = expand(ops(), on_path(ops(), [result], [wanted]))
+    result = replaced.get(result, result)
     found = cotangents(ops(), {result: seed}, [wanted], u.b)[wanted]
     return zero if found is None else found
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import SqrtOp
+from glow_dialects.reverse import cotangents, expand, on_path
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.values import Value, dtype_of_value
+from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 
 def _groups(n: Node, kinds: int) -> list[list[Value]]:
@@ -98,7 +96,7 @@ def momentum(g: Emitter, n: Node) -> list[Value]:
 
 
 def gradient(g: Emitter, n: Node) -> list[Value]:
-    """Gradient: dy/dx of each of `xs`, by the cards' own gradients over the nodes before."""
+    """Gradient: dy/dx of each of `xs` by the cards' gradients, zeros where nothing reaches it."""
     xs, y = n.texts("xs"), n.text("y")
     target = n.scope.read(y)
     sources = [n.scope.read(x) for x in xs]
@@ -107,32 +105,21 @@ def gradient(g: Emitter, n: Node) -> list[Value]:
     for index in range(len(xs)):
         if n[index] is not sources[index]:
             raise RuleError("Gradient at other values than those of the graph")
-    grads: dict[SSAValue, SSAValue] = {target: g.builder.splat(1.0, target)}
-    for op in reversed(_between(sources, target)):
-        given = [grads.get(r) for r in op.results]
-        if all(v is None for v in given) or not isinstance(op, GraphOp) or not op.has_gradient():
-            continue
-        for operand, grad in zip(op.operands, op.gradient(given, g.builder), strict=False):
-            if grad is not None:
-                old = grads.get(operand)
-                grads[operand] = grad if old is None else g.builder(AddOp(old, grad))
-    zeros = [np.zeros((), dtype_of_value(s)) for s in sources]  # pyright: ignore
-    return [grads.get(s, z) for s, z in zip(sources, zeros, strict=True)]  # pyright: ignore
-
-
-def _between(sources: Any, target: SSAValue) -> list[Any]:
-    """The operations that make `target`, in order."""
-    needed: set[Any] = set()
-    work: list[Any] = [target]
-    while work:
-        value = work.pop()
-        owner = value.owner
-        if value in sources or owner in needed or not isinstance(owner, GraphOp):
-            continue
-        needed.add(owner)
-        work += owner.operands
-    block = target.owner.parent  # pyright: ignore
-    return [op for op in block.ops if op in needed] if block is not None else []  # pyright: ignore
+    values = [s for s in sources if isinstance(s, SSAValue)]
+    block = g.builder.point.block
+    # What computes one of `xs` is left out: the gradients take them as independent of each other.
+    before = [op for op in block.ops if not any(r in values for r in op.results)]
+    path = on_path(before, [target], values)
+    # The nodes' values have their names still, so that a copy of them is taken apart.
+    copied: dict[SSAValue, SSAValue] = {}
+    copies = [g.builder.insert(op.clone(copied)) for op in before if op in path]
+    old = set(block.ops).difference(copies)
+    replaced = expand(copies, copies)
+    top = copied.get(target, target)
+    top = replaced.get(top, top)
+    ops = [op for op in block.ops if op not in old]
+    grads = cotangents(ops, {top: g.builder.splat(1.0, top)}, values, g.builder)
+    return [grads[s] or np.zeros(shape(s), dtype_of_value(s)) for s in values]
 
 
 RULES: dict[str, Versions] = {

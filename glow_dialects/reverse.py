@@ -59,9 +59,12 @@ def on_path(
     return found
 
 
-def expand(ops: Sequence[Operation], path: Collection[Operation]) -> int:
-    """Replace what has no gradient on the path by its decomposition, again and again; returns how many."""
-    count = 0
+def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAValue, SSAValue]:
+    """Replace what has no gradient on the path by its decomposition, again and again.
+
+    Returns what stands for each result of an operator of `ops` that is gone.
+    """
+    replaced: dict[SSAValue, SSAValue] = {}
     stack = [op for op in ops if op in path]
     while stack:
         op = stack.pop()
@@ -73,11 +76,15 @@ def expand(ops: Sequence[Operation], path: Collection[Operation]) -> int:
             continue
         for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)
+            replaced[old] = new
         op.detach()
         op.erase()
         stack += b.inserted
-        count += 1
-    return count
+
+    def last(value: SSAValue) -> SSAValue:
+        return last(replaced[value]) if value in replaced else value
+
+    return {old: last(new) for old, new in replaced.items()}
 
 
 def check(path: Collection[Operation], ops: Sequence[Operation]) -> None:
