@@ -12,6 +12,7 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
     IRDLOperation,
+    OptPropertyDef,
     VariadicDef,
     irdl_op_definition,
     opt_operand_def,
@@ -138,7 +139,12 @@ class GraphOp(_Syntax):
             for n, v in properties.items()
             if v is not None
         }
-        Operation.__init__(self, operands=flat, result_types=(), properties=self.normalized(sizes, given))
+        normalized = self.normalized(sizes, given)
+        if missing := _required_properties(type(self)) - normalized.keys():
+            raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}")
+        if unknown := given.keys() - self.get_irdl_definition().properties.keys():
+            raise VerifyException(f"{self.name} has no property {', '.join(sorted(unknown))}")
+        Operation.__init__(self, operands=flat, result_types=(), properties=normalized)
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
@@ -258,6 +264,13 @@ def _real_properties(cls: type[_Syntax]) -> frozenset[str]:
     """Properties that are floats, for which an int is as good."""
     known = cls.get_irdl_definition().properties
     return frozenset(n for n, d in known.items() if FloatAttr in (d.constr.get_bases() or ()))
+
+
+@cache
+def _required_properties(cls: type[_Syntax]) -> frozenset[str]:
+    """Properties that are neither optional nor have a default."""
+    known = cls.get_irdl_definition().properties
+    return frozenset(n for n, d in known.items() if not isinstance(d, OptPropertyDef))
 
 
 _G = TypeVar("_G", bound=_Syntax)

@@ -180,6 +180,14 @@ def unbroadcast(x):
     return np.ones((2, 3)) + np.ones((4,)) * x
 
 
+def without_axis(x):
+    return glow.ops.rms_norm(np.ones(3) * x)
+
+
+def unknown_property(x):
+    return glow.ops.rms_norm(np.ones(3) * x, axis=0, wrong=3)
+
+
 def reshaped(x):
     return np.reshape(np.ones(6), (4, 2)) * x
 
@@ -291,6 +299,8 @@ CASES = [
     (float_iterated, "a float has no length"),
     (changing, "'s' is a float and a tuple of 2 in turn; keep one type"),
     (unbroadcast, "shapes 2x3 and 4 do not broadcast"),
+    (without_axis, "glow.rms_norm needs axis"),
+    (unknown_property, "glow.rms_norm has no property wrong"),
     (reshaped, "reshape of 6 (6 elements) to (4, 2)"),
     (array_condition, "is no condition; compare or reduce it to a bool"),
     (product_of_floats, "matrix product of a number; multiply with *"),
