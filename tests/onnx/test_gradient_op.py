@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 import glow_compiler as glow
+
+torch = pytest.importorskip("torch")
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -109,7 +109,7 @@ class OpenVino(Engine):
     package = "openvino"
 
     def load(self) -> None:
-        import openvino
+        import openvino  # pyright: ignore[reportMissingImports]
 
         core = openvino.Core()
         model = core.read_model(self.path)
@@ -123,7 +123,7 @@ class OpenVino(Engine):
         self.request = core.compile_model(model, "CPU", config).create_infer_request()
 
     def bind(self, feed: Feed) -> Runs:
-        import openvino
+        import openvino  # pyright: ignore[reportMissingImports]
 
         self.given = {n: np.ascontiguousarray(a) for n, a in feed.items()}
         for port in self.request.model_inputs:
@@ -144,14 +144,14 @@ class Torch(Engine):
     package = "onnx2torch"
 
     def load(self) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
         from onnx2torch import convert  # pyright: ignore
 
         torch.set_num_threads(self.threads)
         self.model: Any = cast(Any, convert)(self.path).eval()
 
     def bind(self, feed: Feed) -> Runs:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         given: list[Any] = [cast(Any, torch).from_numpy(a) for a in feed.values()]
         results: list[Any] = []
