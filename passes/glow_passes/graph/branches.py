@@ -18,8 +18,9 @@ from xdsl.passes import ModulePass
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.conv import ConvOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import Linear, channel_vector, linear_of
+from glow_passes.graph.match import terms
 
 
 @dataclass(frozen=True)
@@ -39,35 +40,17 @@ class _Branch:
         return self.filter.shape[2:]
 
 
-def terms(op: Any) -> list[SSAValue]:
-    """What a tree of sums of one shape adds up; nothing where `op` is inside such a tree."""
-    user = op.result.first_use.operation if is_used_once(op.result) else None
-    if isinstance(user, AddOp) and user.results[0].type == op.result.type:
-        return []
-    found: list[SSAValue] = []
-    pending: list[SSAValue] = [op.result]
-    while pending:
-        value = pending.pop()
-        inner: Any = producer(value, AddOp)
-        inside = value.type == op.result.type and (value is op.result or is_used_once(value))
-        if inner is not None and inside and not inner.group("predicate"):
-            pending += [inner.rhs, inner.lhs]
-        else:
-            found.append(value)
-    return found
-
-
 def _of_convolution(linear: Linear) -> _Branch:
     """The branch of a convolution."""
-    op, weights = linear.op, linear.weights.astype(np.float64)
+    op, weights = linear.op, linear.weights
     begins = op.prop("pads")[: weights.ndim - 2]
     filter = np.moveaxis(weights, -1, 1) if linear.last else weights
     return _Branch(filter, op.prop("group"), begins, op.prop("strides"), op.prop("dilations"), linear.bias)
 
 
-def _beside(value: SSAValue, main: Linear, r: Rewriter) -> _Branch | None:
-    """The branch of another term of a sum that is linear in what `main` reads, in its layout."""
-    source, linear = main.op.input, linear_of(value, r)
+def _beside(value: SSAValue, linear: Linear | None, main: Linear, r: Rewriter) -> _Branch | None:
+    """The branch of another term of a sum (`linear` if it is one) that is linear in what `main` reads."""
+    source = main.op.input
     if linear is not None and isinstance(linear.op, ConvOp):
         same = linear.op.input is source and linear.last == main.last
         return _of_convolution(linear) if same else None
@@ -99,7 +82,7 @@ def _inside(branch: _Branch, main: _Branch) -> Array | None:
             return None
         places.append(slice(shift, shift + size))
     merged = branch.group // main.group
-    made = np.zeros_like(main.filter)
+    made = np.zeros(main.filter.shape)  # float64, whatever the weights are: sums are rounded once
     outputs, inputs = len(made) // branch.group, branch.filter.shape[1]
     for group in range(branch.group):
         rows = slice(group * outputs, (group + 1) * outputs)
@@ -119,10 +102,10 @@ def one_convolution(op: Any, r: Rewriter) -> SSAValue | None:
         whole = _of_convolution(main)
         filter, bias = whole.filter, whole.bias
         others: list[SSAValue] = []
-        for value in parts:
-            if value is main.op.result:
+        for value, linear in zip(parts, found, strict=True):
+            if linear is main:
                 continue
-            branch = _beside(value, main, r)
+            branch = _beside(value, linear, main, r)
             part = None if branch is None else _inside(branch, whole)
             if branch is None or part is None:
                 others.append(value)

@@ -8,11 +8,11 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.types import Array, element_of, is_float, shape_of
-from glow_dialects.ops.arithmetic import MulOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
-from glow_passes.graph.driver import Rewriter, producer
+from glow_passes.graph.driver import Rewriter, is_used_once, producer
 
 
 def is_a(op: object, *kinds: type[Operation]) -> bool:
@@ -31,6 +31,24 @@ def is_known(value: SSAValue, r: Rewriter) -> bool:
     return isinstance(owner, SplatOp | LiteralOp) or (
         isinstance(owner, GetOp) and r.symbols.constant(owner) is not None
     )
+
+
+def terms(op: Any) -> list[SSAValue]:
+    """What a tree of sums of one type adds up, in order; nothing where `op` is inside such a tree."""
+    user = op.result.first_use.operation if is_used_once(op.result) else None
+    if isinstance(user, AddOp) and user.results[0].type == op.result.type:
+        return []
+    found: list[SSAValue] = []
+    pending: list[SSAValue] = [op.result]
+    while pending:
+        value = pending.pop()
+        inner: Any = producer(value, AddOp)
+        inside = value.type == op.result.type and (value is op.result or is_used_once(value))
+        if inner is not None and inside and not inner.group("predicate"):
+            pending += [inner.rhs, inner.lhs]
+        else:
+            found.append(value)
+    return found
 
 
 def beside_constant(op: Operation, r: Rewriter) -> tuple[SSAValue, Array] | None:

@@ -20,26 +20,16 @@ from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.match import terms
 
 #: Products that are worth one product of joined factors.
 MANY = 3
 
 
 def _leaves(op: Any) -> list[SSAValue]:
-    """What a tree of sums of one type adds up, in order; nothing where `op` is inside such a tree."""
-    user = op.result.first_use.operation if is_used_once(op.result) else None
-    if isinstance(user, AddOp) and user.results[0].type == op.result.type:
-        return []
-    found: list[SSAValue] = []
-    pending: list[SSAValue] = [op.result]
-    while pending:
-        value = pending.pop()
-        inner: Any = producer(value, AddOp)
-        if inner is not None and (inner is op or is_used_once(value)) and not inner.group("predicate"):
-            pending += [inner.rhs, inner.lhs]
-        else:
-            found.append(value)
+    """The terms of a tree of sums; nothing where one of them is broadcast."""
+    found = terms(op)
     return found if all(v.type == op.result.type for v in found) else []
 
 
