@@ -10,7 +10,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -23,8 +22,6 @@ from glow_dialects.core.types import (
 )
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
-    NO_HIGH,
-    NO_LOW,
     RequantizingOp,
     finish,
     per_tensor,
@@ -78,8 +75,6 @@ def _binary(name: str, meaning: str, compute: Meaning) -> tuple[Any, type[InstrO
         "__module__": __name__,
         "__annotations__": {},
         "name": f"glow.quantized_{name}",
-        "low": int_prop(NO_LOW),
-        "high": int_prop(NO_HIGH),
         "lhs": operand_def(Tensor),
         "rhs": operand_def(Tensor),
         "result": result_def(Tensor),

@@ -7,7 +7,7 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, int_prop
+from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -20,8 +20,6 @@ from glow_dialects.core.types import (
 from glow_dialects.ops.avg_pool import window_counts
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
-    NO_HIGH,
-    NO_LOW,
     RequantizingOp,
     finish,
     per_tensor,
@@ -37,8 +35,6 @@ class QuantizedAvgPoolOp(RequantizingOp, PoolOp):
 
     name = "glow.quantized_avg_pool"
     count_include_pad = bool_prop(False)
-    low = int_prop(NO_LOW)
-    high = int_prop(NO_HIGH)
     input = operand_def(Tensor)
     result = result_def(Tensor)
 

@@ -8,7 +8,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -22,8 +21,6 @@ from glow_dialects.core.types import (
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
-    NO_HIGH,
-    NO_LOW,
     RequantizingOp,
     per_tensor,
     requantized,
@@ -43,8 +40,6 @@ class QuantizedConvOp(RequantizingOp, ConvolutionOp):
     """
 
     name = "glow.quantized_conv"
-    low = int_prop(NO_LOW)
-    high = int_prop(NO_HIGH)
 
     def check(self) -> None:
         per_tensor(self, self.input)

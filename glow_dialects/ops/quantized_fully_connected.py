@@ -9,7 +9,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -22,8 +21,6 @@ from glow_dialects.core.types import (
 )
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
-    NO_HIGH,
-    NO_LOW,
     RequantizingOp,
     per_tensor,
     requantized,
@@ -41,8 +38,6 @@ class QuantizedFullyConnectedOp(RequantizingOp):
     """
 
     name = "glow.quantized_fully_connected"
-    low = int_prop(NO_LOW)
-    high = int_prop(NO_HIGH)
     input = operand_def(Tensor)
     weights = operand_def(Tensor)
     bias = opt_operand_def(Tensor)

@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp
+from glow_dialects.core.properties import int_prop
 from glow_dialects.core.types import (
     Array,
     UniformQuantizedType,
@@ -79,6 +80,9 @@ class RequantizingOp(PureOp):
 
     A relu after the operator is `low` at the result's zero point; a clip sets both.
     """
+
+    low = int_prop(NO_LOW)
+    high = int_prop(NO_HIGH)
 
     def limits(self) -> tuple[int, int]:
         """(low, high)."""
