@@ -14,7 +14,7 @@ from xdsl.parser import Parser
 
 from glow_backends.base import get_backend
 from glow_backends.cpu import bundle, cache
-from glow_backends.cpu.memory import WeightBlock
+from glow_backends.cpu.memory import LARGE_PAGE, WeightBlock, address, mapped_file, work_memory
 from glow_backends.cpu.program import CpuProgram
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
@@ -221,6 +221,22 @@ def test_weights_keep_their_contents_while_their_memory_grows() -> None:
     memory = block.build()
     for start, array in zip(places, arrays, strict=True):
         np.testing.assert_array_equal(memory[start : start + array.nbytes].view(np.float32), array)
+
+
+def test_memory_in_large_pages_is_aligned_and_empty() -> None:
+    """Sizes on both sides of a large page."""
+    for size in (0, 100, LARGE_PAGE + 100):
+        memory = work_memory(size)
+        assert memory.shape == (size,) and address(memory) % 64 == 0 and not memory.any()
+        memory[...] = 1
+
+
+def test_a_mapped_file_has_the_size_it_should(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).integers(0, 255, LARGE_PAGE + 3, np.uint8)
+    (tmp_path / "w").write_bytes(data.tobytes())
+    np.testing.assert_array_equal(mapped_file(tmp_path / "w", data.nbytes), data)
+    with pytest.raises(ValueError, match="2097155 bytes, 7 expected"):
+        mapped_file(tmp_path / "w", 7)
 
 
 @pytest.mark.parametrize("damage", ["program.json", "weights.bin", "code.0.o", "state.0.npy"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_backends.base import Port, Report, dtype_named
+from glow_backends.cpu.memory import mapped_file
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -98,7 +99,7 @@ def read(folder: Path) -> Bundle | None:
         if text["format"] != FORMAT:
             return None
         slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
-        weights = _mapped(folder / "weights.bin", text["weight_bytes"])
+        weights = mapped_file(folder / "weights.bin", text["weight_bytes"])
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
@@ -124,15 +125,6 @@ def read(folder: Path) -> Bundle | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _mapped(path: Path, size: int) -> Array:
-    if not size:
-        return np.empty(0, np.uint8)
-    made = np.memmap(path, np.uint8, "r")
-    if made.nbytes != size:
-        raise ValueError(f"{path} is {made.nbytes} bytes, {size} expected")
-    return made
 
 
 def slots_of(bundle: Bundle, kinds: Sequence[str]) -> list[tuple[int, Slot]]:

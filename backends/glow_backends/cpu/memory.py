@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 ALIGN = 64
 """Bytes to which every buffer is aligned: a cache line, and one AVX-512 register."""
+LARGE_PAGE = 2 * 1024 * 1024
+"""Bytes of a large page: weights that pass once a run would otherwise miss the TLB every 4 KiB."""
+_TOO_LARGE = "the program needs {} bytes in one piece, which cannot be had"
 
 
 def rounded(size: int) -> int:
@@ -32,9 +37,50 @@ def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     try:
         raw = np.empty(count + ALIGN, np.uint8)
     except MemoryError:
-        raise CompileError(f"the program needs {count} bytes in one piece, which cannot be had") from None
+        raise CompileError(_TOO_LARGE.format(count)) from None
     start = -address(raw) % ALIGN
     return raw[start : start + count].view(dtype).reshape(tuple(shape))
+
+
+def in_large_pages(memory: mmap.mmap) -> None:
+    """Ask for large pages, where the system has them, before the memory is written or read."""
+    if len(memory) < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return
+    with suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+
+
+def _zeros_mapped(size: int) -> mmap.mmap:
+    """Zeroed memory of its own; pages that nobody touches cost nothing."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def work_memory(size: int) -> Array:
+    """Zeroed bytes for as long as a program lives, aligned; in large pages where they fill some."""
+    if size < LARGE_PAGE:
+        made = aligned_array((size,), np.dtype(np.uint8))
+        made[...] = 0
+        return made
+    try:
+        memory = _zeros_mapped(size + LARGE_PAGE)
+    except OSError:
+        raise CompileError(_TOO_LARGE.format(size)) from None
+    in_large_pages(memory)
+    raw = np.frombuffer(memory, np.uint8)
+    start = -address(raw) % LARGE_PAGE
+    return raw[start : start + size]
+
+
+def mapped_file(path: Path, size: int) -> Array:
+    """The bytes of a file, mapped; ValueError where they are not `size`."""
+    if not size:
+        return np.empty(0, np.uint8)
+    with path.open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if len(memory) != size:
+        raise ValueError(f"{path} is {len(memory)} bytes, {size} expected")
+    in_large_pages(memory)
+    return np.frombuffer(memory, np.uint8)
 
 
 def address(array: Array) -> int:
@@ -66,15 +112,16 @@ class WeightBlock:
     def __init__(self) -> None:
         self.size = 0
         self._offsets: dict[str, int] = {}
-        self._memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = _zeros_mapped(1 << 16)
 
     def place(self, key: str, array: Array) -> int:
         """Offset in bytes of an array; a key is placed once."""
         if key not in self._offsets:
             start, self.size = self.size, self.size + rounded(array.nbytes)
             if self.size > len(self._memory):
-                # Pages that nobody writes cost nothing.
-                self._memory.resize(max(self.size, 2 * len(self._memory)))
+                room = max(self.size, 2 * len(self._memory))
+                self._memory.resize(room if room < LARGE_PAGE else -(-room // LARGE_PAGE) * LARGE_PAGE)
+                in_large_pages(self._memory)
             if array.size:
                 held = np.frombuffer(self._memory, array.dtype, array.size, start)
                 np.copyto(held.reshape(array.shape), array)

@@ -13,7 +13,7 @@ import numpy as np
 from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.jit import Linked
-from glow_backends.cpu.memory import ALIGN, address, aligned_array
+from glow_backends.cpu.memory import ALIGN, address, aligned_array, work_memory
 from glow_backends.cpu.support import BARRIER_BYTES, ENTER, MAIN
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.workers import Workers
@@ -61,10 +61,8 @@ class CpuProgram(Program):
     def _prepare(self) -> None:
         """Everything a run needs that does not change from run to run."""
         bundle, count = self.bundle, len(self.bundle.slots)
-        byte = np.dtype(np.uint8)
-        self._arena = aligned_array((bundle.arena_bytes + bundle.scratch_bytes,), byte)
-        self._barrier = aligned_array((BARRIER_BYTES,), byte)
-        self._barrier[...] = 0
+        self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
+        self._barrier = work_memory(BARRIER_BYTES)
         self.pointers = (ctypes.c_void_p * (count + 2))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
