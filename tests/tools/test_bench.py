@@ -84,6 +84,23 @@ def test_profile_and_trace(model: Path, tmp_path: Path) -> None:
     assert [e["ts"] for e in kernels] == sorted(e["ts"] for e in kernels)
 
 
+def test_profile_of_several_threads(tmp_path: Path) -> None:
+    """Each worker's seconds are known, and the part of them in which it computed."""
+    g = glow.GraphBuilder()
+    x, w = g.placeholder("x", (2, 16, 96, 96)), g.constant(np.ones((64, 16, 3, 3), np.float32), "w")
+    g.save(g.conv(x, w, pads=(1, 1, 1, 1)), "y")
+    glow.save(g, tmp_path / "wide.onnx")
+    command = (tmp_path / "wide.onnx", "--profile", "--threads", "2", "--rounds", "1")
+    done = run(bench.main, *command, "--json", "-")
+    assert done.status == 0, done
+    (found,) = json.loads(done.output)["models"]
+    step = next(k for k in found["kernels"] if k["label"].endswith("conv"))
+    assert len(step["busy"]) == 2 and all(0 < t <= 1.1 * step["seconds"] for t in step["busy"])
+    assert 0 < step["balance"] <= 1.1
+    table = run(bench.main, *command)
+    assert "% busy" in table.output, table
+
+
 def test_accuracy(model: Path) -> None:
     """The convolution's error is of float32's order."""
     done = run(bench.main, model, "--accuracy")

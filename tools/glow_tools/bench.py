@@ -31,7 +31,7 @@ def _arguments() -> argparse.ArgumentParser:
         "onnx2torch). Every engine runs in a process of its own, pinned to the same cores; short "
         "rounds alternate between the engines, so that noise meets all of them, and medians are "
         "reported. Times are milliseconds, load times seconds, memory MiB. With --profile, --trace or "
-        "--accuracy our kernels are measured in place of the race, on one thread.",
+        "--accuracy our kernels are measured in place of the race.",
         EXAMPLES,
     )
     add = made.add_argument

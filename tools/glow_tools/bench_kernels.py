@@ -45,7 +45,7 @@ def planned(
 
 def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
     """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
-    backend, quiet = CpuBackend(), a.json == "-"
+    backend, quiet = CpuBackend(threads=a.threads), a.json == "-"
     found: dict[str, Any] = {"model": Path(path).stem}
     given: dict[str, Any] = {}
     if a.inputs is not None:
@@ -68,8 +68,11 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     if a.trace:
         write_text(str(a.trace), json.dumps(trace(stages, times)) + "\n")
     if a.profile:
-        peak = peak_gflops(backend.target)
-        rates = [{"gflops": t.gflops, "gbytes": t.gbytes, "peak_share": t.gflops / peak} for t in times]
+        peak = peak_gflops(backend.target) * a.threads
+        rates = [
+            {"gflops": t.gflops, "gbytes": t.gbytes, "peak_share": t.gflops / peak, "balance": t.balance}
+            for t in times
+        ]
         found |= {"peak_gflops": peak, "stages_s": stages}
         found["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
         if not quiet:
@@ -84,14 +87,17 @@ def print_profile(model: str, times: Sequence[KernelTime], peak: float) -> None:
     table = Table(title=title)
     for name in ("step", "operation", "kernel"):
         table.add_column(name)
-    for name in ("us", "% of time", "GFLOP/s", "% of peak", "GB/s"):
+    several = any(len(t.busy) > 1 for t in times)
+    for name in ("us", "% of time", "GFLOP/s", "% of peak", "GB/s", *["% busy"] * several):
         table.add_column(name, justify="right")
     for number, item in enumerate(times):
         label = item.label.removeprefix("glow_cpu_instr.")
-        table.add_row(str(number), label, item.kernel, *_cells(item, total, peak))
+        table.add_row(str(number), label, item.kernel, *_cells(item, total, peak, several))
     table.add_section()
     for item in by_operation(times):
-        table.add_row("", item.label.removeprefix("glow_cpu_instr."), item.kernel, *_cells(item, total, peak))
+        table.add_row(
+            "", item.label.removeprefix("glow_cpu_instr."), item.kernel, *_cells(item, total, peak, several)
+        )
     Console(width=140, highlight=False).print(table)
 
 
@@ -108,20 +114,22 @@ def by_operation(times: Sequence[KernelTime]) -> list[KernelTime]:
             sum(i.seconds for i in items),
             sum(i.flops for i in items),
             sum(i.bytes for i in items),
+            tuple(map(sum, zip(*(i.busy for i in items), strict=True))),
         )
         for label, items in groups.items()
     ]
     return sorted(sums, key=lambda s: -s.seconds)
 
 
-def _cells(item: KernelTime, total: float, peak: float) -> list[str]:
-    return [
+def _cells(item: KernelTime, total: float, peak: float, several: bool) -> list[str]:
+    cells = [
         f"{item.seconds * 1e6:.1f}",
         f"{100 * item.seconds / total:.1f}",
         f"{item.gflops:.1f}" if item.flops else "",
         f"{100 * item.gflops / peak:.0f}" if item.flops else "",
         f"{item.gbytes:.1f}",
     ]
+    return [*cells, f"{100 * item.balance:.0f}"] if several else cells
 
 
 def trace(stages: Mapping[str, float], times: Sequence[KernelTime]) -> dict[str, Any]:

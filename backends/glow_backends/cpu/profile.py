@@ -6,6 +6,7 @@ import ctypes
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from llvmlite import ir
@@ -33,11 +34,11 @@ STAMPS = "glow_stamps"
 
 @dataclass(frozen=True)
 class KernelTime:
-    """One step of a program: median seconds a run, and what it did in them.
+    """One step of a program: median seconds a run until its last worker is done, and what it did in them.
 
-    `flops` counts the floating-point operations of the plain algorithm (0: not counted; Winograd
-    needs fewer, so that its rate may pass the machine's peak), `bytes` the operands once each.
-    `start` is the median of the seconds from the start of the run.
+    `busy` is the seconds that each worker computed. `flops` counts the floating-point operations of
+    the plain algorithm (0: not counted; Winograd needs fewer, so that its rate may pass the machine's
+    peak), `bytes` the operands once each. `start` is the median of the seconds from the start of the run.
     """
 
     label: str
@@ -46,6 +47,12 @@ class KernelTime:
     seconds: float
     flops: int
     bytes: int
+    busy: tuple[float, ...] = ()
+
+    @property
+    def balance(self) -> float:
+        """The part of their time that the workers compute, rather than wait for the last one."""
+        return sum(self.busy) / len(self.busy) / self.seconds if self.busy and self.seconds else 1.0
 
     @property
     def gflops(self) -> float:
@@ -59,26 +66,30 @@ class KernelTime:
 
 
 class _Stamped(Conversion):
-    """The conversion, with a call of the clock behind every step, and the bytes of its operands."""
+    """The conversion, with a call of the clock on both sides of every step, and the bytes of its operands."""
 
     def run(self) -> None:
         self.bytes: list[int] = []
         self.packed: dict[str, int] = {}
-        self.call(STAMP, [self.constant(0)])
+        self.stamps = 0
         super().run()
 
     def kernel_call(self, call: KernelCall) -> None:
+        self._stamp()
         super().kernel_call(call)
-        self._stamp(sum(self._size(o) for o in call.operands))
+        self._stamp()
+        self.bytes.append(sum(self._size(o) for o in call.operands))
 
     def host_call(self, number: int) -> None:
+        self._stamp()
         super().host_call(number)
+        self._stamp()
         op = self.selection.host_steps[number].op
-        self._stamp(sum(bytes_of(v.type) for v in op.operands))
+        self.bytes.append(sum(bytes_of(v.type) for v in op.operands))
 
-    def _stamp(self, size: int) -> None:
-        self.bytes.append(size)
-        self.call(STAMP, [self.constant(len(self.bytes))])
+    def _stamp(self) -> None:
+        self.call(STAMP, [self.constant(self.stamps), self.block.args[3]])
+        self.stamps += 1
 
     def _size(self, operand: SSAValue | Packed) -> int:
         if isinstance(operand, Packed):
@@ -89,15 +100,16 @@ class _Stamped(Conversion):
 
 
 def _stamp_module(count: int, target: CpuTarget) -> ir.Module:
-    """`void glow_stamp(i64 n)` stores the cycle counter at `glow_stamps[n]`."""
+    """`void glow_stamp(i64 n, i64 worker)` stores the cycle counter at `glow_stamps[worker][n]`."""
     module = new_module("stamps", target)
     word = ir.IntType(64)
-    table = ir.GlobalVariable(module, ir.ArrayType(word, count), STAMPS)
-    table.initializer = ir.Constant(ir.ArrayType(word, count), None)
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [word]), STAMP)
+    kind = ir.ArrayType(ir.ArrayType(word, count), target.threads)
+    table = ir.GlobalVariable(module, kind, STAMPS)
+    table.initializer = ir.Constant(kind, None)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [word, word]), STAMP)
     clock = ir.Function(module, ir.FunctionType(word, []), "llvm.readcyclecounter")
     builder = ir.IRBuilder(function.append_basic_block())
-    place = builder.gep(table, [word(0), function.args[0]], inbounds=True)
+    place = builder.gep(table, [word(0), function.args[1], function.args[0]], inbounds=True)
     builder.store(builder.call(clock, []), place)
     builder.ret_void()
     return module
@@ -108,11 +120,12 @@ def stamped_program(
 ) -> tuple[CpuProgram, Selection, list[int]]:
     """The program with stamps, its steps, and bytes a step."""
     bundle, selection = build(module, function, target)
+    target = replace(target, threads=bundle.threads)
     slots = {name: i for i, name in enumerate(placeholders(module))}
     code = ProgramCode(ModuleOp([]), WeightBlock(), slots)
     conversion = _Stamped(code, function, selection, target)
     conversion.run()
-    stamps = emit_object(_stamp_module(len(selection.steps) + 1, target), target)
+    stamps = emit_object(_stamp_module(conversion.stamps, target), target)
     text = emit_object(program_text(code.module, target), target)
     # The program function is the last object but one; the support functions follow it.
     objects = [*bundle.objects[:-2], text, bundle.objects[-1], stamps]
@@ -128,38 +141,43 @@ def profile(
     inputs: Mapping[str, Array],
     runs: int = 20,
 ) -> list[KernelTime]:
-    """Medians over `runs` runs of a planned function, step by step; one thread."""
-    assert target.threads == 1, "stamps of several workers would mix"
+    """Medians over `runs` runs of a planned function, step by step."""
     program, selection, sizes = stamped_program(module, function, target)
-    count = len(selection.steps) + 1
-    stamps = (ctypes.c_int64 * count).from_address(program.linked.address(STAMPS))
+    shape = program.bundle.threads, len(selection.steps), 2
+    stamps = (ctypes.c_int64 * prod(shape)).from_address(program.linked.address(STAMPS))
     given = check_inputs(program.inputs, inputs)
     program.run(given)
-    taken = np.empty((runs, count), np.int64)
-    begin_clock, begin, start = None, 0.0, 0.0
+    taken = np.empty((runs, *shape), np.int64)
+    began: list[float] = []
     for row in taken:
-        start = time.perf_counter()
+        began.append(time.perf_counter())
         program.run(given)
-        row[:] = stamps
-        if begin_clock is None:
-            begin_clock, begin = int(row[0]), start
-    ticks = int(taken[-1, 0]) - (begin_clock or 0)
-    rate = ticks / (start - begin) if runs > 1 else 1e9  # ticks of the clock a second
-    steps = np.median(np.diff(taken, axis=1), axis=0) / rate
-    starts = np.median(taken - taken[:, :1], axis=0) / rate
+        row.flat[:] = stamps
+    ticks = int(taken[-1, 0, 0, 0] - taken[0, 0, 0, 0])
+    rate = ticks / (began[-1] - began[0]) if runs > 1 else 1e9  # ticks of the clock a second
+    begin, end = taken[..., 0], taken[..., 1]
+    first = begin.min(axis=1)  # by run and step
+    starts = np.median(first - first[:, :1], axis=0) / rate
+    steps = np.median(end.max(axis=1) - first, axis=0) / rate
+    busy = np.median(end - begin, axis=0).T / rate
     return [
-        _time(step, float(starts[i]), float(steps[i]), sizes[i], selection)
+        _time(step, float(starts[i]), float(steps[i]), sizes[i], selection, tuple(busy[i].tolist()))
         for i, step in enumerate(selection.steps)
     ]
 
 
 def _time(
-    step: KernelCall | HostStep, start: float, seconds: float, size: int, selection: Selection
+    step: KernelCall | HostStep,
+    start: float,
+    seconds: float,
+    size: int,
+    selection: Selection,
+    busy: tuple[float, ...],
 ) -> KernelTime:
     if isinstance(step, HostStep):
         name = step.op.name.removeprefix("glow_instr.")
-        return KernelTime(name, "(host)", start, seconds, 0, size)
-    return KernelTime(step.label, selection.codes.of(step).name, start, seconds, step.flops, size)
+        return KernelTime(name, "(host)", start, seconds, 0, size, busy)
+    return KernelTime(step.label, selection.codes.of(step).name, start, seconds, step.flops, size, busy)
 
 
 def peak_gflops(target: CpuTarget, seconds: float = 0.2) -> float:
