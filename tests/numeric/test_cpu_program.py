@@ -225,7 +225,7 @@ def test_weights_keep_their_contents_while_their_memory_grows() -> None:
 
 def test_memory_in_large_pages_is_aligned_and_empty() -> None:
     """Sizes on both sides of a large page."""
-    for size in (0, 100, LARGE_PAGE + 100):
+    for size in (1, 100, LARGE_PAGE + 100):
         memory = work_memory(size)
         assert memory.shape == (size,) and address(memory) % 64 == 0 and not memory.any()
         memory[...] = 1
