@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,9 +87,7 @@ class Backend(ABC):
 
     name: str
 
-    def __init__(self, threads: int = 1, **options: object) -> None:
-        for name in options:
-            raise UnsupportedError(f"backend {self.name} has no option '{name}'")
+    def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 
     @abstractmethod
@@ -223,10 +222,15 @@ def backend_passes() -> dict[str, type[ModulePass]]:
 
 
 def get_backend(name: str, **options: Any) -> Backend:
-    """The backend called `name`; UnsupportedError lists those there are."""
-    if name in _OWN:
-        return _own(name)(**options)
-    known = registry()
+    """The backend called `name`; UnsupportedError lists those there are, or the options that it has."""
+    known = {name: _own(name)} if name in _OWN else registry()
     if name not in known:
         raise UnsupportedError(f"no backend '{name}'; there are: {', '.join(sorted(known))}")
-    return known[name](**options)
+    kind = known[name]
+    taken = signature(kind).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        for option in options.keys() - taken.keys():
+            raise UnsupportedError(
+                f"backend {name} has no option '{option}'; there are: {', '.join(taken) or 'none'}"
+            )
+    return kind(**options)

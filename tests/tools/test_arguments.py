@@ -89,6 +89,17 @@ def test_weights_of_instructions_stay(name: str) -> None:
     refused(run(opt.main, "-", "-p", f"lower,{name}", text=str(doubling().module)), "in a graph only")
 
 
+@pytest.mark.parametrize(
+    "backend,known", [("cpu", "threads, cpu, winograd, search"), ("interpreter", "threads")]
+)
+def test_unknown_options_of_a_backend(backend: str, known: str) -> None:
+    """The options there are."""
+    with pytest.raises(
+        glow.UnsupportedError, match=f"backend {backend} has no option 'winograde'.*: {known}$"
+    ):
+        glow.compile(doubling(), backend=backend, winograde=True)
+
+
 def test_a_backend_that_was_made() -> None:
     """A backend is named or given; options go with a name."""
     backend = InterpreterBackend()

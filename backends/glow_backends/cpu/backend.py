@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glow_backends.base import Backend, Program
 from glow_backends.cpu import cache
 from glow_backends.cpu.target import named
-from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.errors import CompileError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -33,11 +33,8 @@ class CpuBackend(Backend):
         cpu: str = "host",
         winograd: bool = True,
         search: bool = False,
-        **options: object,
     ) -> None:
-        for name in options:
-            known = "threads, cpu, winograd, search"
-            raise UnsupportedError(f"backend cpu has no option '{name}'; there are: {known}")
+        super().__init__(threads)
         self.target = named(cpu, threads)
         self.cpu, self.winograd, self.search = cpu, winograd, search
 
@@ -75,7 +72,7 @@ class CpuBackend(Backend):
         from glow_passes.graph.dce import DcePass
 
         return (
-            CpuWidenPass(),  # layers on 16-bit floats
+            CpuWidenPass(self.cpu),  # layers on 16-bit floats
             CpuHalvesPass(),  # layers on 16-bit integers
             CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network

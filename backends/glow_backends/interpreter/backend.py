@@ -30,9 +30,6 @@ class InterpreterBackend(Backend):
 
     name = "interpreter"
 
-    def __init__(self, threads: int = 1, **options: object) -> None:
-        self.threads = threads
-
     def supports(self, op: GraphOp) -> bool:
         return op.INSTR is not None or op.VIEW
 
