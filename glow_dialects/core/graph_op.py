@@ -24,6 +24,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute, to_python
+from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 
 OperandLike = SSAValue | Operation | Sequence[SSAValue | Operation] | None
@@ -192,6 +193,7 @@ class GraphOp(_Syntax):
 
     # --- verification ------------------------------------------------------------------------
     def verify_(self) -> None:
+        check_in_function(self)
         expected = self.infer()
         if expected is not None:
             actual = [r.type for r in self.results]

@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants
+from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, buffer_type, typed
 
 
@@ -131,6 +132,7 @@ class InstrOp(_Syntax):
 
     # --- verification ----------------------------------------------------------------------
     def verify_(self) -> None:
+        check_in_function(self)
         if self.GRAPH_OP is not None:
             self._verify_as(self.GRAPH_OP)
 

@@ -1,8 +1,9 @@
-"""Definition before use, which xDSL's own verifier does not check."""
+"""Where operations stand: in functions, definitions before uses. xDSL's own verifier checks neither."""
 
 from __future__ import annotations
 
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 
@@ -23,3 +24,9 @@ def check_order(block: Block, known: set[SSAValue] | None = None) -> None:
         own += op.results
         known.update(op.results)
     known.difference_update(own)
+
+
+def check_in_function(op: Operation) -> None:
+    """Raise a VerifyException where `op`, which computes something, stands in the module itself."""
+    if isinstance(op.parent_op(), ModuleOp):
+        raise VerifyException(f"{op.name}: stands in the module itself, not in a function")

@@ -31,7 +31,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
-from glow_dialects.core.order import check_order
+from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
 KINDS = ("input", "output", "state", "trainable")
@@ -220,6 +220,7 @@ class _SymbolUse(IRDLOperation):
         return lookup(self, cast(SymbolRefAttr, self.properties["symbol"]).root_reference.data)
 
     def _check(self, kind: Attribute) -> None:
+        check_in_function(self)
         if self.get_toplevel_object() is self or module_of(self) is None:
             return
         target = self.target()

@@ -90,3 +90,20 @@ glow.func @predicate_type {
   %x = glow.get @x : tensor<4xf32>
   %y = glow.relu %x pred %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 }
+
+// -----
+
+// CHECK: error: the program is not valid: glow.splat: stands in the module itself, not in a function
+%x = glow.splat {value = 1.0 : f64} : () -> tensor<2xf32>
+
+// -----
+
+// CHECK: error: the program is not valid: glow.get: stands in the module itself, not in a function
+glow.placeholder @x input : tensor<2xf32>
+%x = glow.get @x : tensor<2xf32>
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.relu: stands in the module itself, not in a function
+%b = glow_instr.alloc : memref<2xf32>
+glow_instr.relu @out %b, @in %b : memref<2xf32>, memref<2xf32>
