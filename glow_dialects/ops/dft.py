@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import Any
+from math import isqrt, prod
+from typing import Any, TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -17,14 +18,18 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
-from glow_dialects.ops.arithmetic import AddOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.windows import check_float
+
+Complex: TypeAlias = "np.ndarray[Any, np.dtype[np.complex128]]"
 
 
 def result_shape(op: Any, shape: Sequence[int]) -> tuple[int, ...]:
@@ -66,54 +71,152 @@ class DftOp(PureOp):
         return [tensor(result_shape(self, shape), element_of(self.input))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        # real = x cos - y sin, imaginary = x sin + y cos, as products with matrices.
-        shape = shape_of(self.input)
-        axis: int = self.prop("axis")
-        length: int = self.prop("length")
-        rank = len(shape) - 1
-        order = [i for i in range(rank) if i != axis] + [axis]
-        x = b(TransposeOp(self.input, permutation=(*order, rank)))
-        half = self.prop("inverse") and self.prop("onesided")
-        used = min(shape[axis], length // 2 + 1 if half else length)
-        parts = [_part(x, used, i, b) for i in range(shape[-1])]
-        cosine, sine = (b.constant(m) for m in _matrices(self, used))
-        real, imaginary = _product(parts[0], cosine, b), _product(parts[0], sine, b)
-        if len(parts) == 2:
-            real = b(SubOp(real, _product(parts[1], sine, b)))
-            imaginary = b(AddOp(imaginary, _product(parts[1], cosine, b)))
-        wide = [b(ReshapeOp.to(v, (*shape_of(v), 1))) for v in ([real] if half else [real, imaginary])]
-        joined = wide[0] if half else b(ConcatOp(wide, axis=rank))
-        return [b(TransposeOp(joined, permutation=(*(order.index(i) for i in range(rank)), rank)))]
+        kind = element_of(self.input)
+        if dtype_of(typed(self.input)).itemsize < 4:
+            wide = b(CastOp(self.input, results=tensor(shape_of(self.input), f32)))
+            made = b(DftOp(wide, **{n: self.prop(n) for n in ("axis", "length", "inverse", "onesided")}))
+            return [b(CastOp(made, results=tensor(shape_of(made), kind)))]
+        if self.prop("length") <= SMALL:
+            return [_as_product(self, b)]
+        first = _factor(self.prop("length"))
+        return [_in_two_steps(self, first, b) if first > 1 else _by_chirp(self, b)]
 
 
-def _part(x: SSAValue, used: int, index: int, b: Builder) -> SSAValue:
-    """x[..., :used, index]."""
+#: Transforms of this length and less are one product with a matrix.
+SMALL = 256
+
+
+def _factor(length: int) -> int:
+    """The factor of a length that is nearest to its root from below; 1 for a prime."""
+    return max(f for f in range(1, isqrt(length) + 1) if length % f == 0)
+
+
+def _as_product(op: DftOp, b: Builder) -> SSAValue:
+    """Rows of real and imaginary numbers in turn, times a matrix of such rows and columns."""
+    shape = shape_of(op.input)
+    axis: int = op.prop("axis")
+    matrix = _matrix(op, min(shape[axis], _read(op)), shape[-1])
+    used = len(matrix) // shape[-1]
+    order = (*(i for i in range(len(shape) - 1) if i != axis), axis, len(shape) - 1)
+    x = b(TransposeOp(_first(op.input, axis, used, b), permutation=order))
+    rows = [shape[i] for i in order[:-2]]
+    flat = b(ReshapeOp.to(x, (prod(rows), len(matrix))))
+    made = b(MatmulOp(flat, b.constant(matrix)))
+    parts = shape_of(op.result)[-1]
+    made = b(ReshapeOp.to(made, (*rows, matrix.shape[1] // parts, parts)))
+    return b(TransposeOp(made, permutation=tuple(order.index(i) for i in range(len(shape)))))
+
+
+def _in_two_steps(op: DftOp, first: int, b: Builder) -> SSAValue:
+    """Cooley and Tukey: transforms of length `first`, a turn of each number, transforms of the rest."""
+    axis, length, inverse = op.prop("axis"), op.prop("length"), op.prop("inverse")
+    rest = length // first
+    x = _padded(_whole(op, b), axis, length, b)
+    before, after = shape_of(x)[:axis], shape_of(x)[axis + 1 :]
+    x = b(ReshapeOp.to(x, (*before, first, rest, *after)))
+    x = b(DftOp(x, axis=axis, length=first, inverse=inverse))
+    x = _times(x, _roots(np.outer(np.arange(first), np.arange(rest)), length, inverse), axis, b)
+    x = b(DftOp(x, axis=axis + 1, length=rest, inverse=inverse))
+    order = list(range(len(before) + len(after) + 2))
+    order[axis : axis + 2] = [axis + 1, axis]
+    x = b(TransposeOp(x, permutation=tuple(order)))
+    x = b(ReshapeOp.to(x, (*before, length, *after[:-1], 2)))
+    return _corner(x, shape_of(op.result), b)
+
+
+def _by_chirp(op: DftOp, b: Builder) -> SSAValue:
+    """Bluestein: a transform of prime length as a convolution, by transforms whose length is a power of 2."""
+    axis, length, inverse = op.prop("axis"), op.prop("length"), op.prop("inverse")
+    size = 1 << (2 * length - 1).bit_length()
+    x = _whole(op, b)
+    chirp = _roots(np.arange(length) ** 2, 2 * length, inverse)
+    around = np.zeros(size, np.complex128)
+    around[:length] = chirp.conj()
+    around[size - length + 1 :] = chirp[:0:-1].conj()
+    x = _padded(_times(x, chirp[: shape_of(x)[axis]], axis, b), axis, size, b)
+    x = b(DftOp(x, axis=axis, length=size))
+    x = b(DftOp(_times(x, np.fft.fft(around), axis, b), axis=axis, length=size, inverse=True))
+    x = _times(_first(x, axis, length, b), chirp / (length if inverse else 1), axis, b)
+    return _corner(x, shape_of(op.result), b)
+
+
+def _whole(op: DftOp, b: Builder) -> SSAValue:
+    """What a transform reads, as complex numbers for half a spectrum: those that it stands for."""
+    shape, axis = shape_of(op.input), int(op.prop("axis"))
+    x = _first(op.input, axis, min(shape[axis], _read(op)), b)
+    return _mirrored(x, axis, op.prop("length"), b) if op.prop("inverse") and op.prop("onesided") else x
+
+
+def _read(op: DftOp) -> int:
+    """How many places of the input a transform reads at most."""
+    length: int = op.prop("length")
+    return length // 2 + 1 if op.prop("inverse") and op.prop("onesided") else length
+
+
+def _corner(x: SSAValue, dims: Sequence[int], b: Builder) -> SSAValue:
+    """The first places of all axes."""
+    if shape_of(x) == tuple(dims):
+        return x
+    return b(SliceOp(x, starts=(0,) * len(dims), ends=tuple(dims), steps=(1,) * len(dims)))
+
+
+def _first(x: SSAValue, axis: int, used: int, b: Builder) -> SSAValue:
+    """x[..., :used, ...] along an axis."""
     shape = shape_of(x)
-    starts = (0,) * (len(shape) - 1) + (index,)
-    ends = (*shape[:-2], used, index + 1)
-    return b(ReshapeOp.to(b(SliceOp(x, starts=starts, ends=ends, steps=(1,) * len(shape))), ends[:-1]))
+    return _corner(x, (*shape[:axis], used, *shape[axis + 1 :]), b)
 
 
-def _product(x: SSAValue, matrix: SSAValue, b: Builder) -> SSAValue:
-    rows, made = shape_of(x)[:-1], shape_of(matrix)[1]
-    flat = b(ReshapeOp.to(x, (prod(rows), shape_of(matrix)[0])))
-    return b(ReshapeOp.to(b(MatmulOp(flat, matrix)), (*rows, made)))
+def _padded(x: SSAValue, axis: int, size: int, b: Builder) -> SSAValue:
+    """`x` with zeros behind it along an axis."""
+    shape = shape_of(x)
+    if shape[axis] == size:
+        return x
+    zeros = np.zeros((*shape[:axis], size - shape[axis], *shape[axis + 1 :]), dtype_of(typed(x)))
+    return b(ConcatOp([x, b.constant(zeros)], axis=axis))
 
 
-def _matrices(op: DftOp, used: int) -> tuple[Array, Array]:
-    """cos and sin of the transform [used, results]; the mirrored half of a real signal counts twice."""
+def _mirrored(x: SSAValue, axis: int, length: int, b: Builder) -> SSAValue:
+    """The whole spectrum of a real signal from its first half."""
+    x = _padded(x, axis, length // 2 + 1, b)
+    shape = shape_of(x)
+    starts, ends = [0] * len(shape), list(shape)
+    starts[axis], ends[axis] = 1, (length + 1) // 2
+    inner = b(SliceOp(x, starts=tuple(starts), ends=tuple(ends), steps=(1,) * len(shape)))
+    conjugate = b.constant(np.array([1, -1], dtype_of(typed(x))))
+    return b(ConcatOp([x, b(MulOp(b(FlipOp(inner, axes=(axis,))), conjugate))], axis=axis))
+
+
+def _times(x: SSAValue, numbers: Complex, axis: int, b: Builder) -> SSAValue:
+    """Numbers [..., 1 or 2] times complex ones, which stand for axes from `axis` on."""
+    shape, dtype = shape_of(x), dtype_of(typed(x))
+    dims = (*numbers.shape, *(1,) * (len(shape) - axis - numbers.ndim - 1), 2)
+    pairs = ((numbers.real, numbers.real), (-numbers.imag, numbers.imag))
+    if shape[-1] == 1:
+        return b(MulOp(x, b.constant(np.stack((numbers.real, numbers.imag), -1).reshape(dims).astype(dtype))))
+    same, across = (b.constant(np.stack(p, -1).reshape(dims).astype(dtype)) for p in pairs)
+    swapped = b(FlipOp(x, axes=(len(shape) - 1,)))
+    return b(AddOp(b(MulOp(x, same)), b(MulOp(swapped, across))))
+
+
+def _roots(steps: Array, length: int, inverse: bool) -> Complex:
+    """Roots of unity, exact for large numbers of steps."""
+    return np.exp((2j if inverse else -2j) * np.pi * (steps % length) / length)
+
+
+def _matrix(op: DftOp, used: int, parts: int) -> Array:
+    """The transform [used * parts, results * parts]; the mirrored half of a real signal counts twice."""
     length: int = op.prop("length")
     inverse: bool = op.prop("inverse")
-    axis: int = op.prop("axis")
-    made = result_shape(op, shape_of(op.input))[axis]
-    turns = np.outer(np.arange(used), np.arange(made)) % length
-    angle: Array = (2 if inverse else -2) * np.pi * turns / length
+    made, parts_made = (shape_of(op.result)[i] for i in (op.prop("axis"), -1))
+    roots = _roots(np.outer(np.arange(used), np.arange(made)), length, inverse)
     weight = np.full((used, 1), 1.0 / length if inverse else 1.0)
     if inverse and op.prop("onesided"):
         places = np.arange(used)
         weight[(places != 0) & (2 * places != length)] *= 2
-    dtype = dtype_of(typed(op.input))
-    return (np.cos(angle) * weight).astype(dtype), (np.sin(angle) * weight).astype(dtype)
+    cosine, sine = roots.real * weight, roots.imag * weight
+    both = np.array([[cosine, sine], [-sine, cosine]])[:parts, :parts_made]
+    matrix = both.transpose(2, 0, 3, 1).reshape(used * parts, made * parts_made)
+    return np.ascontiguousarray(matrix, dtype_of(typed(op.input)))
 
 
 @instr_op(of=DftOp)
@@ -135,6 +238,13 @@ class DftInstr(InstrOp):
 
 
 SAMPLES = (
+    Sample(DftOp, (random(2, 300, 2),), {"axis": 1, "length": 300, "inverse": True}, smooth=False),
+    Sample(DftOp, (random(2, 257, 2),), {"axis": 1, "length": 257, "inverse": True}, smooth=False),
+    Sample(DftOp, (random(255, 1),), {"axis": 0, "length": 257, "onesided": True}, smooth=False),
+    Sample(DftOp, (random(330, 3, 1),), {"axis": 0, "length": 360, "onesided": True}, smooth=False),
+    Sample(
+        DftOp, (random(161, 2),), {"axis": 0, "length": 320, "onesided": True, "inverse": True}, smooth=False
+    ),
     Sample(DftOp, (random(2, 8, 1),), {"axis": 1, "length": 8}, smooth=False),
     Sample(DftOp, (random(2, 5, 3, 2),), {"axis": 1, "length": 5}, smooth=False),
     Sample(DftOp, (random(6, 2),), {"axis": 0, "length": 6, "inverse": True}, smooth=False),
