@@ -72,7 +72,7 @@ class CpuBackend(Backend):
         from glow_passes.graph.dce import DcePass
 
         return (
-            CpuWidenPass(),  # layers on 16-bit floats
+            CpuWidenPass(self.cpu),  # layers on 16-bit floats
             CpuHalvesPass(),  # layers on 16-bit integers
             CpuRowsPass(),  # scatters and gathers of whole rows
             CpuRecurrentPass(),  # one product for all steps of a network

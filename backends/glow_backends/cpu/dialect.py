@@ -114,7 +114,8 @@ class ConvOp(PureOp):
     `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
     `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel.
     Each binary step takes the next of `extras`, of the result's type. `packed` is the filter in the
-    algorithm's own order, where it is not a constant.
+    algorithm's own order, where it is not a constant. The result has the filter's element type: on
+    16-bit floats a plain image is f32.
     """
 
     name = "glow_cpu.conv"
@@ -148,7 +149,7 @@ class ConvOp(PureOp):
             raise VerifyException(f"{self.name}: {self.input.type} does not hold {channels} channels")
         window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
         sizes = output_sizes(shape[2:4], kernel, *window)
-        return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.input))]
+        return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.filter))]
 
     def check(self) -> None:
         check_extras(self)

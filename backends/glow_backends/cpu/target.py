@@ -16,7 +16,11 @@ MOST_THREADS = 256
 
 @dataclass(frozen=True)
 class CpuTarget:
-    """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register."""
+    """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register.
+
+    `has_fp16`: products and sums of float16 at twice the rate of float32; `has_bf16`: pairs of bfloat16
+    products added to float32, at a rate that pays.
+    """
 
     triple: str
     cpu: str
@@ -26,12 +30,18 @@ class CpuTarget:
     l1: int = 32 * 1024
     l2: int = 1024 * 1024
     has_vnni: bool = False
+    has_fp16: bool = False
+    has_bf16: bool = False
     threads: int = 1
 
     @property
     def lanes(self) -> int:
         """Number of f32 lanes of one vector register."""
         return self.vector_bytes // 4
+
+    def computes(self, dtype: str) -> bool:
+        """Whether layers on 16-bit floats (f16, bf16) gain by arithmetic of their own."""
+        return {"f16": self.has_fp16, "bf16": self.has_bf16}.get(dtype, False)
 
     def machine(self) -> llvm.TargetMachine:
         """LLVM's target machine at opt level 3."""
@@ -86,18 +96,21 @@ def host(threads: int = 1) -> CpuTarget:
         l1=_cache_size(1, 32 * 1024),
         l2=_cache_size(2, 1024 * 1024),
         has_vnni=bool(names.get("avx512vnni")),
+        has_fp16=bool(names.get("avx512fp16")),
+        # The cores that have both take several cycles for one vdpbf16ps: float32 is faster there.
+        has_bf16=bool(names.get("avx512bf16")) and not names.get("avx512fp16"),
         threads=threads,
     )
 
 
-_NAMED = {
-    "haswell": ("x86_64-unknown-linux-gnu", 32, 16, False),
-    "skylake-avx512": ("x86_64-unknown-linux-gnu", 64, 32, False),
-    "znver4": ("x86_64-unknown-linux-gnu", 64, 32, True),
-    "znver5": ("x86_64-unknown-linux-gnu", 64, 32, True),
-    "sapphirerapids": ("x86_64-unknown-linux-gnu", 64, 32, True),
-    "cortex-a72": ("aarch64-unknown-linux-gnu", 16, 32, False),
-    "neoverse-n1": ("aarch64-unknown-linux-gnu", 16, 32, False),
+_NAMED: dict[str, tuple[str, int, int, tuple[str, ...]]] = {
+    "haswell": ("x86_64-unknown-linux-gnu", 32, 16, ()),
+    "skylake-avx512": ("x86_64-unknown-linux-gnu", 64, 32, ()),
+    "znver4": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "bf16")),
+    "znver5": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "bf16")),
+    "sapphirerapids": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "fp16")),
+    "cortex-a72": ("aarch64-unknown-linux-gnu", 16, 32, ()),
+    "neoverse-n1": ("aarch64-unknown-linux-gnu", 16, 32, ()),
 }
 
 
@@ -110,6 +123,7 @@ def named(cpu: str, threads: int = 1) -> CpuTarget:
     if cpu not in _NAMED:
         raise UnsupportedError(f"cpu '{cpu}' is unknown; there are: host, {', '.join(_NAMED)}")
     initialize_llvm()
-    triple, vector, registers, vnni = _NAMED[cpu]
+    triple, vector, registers, has = _NAMED[cpu]
     features = "-prefer-256-bit" if vector == 64 else ""
-    return CpuTarget(triple, cpu, features, vector, registers, has_vnni=vnni, threads=threads)
+    known = {f"has_{name}": True for name in has}
+    return CpuTarget(triple, cpu, features, vector, registers, threads=threads, **known)

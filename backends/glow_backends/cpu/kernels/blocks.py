@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
+from glow_backends.cpu import values
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.memory import Index, ceil_div, load_first, store_first
+from glow_backends.cpu.kernels.memory import Index, ceil_div, load_first
 from glow_backends.cpu.target import CpuTarget
 
 ALIKE = 1.02
@@ -285,7 +286,10 @@ def each_row(
 
 @dataclass(frozen=True)
 class Output:
-    """Where a block's sums go: element `at` + r `row_step` + v `vector_step` for row r, vector v."""
+    """Where a block's sums go: element `at` + r `row_step` + v `vector_step` for row r, vector v.
+
+    `stored`: the elements of `y` and of the extras.
+    """
 
     y: ir.Value
     at: Index
@@ -297,6 +301,7 @@ class Output:
     bias_at: Index = 0
     extras: Sequence[ir.Value] = ()
     live: int | None = None
+    stored: str = "f32"
 
     def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""
@@ -314,11 +319,11 @@ class Output:
                 live = self._live(v, vectors)
 
                 def read(extra: ir.Value, at: Index = at, live: int = live) -> ir.Value:
-                    return load_first(k, extra, at, lanes, live)
+                    return values.load(k, extra, at, self.stored, lanes, live)
 
                 own = bias[v] if bias else None
                 value = epilogue.apply(k, value, own, self.extras, read)
-                store_first(k, value, self.y, at, live)
+                values.store(k, value, self.y, at, self.stored, live)
 
         each_row(k, sums, vectors, finish, epilogue.long)
 

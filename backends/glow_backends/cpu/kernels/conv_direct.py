@@ -24,6 +24,7 @@ from glow_backends.cpu.kernels.blocks import (
     Block,
     Dot,
     Loop,
+    NestBody,
     Output,
     Stream,
     choose_block,
@@ -412,7 +413,8 @@ class DirectEmission:
             b = k.add(b, k.mul(phase.low, columns * chunk))
 
             def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                return across(k.add(a, a_row), k.add(b, b_row), depth, phase.lines, sums)
+                found = across(k.add(a, a_row), k.add(b, b_row), depth, phase.lines, sums)
+                return self.after_row(found)
 
             return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
 
@@ -426,7 +428,7 @@ class DirectEmission:
                     after = rows(a_block, b_block, depth, phase, after)
                 return after
 
-            return reduce_nest(k, [Loop(blocks, self.plane, taps)], block, sums)
+            return self.over_blocks(Loop(blocks, self.plane, taps), block, sums)
 
         lines = phases[0].lines if len(phases) == 1 else range(2)
         sums = self.start(len(lines) * run.rows * vectors)
@@ -434,17 +436,30 @@ class DirectEmission:
             sums = reduce(0, self.full, self.depth, sums)
         if plan.in_rest:
             sums = reduce(self.full, self.partial, plan.in_rest, sums)
+        sums = self.finished(sums)
         at, count = k.add(y, k.mul(pixel, self.lanes)), run.rows * vectors
         for j in lines:
             own = sums[j * count : (j + 1) * count]
             self.store(k.add(at, k.mul(self.out_line, j)), run.rows, own)
 
-    # --- what integers do otherwise -----------------------------------------------------------
+    # --- what other elements do otherwise -----------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)
 
     def start(self, count: int) -> list[ir.Value]:
         """`count` sums before the first product."""
         return zeros(self.k, count)
+
+    def over_blocks(self, loop: Loop, body: NestBody, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """The loop over blocks of input channels."""
+        return reduce_nest(self.k, [loop], body, sums)
+
+    def after_row(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """The sums after the products of a filter row."""
+        return sums
+
+    def finished(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """The sums after the last product, as they are stored."""
+        return sums
 
     def store(self, at: Index, rows: int, sums: Sequence[ir.Value]) -> None:
         """Finish the sums of `rows` pixels and store them from element `at` of y on."""
@@ -459,6 +474,7 @@ class DirectEmission:
             self.bias,
             self.bias_at,
             self.extras,
+            stored=self.spec.stored,
         )
         output.store(self.k, sums, vectors, self.spec.epilogue)
 

@@ -12,11 +12,12 @@ from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum
 
 @dataclass(frozen=True)
 class DirectConvSpec:
-    """y = steps(conv(x, w) + bias), f32.
+    """y = steps(conv(x, w) + bias), computed in f32.
 
     x is (N, C / c, H, W, c), channels padded with zeros to a multiple of c = target.lanes; with
     `plain_input` it is (N, C, H, W), which suits few channels. y and the extras are
     (N, K / c, OH, OW, c), bias (K padded to c); w is what `pack_conv` made of (K, C/g, R, S).
+    `stored`: the elements of y, of the extras and of a blocked x in memory (f32, f16, bf16).
     Operands: y, x, w, [bias], [extras].
     """
 
@@ -31,6 +32,7 @@ class DirectConvSpec:
     group: int = 1
     plain_input: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
+    stored: str = "f32"
 
     @property
     def out_size(self) -> tuple[int, int]:

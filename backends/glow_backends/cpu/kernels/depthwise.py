@@ -12,7 +12,8 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, KernelBuilder
+from glow_backends.cpu import values
+from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import Output
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, last_pixel, tile_runs
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
@@ -43,9 +44,8 @@ def pixels_of(spec: DirectConvSpec, target: CpuTarget) -> int:
 class DepthwiseEmission:
     """The loops of a depthwise convolution around a run of pixels."""
 
-    x_kind: ir.Type = F32
-
     def __init__(self, k: KernelBuilder, spec: DirectConvSpec) -> None:
+        self.x_kind: ir.Type = values.storage(spec.stored)
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
@@ -107,12 +107,14 @@ class DepthwiseEmission:
     # --- what integers do otherwise -----------------------------------------------------------
     def read(self, row: ir.Value, at: int) -> ir.Value:
         """A pixel of a block, as floats."""
-        return self.k.load(row, at, lanes=self.lanes)
+        return values.load(self.k, row, at, self.spec.stored, self.lanes)
 
     def store(self, at: Index, bias_at: Index, sums: Sequence[ir.Value]) -> None:
         """Finish the sums of a run of pixels and store them from element `at` of y on."""
-        lanes = self.lanes
-        output = Output(self.y, at, len(sums), lanes, 0, lanes, self.bias, bias_at, self.extras)
+        lanes, stored = self.lanes, self.spec.stored
+        output = Output(
+            self.y, at, len(sums), lanes, 0, lanes, self.bias, bias_at, self.extras, stored=stored
+        )
         output.store(self.k, sums, 1, self.spec.epilogue)
 
 

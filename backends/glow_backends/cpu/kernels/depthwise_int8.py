@@ -26,10 +26,9 @@ def pack_depthwise_int8(weights: np.ndarray, spec: Int8ConvSpec, target: CpuTarg
 
 
 class _Emission(DepthwiseEmission):
-    x_kind = I8
-
     def __init__(self, k: KernelBuilder, spec: Int8ConvSpec) -> None:
         super().__init__(k, spec.conv)
+        self.x_kind = I8
         self.requantize, self.zero = spec.requantize, spec.zero
         self.sums_bias, self.factor = k.operands[3], k.operands[4]
         self.residual = k.operands[5] if spec.requantize.residual is not None else None

@@ -18,6 +18,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu import values
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     ALIKE,
@@ -289,9 +290,10 @@ class WinogradEmission(TileEmission):
 
         def finish(value: ir.Value, at: Index) -> None:
             def read(extra: ir.Value) -> ir.Value:
-                return self.vector(extra, at)
+                return values.load(k, extra, at, conv.stored, self.lanes)
 
-            k.store(conv.epilogue.apply(k, value, bias, self.extras, read), self.y, at)
+            result = conv.epilogue.apply(k, value, bias, self.extras, read)
+            values.store(k, result, self.y, at, conv.stored)
 
         def place_of(r: Index, c: Index) -> Index:
             return k.add(start, k.mul(k.index((r, width), (c, 1)), self.lanes))

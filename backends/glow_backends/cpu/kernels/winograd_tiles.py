@@ -7,9 +7,11 @@ from math import sqrt
 
 from llvmlite import ir
 
+from glow_backends.cpu import values
 from glow_backends.cpu.builder import PTR, KernelBuilder
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.lines import vector
 
 A, B = sqrt(0.5), sqrt(2.0)
 """The interpolation points of 4 x 4 tiles are 0, +-A, +-B and infinity."""
@@ -24,6 +26,7 @@ class TileEmission:
         self.across = tuple(k.size(ceil_div(size, tile)) for size in conv.out_size)
         self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
         self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
+        self.image_kind = values.storage(conv.stored)
         self.edge = k.stack(self.side**2 * self.lanes)  # tiles that cross the border go through this one
 
     def place(self, tile: Index) -> tuple[Index, Index, Index]:
@@ -38,8 +41,16 @@ class TileEmission:
         return low, minimum(k, k.b.sub(k.i(size), k.i(first)), count)
 
     def vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
-        """One pixel of a block of channels."""
+        """f32 values of a block of channels."""
         return self.k.load(pointer, offset, lanes=self.lanes)
+
+    def pixel(self, pointer: ir.Value, offset: Index) -> ir.Value:
+        """One pixel of a block of channels, as the image holds it."""
+        return self.k.load(pointer, offset, self.image_kind, self.lanes)
+
+    def image_at(self, image: ir.Value, offset: Index) -> ir.Value:
+        """The address of an element of an image."""
+        return self.k.gep(image, offset, self.image_kind)
 
     def whole(self, ranges: Sequence[tuple[tuple[Index, Index], int]]) -> ir.Value:
         """Whether each range is [0, count)."""
@@ -63,34 +74,37 @@ class TileEmission:
         A window across the border is copied first.
         """
         k, lanes, width = self.k, self.lanes, size[1]
-        source = k.gep(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
+        source = self.image_at(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
         rows, columns = (self.clipped(at, side, n) for at, n in zip(first, size, strict=True))
         inside = self.whole([(rows, side), (columns, side)])
         line = k.mul(width, lanes)
-        before = k.b.block
+        before, zero = k.b.block, values.zero(vector(self.image_kind, lanes))
         with k.b.if_then(k.b.not_(inside), likely=False):
             for i in range(side * side):
-                k.store(k.splat(0.0, lanes), self.edge, i * lanes)
+                k.store(zero, self.edge, i * lanes, self.image_kind)
             with k.loop(*rows) as r, k.loop(*columns) as c:
-                value = self.vector(source, k.index((r, line), (c, lanes)))
-                k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)))
+                value = self.pixel(source, k.index((r, line), (c, lanes)))
+                k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)), self.image_kind)
             border = k.b.block
         start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
         for pointer, stride, block in ((source, line, before), (self.edge, side * lanes, border)):
             start.add_incoming(pointer, block)
             step.add_incoming(k.i(stride), block)
-        return [k.gep(start, k.b.mul(step, k.i(r))) for r in range(side)]
+        return [self.image_at(start, k.b.mul(step, k.i(r))) for r in range(side)]
 
     def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
         """B^T d B of a tile of block `channel` of `blocks`, row by row."""
         k, conv, side = self.k, self.conv, self.side
         image, row, column = self.place(tile)
         block = k.add(k.mul(image, blocks), channel)
-        source = k.gep(x, k.mul(block, self.image_plane))
+        source = self.image_at(x, k.mul(block, self.image_plane))
         first = (k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1]))
         lines = self.window(source, self.image_size, first, side)
         # Columns first, then rows; a column of the result is a row of points.
-        half = [self.input_line([self.vector(line, c * self.lanes) for line in lines]) for c in range(side)]
+        half: list[list[ir.Value]] = []
+        for c in range(side):
+            pixels = [self.pixel(line, c * self.lanes) for line in lines]
+            half.append(self.input_line([values.to_compute(k, p, conv.stored) for p in pixels]))
         return [v for r in range(side) for v in self.input_line([half[c][r] for c in range(side)])]
 
     def input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:

@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.cpu.dialect import ConvOp
 from glow_backends.cpu.kernels.conv_direct import plan_conv
+from glow_backends.cpu.kernels.conv_half import supports_half
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
@@ -42,7 +43,8 @@ def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
     outputs = ceil_div(spec.out_channels, lanes) * lanes
     taps = prod(spec.kernel) * spec.in_channels // spec.group
     sums = prod((spec.batch, *spec.out_size)) * outputs * taps
-    return _together(sums / (2 * lanes) / 0.95, 4 * outputs * taps)
+    pairs = 2 if supports_half(spec, target) else 1
+    return _together(sums / (2 * lanes * pairs) / 0.95, 4 * outputs * taps / pairs)
 
 
 def _together(cycles: float, weight_bytes: float) -> float:
@@ -91,7 +93,7 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
     if changing:
         for name in costs:
             costs[name] += packing_cycles(spec, tile_of(name), target)
-    elif search and len(costs) > 1:
+    elif search and len(costs) > 1 and spec.stored == "f32":
         return fastest(spec, list(costs), target)
     return min(costs, key=lambda name: costs[name])
 

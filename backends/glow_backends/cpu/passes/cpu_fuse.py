@@ -12,13 +12,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp, UnblockOp
 from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
 from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, tensor_of
+from glow_dialects.core.types import Array, element_of, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -33,6 +34,8 @@ from glow_passes.graph.symbols import Symbols
 
 Kernel = ConvOp | PlaneConvOp | GemmOp
 MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
+COMPUTED = ("f32", "f16", "bf16")
+"""Elements of what epilogues are for; what the target has no arithmetic for was widened before."""
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
@@ -64,7 +67,7 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
         return None
     name, result = op.name.removeprefix("glow."), op.results[0]
-    if dtype_of(result.type) != np.float32 or not supports(name, "f32"):
+    if dtype_name(result) not in COMPUTED or not supports(name, "f32"):
         return None
     operands = list(op.operands)
     if name in BINARY and len(operands) == 2:
@@ -147,7 +150,10 @@ def gated(op: SelectOp, r: Rewriter) -> SSAValue | None:
 
 def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
     """matmul(a, b) -> glow_cpu.gemm(a, b), constants as the module's own."""
-    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+    kind = dtype_name(op.operands[0])
+    if op.group("predicate") or kind not in COMPUTED:
+        return None
+    if kind != "f32" and any(r.array(v) is None for v in op.operands[1:]):
         return None
     a, b = op.operands[0], _constant(op.operands[1], r)
     bias = op.group("bias") if isinstance(op, FullyConnectedOp) else []
@@ -167,7 +173,7 @@ def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
     for name, flag in (("a", "transpose_a"), ("b", "transpose_b")):
         (value,) = op.group(name)
         source = producer(value, TransposeOp)
-        if source is None:
+        if source is None or (name == "a" and dtype_name(value) != "f32"):
             continue
         rank = len(shape_of(value))
         if source.prop("permutation") == (*range(rank - 2), rank - 1, rank - 2):
@@ -258,7 +264,7 @@ def folded(op: GraphOp, r: Rewriter) -> SSAValue | None:
             continue  # by zero: infinite weights would make NaN of zeros
         if isinstance(op, MulOp | DivOp):
             factor = vector if isinstance(op, MulOp) else 1 / vector
-            filters = (filters * factor.reshape(-1, 1, 1, 1)).astype(np.float32)
+            filters = (filters * factor.reshape(-1, 1, 1, 1)).astype(filters.dtype)
             bias = None if bias is None else bias * factor
         else:
             shift = vector if isinstance(op, AddOp) else -vector
@@ -267,7 +273,7 @@ def folded(op: GraphOp, r: Rewriter) -> SSAValue | None:
         if isinstance(op, MulOp | DivOp):
             changes["filter"] = _weight(filters, "filter", r)
         if bias is not None:
-            changes["bias"] = [_weight(bias.astype(np.float32), "bias", r)]
+            changes["bias"] = [_weight(bias.astype(filters.dtype), "bias", r)]
         return r(rebuilt(kernel, **changes))
     return None
 

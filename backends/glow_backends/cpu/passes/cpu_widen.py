@@ -3,12 +3,15 @@
     conv(x, w) : f16  ->  cast(conv(cast(x) : f32, w : f32)) : f16
 
 Values between operators are rounded as before; the casts join the loops around them. Kernels of
-layers are those of f32, whose sums are at least as exact.
+layers are those of f32, whose sums are at least as exact. Where the CPU has arithmetic on the type,
+layers by constant weights keep it, and so does what stands between.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,9 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
+from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.passes.layout_rules import computes_conv
+from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.avg_pool import AvgPoolOp
@@ -43,8 +49,26 @@ def _wide_type(value: SSAValue) -> Attribute:
     return tensor(shape_of(value), f32) if _is_narrow(value) else value.type
 
 
-def widened(op: Any, r: Rewriter) -> SSAValue | None:
+def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
+    """Whether the target has kernels for an operator on 16-bit floats."""
+    if not target.computes(dtype_name(op.results[0])):
+        return False
+    if isinstance(op, BETWEEN):
+        return True
+    if not isinstance(op, ConvOp | FullyConnectedOp | MatmulOp | BatchMatmulOp):
+        return False
+    if any(r.array(v) is None for v in op.operands[1:]) or 0 in shape_of(op.results[0]):
+        return False
+    if isinstance(op, ConvOp):
+        return computes_conv(op, target)
+    *batch, depth, _ = shape_of(op.operands[1])
+    return prod(batch) == 1 and depth > 0 and depth % 2 == 0
+
+
+def widened(op: Any, r: Rewriter, target: CpuTarget) -> SSAValue | None:
     """The operator on f32 between casts."""
+    if computes(op, r, target):
+        return None
     if op.group("predicate") or len(op.results) != 1 or not _is_narrow(op.results[0]):
         return None
     made = type(op).create(
@@ -66,9 +90,13 @@ def _wide(value: SSAValue, r: Rewriter) -> SSAValue:
 
 @dataclass(frozen=True)
 class CpuWidenPass(ModulePass):
-    """Networks on 16-bit floats that have a layer use its f32 kernel."""
+    """Networks on 16-bit floats that have a layer use its f32 kernel, or that of their type.
+
+    `cpu`: "host" or a name such as "sapphirerapids", which says whether there is arithmetic on f16, bf16.
+    """
 
     name = "glow-cpu-widen"
+    cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         narrow = any(
@@ -77,4 +105,4 @@ class CpuWidenPass(ModulePass):
             if isinstance(inner, GraphOp)
         )
         if narrow:
-            rewrite(op, (Pattern((*LAYERS, *BETWEEN), widened),))
+            rewrite(op, (Pattern((*LAYERS, *BETWEEN), partial(widened, target=named(self.cpu))),))

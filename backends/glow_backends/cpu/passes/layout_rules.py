@@ -12,11 +12,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.channels import PermuteChannelsOp
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PoolOp
+from glow_backends.cpu.kernels.conv_half import supports_half
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
 from glow_backends.cpu.passes.adjoint_rules import conv_transpose
@@ -37,10 +40,11 @@ from glow_backends.cpu.passes.training_rules import (
 from glow_backends.cpu.passes.volume_rules import volume_conv
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
@@ -69,6 +73,36 @@ def flat_pads(pads: Sequence[int]) -> tuple[int, ...]:
     return (0, pads[0], 0, pads[1]) if len(pads) == 2 else tuple(pads)
 
 
+def window_spec(op: ConvOp) -> DirectConvSpec:
+    """A convolution of one or two spatial axes on blocks."""
+    batch, channels, spatial = op.sizes(op.input)
+    out, _, kernel = op.sizes(op.filter)
+    return DirectConvSpec(
+        batch,
+        channels,
+        out,
+        tuple(flat(spatial, 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat(kernel, 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat(op.prop("strides"), 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat_pads(op.prop("pads"))),  # pyright: ignore[reportArgumentType]
+        tuple(flat(op.prop("dilations"), 1)),  # pyright: ignore[reportArgumentType]
+        op.prop("group"),
+        stored=dtype_name(op.input),
+    )
+
+
+def computes_conv(op: ConvOp, target: CpuTarget) -> bool:
+    """Whether a convolution of 16-bit floats by a constant filter stays one on blocks of them."""
+    if len(shape_of(op.input)) not in (3, 4) or not target.computes(dtype_name(op.input)):
+        return False
+    spec = window_spec(op)
+    if few_channels(spec, target):
+        return False
+    own = 1 < spec.group == spec.in_channels
+    image = spec.in_channels < target.lanes and spec.group == 1 and op.prop("layout") == "NCHW"
+    return own or image or supports_half(spec, target)
+
+
 def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one to three spatial axes; one of two may have a filter that changes."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
@@ -79,21 +113,12 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         return volume_conv(op, region, target)
     if not known:
         return changing_conv(op, region, target)
-    if rank > 5 or dtype_of(op.input.type) != np.float32:
+    kind = dtype_name(op.input)
+    if rank > 5 or (kind != "f32" and not computes_conv(op, target)):
         return False
     batch, channels, spatial = op.sizes(op.input)
-    out, _, kernel = op.sizes(op.filter)
-    spec = DirectConvSpec(
-        batch,
-        channels,
-        out,
-        tuple(flat(spatial, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(kernel, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.prop("strides"), 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat_pads(op.prop("pads"))),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.prop("dilations"), 1)),  # pyright: ignore[reportArgumentType]
-        op.prop("group"),
-    )
+    spec = window_spec(op)
+    out = spec.out_channels
     if few_channels(spec, target):
         filters = _filters(op, region, last, rank)
         if filters is not None and plane_conv(op, region, spec, filters):
@@ -101,12 +126,15 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     algorithm = "direct"
     if supports_depthwise(spec):
         algorithm = "depthwise"
-    image = channels < target.lanes and spec.group == 1 and op.input not in region.known
+    blocks = op.input in region.known and (kind == "f32" or supports_half(spec, target))
+    image = channels < target.lanes and spec.group == 1 and not blocks
     if image and not last:
         source = region.plain(op.input)
         if rank == 3:
             shape = (batch, channels, 1, *spatial)
             source = region.add(ReshapeOp(source, results=tensor(shape, element_of(source))))
+        if kind != "f32":
+            source = region.add(CastOp(source, results=tensor(shape_of(source), f32)))
     else:
         form = region.blocked(op.input, last)
         if form is None:

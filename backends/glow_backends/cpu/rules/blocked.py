@@ -7,8 +7,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, Emitter, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
 from glow_backends.cpu.kernels.conv_direct import (
@@ -17,6 +19,7 @@ from glow_backends.cpu.kernels.conv_direct import (
     pack_bias,
     pack_conv,
 )
+from glow_backends.cpu.kernels.conv_half import emit_conv_half, pack_half_conv, supports_half
 from glow_backends.cpu.kernels.conv_plane import (
     PlaneConvSpec,
     emit_conv_plane,
@@ -64,6 +67,7 @@ def conv_spec(op: Any) -> DirectConvSpec:
         epilogue=Epilogue(
             bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"]), inplace=inplace(op)
         ),
+        stored=dtype_name(op.result),
     )
 
 
@@ -87,6 +91,10 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         kernel_spec = ChangingSpec(kernel_spec, form)
         emit, packed = emit_winograd_changing, [op.filter]
         scratch = changing_scratch_bytes(kernel_spec, target)
+    if spec.stored != "f32" and supports_half(spec, target) and algorithm == "direct":
+        emit, make = emit_conv_half, partial(pack_half_conv, spec=spec, target=target)
+    elif spec.stored != "f32":
+        make = partial(_from_floats, make)
     if not packed:
         packed = [
             context.pack(op.filter, f"{algorithm}|{form}|{spec}", lambda w: make(plain_filter(w, form)))
@@ -100,12 +108,17 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit, kernel_spec, [o for o in operands if o is not None], scratch, flops)
 
 
+def _from_floats(make: Callable[[Array], Array], weights: Array) -> Array:
+    """What is made of weights as float32 numbers."""
+    return make(weights.astype(np.float32))
+
+
 def _bias(value: SSAValue, context: CallContext) -> Operand | None:
-    """One number an output channel, filled up with zeros where they make no whole vectors."""
+    """One f32 number an output channel, filled up with zeros where they make no whole vectors."""
     lanes = context.target.lanes
     if context.constant(value) is None:
         return None if shape(value)[0] % lanes else value
-    return context.pack(value, "bias", lambda b: pack_bias(b, context.target))
+    return context.pack(value, "bias", lambda b: pack_bias(b.astype(np.float32), context.target))
 
 
 def plane_conv(op: Any, context: CallContext) -> KernelCall | None:
@@ -148,12 +161,13 @@ def unblock(op: Any, context: CallContext) -> KernelCall | None:
 
 def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall | None:
     lanes = shape(op.input)[-1] if spec.unblock else op.prop("lanes")
-    if dtype_name(op.input) in ("i8", "u8"):
+    width = values.size(dtype_name(op.input))
+    if width < 4:
         source, last = shape(op.input), spec.channels_last
         copies = (
-            unblock_spec(source, spec.channels, 1, last)
+            unblock_spec(source, spec.channels, width, last)
             if spec.unblock
-            else block_spec(source, lanes, 1, last)
+            else block_spec(source, lanes, width, last)
         )
         return KernelCall(emit_copy, copies, [op.result, op.input])
     if dtype_name(op.input) not in ("f32", "i32") or lanes != context.target.lanes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.attention import four, ordered, result_order, strides_of
@@ -14,8 +15,10 @@ from glow_backends.cpu.kernels.common import broadcast_strides
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
+from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
+from glow_dialects.core.types import Array
 
 
 def _product(
@@ -92,7 +95,26 @@ def gemm(op: Any, context: CallContext) -> KernelCall | None:
     bias, extras = op.group("bias"), op.group("extras")
     epilogue = Epilogue(bool(bias), op.prop("scale"), steps_of(op.properties["steps"]), inplace(op))
     transposed = (op.prop("transpose_a"), op.prop("transpose_b"))
+    if context.target.computes(dtype_name(op.result)):
+        return _half_product(op, context, epilogue)
     return _product(context, op.result, op.a, op.b, transposed, epilogue, (*bias, *extras))
+
+
+def _half_product(op: Any, context: CallContext, epilogue: Epilogue) -> KernelCall | None:
+    """A product of 16-bit floats by a constant matrix; what else there is was widened."""
+    (*_, k), n = shape(op.a), shape(op.result)[-1]
+    spec = HalfGemmSpec(prod(shape(op.a)) // k, n, k, dtype_name(op.result), epilogue)
+
+    def make(weights: Array) -> Array:
+        matrix = weights.reshape(weights.shape[-2:])
+        return pack_half_gemm(matrix.T if op.prop("transpose_b") else matrix, spec, context.target)
+
+    biases = [context.pack(v, "bias|f32", lambda b: b.astype(np.float32)) for v in op.group("bias")]
+    operands = [op.result, op.a, context.pack(op.b, f"gemm_half|{spec}", make), *biases, *op.group("extras")]
+    if op.prop("transpose_a") or None in operands:
+        return None
+    given = [o for o in operands if o is not None]
+    return KernelCall(emit_gemm_half, spec, given, flops=2 * spec.m * spec.n * spec.k)
 
 
 def attention(op: Any, context: CallContext) -> KernelCall | None:
