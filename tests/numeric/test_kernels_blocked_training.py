@@ -10,7 +10,8 @@ import pytest
 from kernel_runner import CPU, run_kernel
 
 from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv, plan_conv
+from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv
+from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import (
     ConvWeightsSpec,

@@ -176,6 +176,8 @@ DIRECT = {
     "pairs-stride": DirectConvSpec(1, 32, 64, (14, 14), (3, 3), (2, 2), (0, 0, 1, 1), epilogue=ALL),
     "pairs-dilated": DirectConvSpec(1, 16, 32, (5, 4), (5, 3), pads=(6, 1, 9, 2), dilations=(2, 1)),
     "pairs-group": DirectConvSpec(1, 64, 64, (13, 7), (1, 1), (2, 1), group=2, epilogue=ALL),
+    "chunks": DirectConvSpec(1, 2048, 64, (6, 7), (1, 1), epilogue=ALL),
+    "chunks-stride": DirectConvSpec(2, 208, 32, (13, 14), (3, 3), (2, 2), (1, 1, 0, 1), epilogue=ALL),
     "wide-pads": DirectConvSpec(1, 16, 16, (3, 2), (3, 3), pads=(4, 5, 6, 4)),
     "group": DirectConvSpec(1, 64, 96, (9, 9), (3, 3), pads=(1,) * 4, group=2, epilogue=ALL),
     "group-merged": DirectConvSpec(1, 64, 128, (9, 9), (3, 3), pads=(1,) * 4, group=16),

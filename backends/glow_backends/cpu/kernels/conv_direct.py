@@ -10,9 +10,8 @@ image as a single row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -21,26 +20,22 @@ from llvmlite import ir
 from glow_backends.cpu.builder import I64, KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     NEAR,
-    Block,
     Dot,
     Loop,
     NestBody,
     Output,
     Stream,
-    choose_block,
-    even_tiles,
-    fits,
     multiply,
     reduce_nest,
     stream_parts,
     zeros,
 )
+from glow_backends.cpu.kernels.conv_plan import ConvPlan, in_chunks, plan_conv
 from glow_backends.cpu.kernels.conv_spec import (
     DirectConvSpec,
     TileRun,
     filter_rows,
     last_pixel,
-    tile_runs,
 )
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index, table
 from glow_backends.cpu.kernels.packing import pad_to
@@ -50,151 +45,6 @@ from glow_backends.cpu.target import CpuTarget
 def supports_direct(spec: DirectConvSpec, target: CpuTarget) -> bool:
     """Whether `emit_conv_direct` takes this spec."""
     return spec.group == 1 or not spec.plain_input
-
-
-@dataclass(frozen=True)
-class ConvPlan:
-    """How a convolution is cut; `spec` is the given one with a 1x1 image flattened to one row.
-
-    Groups that share blocks of channels are taken together (`groups` is 1 then); `bands` has the
-    first input block, the number of full ones and of partial ones that each block of output
-    channels reads. With `images_inside` a block of output channels takes all images before the next.
-    A tile has the pixels of `lines` rows.
-    """
-
-    spec: DirectConvSpec
-    block: Block
-    groups: int
-    in_blocks: int
-    in_rest: int
-    out_blocks: int
-    runs: tuple[TileRun, ...]
-    tiles: int
-    rows_an_item: int
-    tiles_an_item: int
-    bands: tuple[tuple[int, int, int], ...] = ()
-    images_inside: bool = False
-    lines: int = 1
-
-    @property
-    def depth_blocks(self) -> int:
-        """Input blocks that the weights of a block of output channels stand for."""
-        if self.bands:
-            return max(full + rest for _, full, rest in self.bands)
-        return self.in_blocks + (self.in_rest > 0)
-
-
-def bands_of(spec: DirectConvSpec, width: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
-    """(first block, full blocks, partial blocks) of the inputs of each `width` output channels."""
-    rows, columns = spec.in_channels // spec.group, spec.out_channels // spec.group
-    whole = spec.in_channels // lanes
-    bands: list[tuple[int, int, int]] = []
-    for first in range(0, spec.out_channels, width):
-        last = min(first + width, spec.out_channels) - 1
-        low = first // columns * rows // lanes
-        high = ceil_div((last // columns + 1) * rows, lanes)
-        bands.append((low, min(high, whole) - low, int(high > whole)))
-    return tuple(bands)
-
-
-def _banded_block(spec: DirectConvSpec, rows: int, outputs: int, target: CpuTarget) -> Block:
-    """The register block with the least estimated cycles where blocks read bands of the input."""
-    best, least = Block(1, 1), float("inf")
-    for vectors in (v for v in range(1, 5) if outputs % v == 0):
-        reads = sum(a + b for _, a, b in bands_of(spec, vectors * target.lanes, target.lanes))
-        limit = max(r for r in range(1, 33) if fits(Block(r, vectors), target))
-        size, full, rest = even_tiles(rows, limit)
-        cycles = full * Block(size, vectors).cycles() + (Block(rest, vectors).cycles() if rest else 0)
-        if reads * cycles < least:
-            best, least = Block(size, vectors), reads * cycles
-    return best
-
-
-def _row_pair(rows: int, outputs: int, single: Block, target: CpuTarget) -> Block | None:
-    """The register block of two whole rows of pixels in which half of them costs less than in `single`."""
-    blocks = [Block(2 * rows, v) for v in range(1, 5) if outputs % v == 0]
-    costs = {b: b.cycles() / b.vectors for b in blocks if fits(b, target)}
-    size, full, rest = even_tiles(rows, single.rows)
-    alone = full * Block(size, single.vectors).cycles()
-    alone += Block(rest, single.vectors).cycles() if rest else 0.0
-    best = min(costs, key=lambda b: costs[b], default=None)
-    return best if best is not None and costs[best] < 2 * alone / single.vectors else None
-
-
-def lying(spec: DirectConvSpec) -> DirectConvSpec:
-    """A convolution along a column of pixels, which has the same memory as one along a row."""
-    top, _, bottom, _ = spec.pads
-    return replace(
-        spec,
-        size=spec.size[::-1],
-        kernel=spec.kernel[::-1],
-        strides=spec.strides[::-1],
-        pads=(0, top, 0, bottom),
-        dilations=spec.dilations[::-1],
-    )
-
-
-@cache
-def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
-    """Choose the register block and how many rows and tiles one item of work has."""
-    lanes = target.lanes
-    if spec.kernel == (1, 1) and spec.strides == (1, 1) and not any(spec.pads):
-        spec = replace(spec, size=(1, prod(spec.size)))
-    if spec.size[1] == 1 and spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]):
-        spec = lying(spec)
-    banded = not spec.whole_groups(lanes)
-    groups = 1 if banded else spec.group
-    inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
-    in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
-    height, width = spec.out_size
-    if banded:
-        block = _banded_block(spec, width, outputs, target)
-    else:
-        block = choose_block(width, outputs, target, whole=True)
-    lines = 1
-    # The filter rows of a pair are three loops a block of channels: too many for blocks of one.
-    single = banded or height == 1 or spec.plain_input
-    pair = None if single else _row_pair(width, outputs, block, target)
-    if pair is not None:
-        block, lines = Block(width, pair.vectors), 2
-    tiles = ceil_div(width, block.rows)
-    # An item's pixels of all input channels stay in half of L2 while the weights pass.
-    pixels = target.l2 // 2 // (4 * inputs * prod(spec.strides))
-    tiles_an_item = min(tiles, max(1, pixels // block.rows))
-    rows_an_item = min(height, max(1, pixels // width))
-    if target.threads > 1:
-        others = spec.batch * groups * (outputs // block.vectors)
-        wanted = ceil_div(4 * target.threads, others)
-        rows_an_item = min(rows_an_item, max(1, height // wanted))
-        if height < wanted:
-            tiles_an_item = min(tiles_an_item, max(1, tiles * height // wanted))
-    return ConvPlan(
-        spec,
-        block,
-        groups,
-        in_blocks,
-        in_rest,
-        outputs,
-        tile_runs(spec, block.rows),
-        tiles,
-        rows_an_item,
-        tiles_an_item,
-        bands_of(spec, block.vectors * lanes, lanes) if banded else (),
-        images_inside=_images_inside(spec, groups * outputs // block.vectors, target),
-        lines=lines,
-    )
-
-
-def _images_inside(spec: DirectConvSpec, filters: int, target: CpuTarget) -> bool:
-    """Whether all images pass before the next of `filters` blocks of output channels.
-
-    Otherwise all weights pass for each image, which is more memory where images are small.
-    """
-    weights = 4 * spec.out_channels * spec.in_channels // spec.group * prod(spec.kernel)
-    image = 4 * spec.in_channels // spec.group * prod(spec.size)
-    if spec.batch == 1 or weights < target.l2 // 2:
-        return False
-    return weights + filters * spec.batch * image < spec.batch * weights
 
 
 def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> np.ndarray:
@@ -251,6 +101,20 @@ class _Phase:
     high: Index
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """Pixels from `pixel` on of output rows [row, row + lines), the `number`-th tile of its item."""
+
+    run: TileRun
+    row: Index
+    lines: int
+    pixel: Index
+    number: Index
+
+
+TileVisit = Callable[[_Tile], None]
+
+
 class DirectEmission:
     """The loops of a direct convolution around a register block."""
 
@@ -259,6 +123,7 @@ class DirectEmission:
         self.lanes = k.target.lanes
         self.depth = self.channels_a_block()
         self.width = plan.block.vectors * self.lanes
+        self.block_weights = prod(plan.spec.kernel) * self.depth * self.width
         height, width = plan.spec.size
         self.plane = k.size(height * width * self.depth)
         line = width * self.depth  # a constant where pixels of several rows are named by their distance
@@ -274,9 +139,9 @@ class DirectEmission:
         self.bias = next(operands) if plan.spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(plan.spec.epilogue.extras)]
         self.bands = table(k, np.array(plan.bands)) if plan.bands else None
-        self.tiles_inside = ceil_div(plan.rows_an_item, plan.lines) * plan.tiles_an_item
-        self.tiles = k.size(self.tiles_inside)
+        self.tiles = k.size(plan.tiles_inside)
         self.full: Index = k.size(plan.in_blocks)
+        self.held = k.stack(plan.tiles_inside * plan.tile_sums * self.lanes) if plan.chunk else None
         self.partial: Index = int(plan.in_rest > 0)
 
     def channels_a_block(self) -> int:
@@ -320,24 +185,80 @@ class DirectEmission:
             begin = k.mul(tile_item, self.tiles_an_item)
             end = k.add(begin, self.tiles_an_item)
             self.first_row, self.first_tile = first, begin
-            if self.plan.lines == 2:
-                paired = k.b.and_(k.b.sub(k.i(last), k.i(first)), k.i(-2))
-                with k.loop(first, k.add(first, paired), 2) as row:
-                    self._rows(row, 2, begin, end)
-                first = k.add(first, paired)
-            with k.loop(first, last) as row:
-                self._rows(row, 1, begin, end)
+            if plan.chunk:
+                self._in_chunks((first, last), (begin, end))
+            else:
+                self._tiles((first, last), (begin, end), self._whole)
 
-    def _rows(self, row: Index, lines: int, begin: Index, end: Index) -> None:
-        """The tiles [begin, end) of output rows [row, row + lines)."""
-        k, spec = self.k, self.spec
-        phases = self._phases([filter_rows(k, spec, k.add(row, j)) for j in range(lines)])
-        x = k.mul(k.add(k.mul(row, spec.strides[0]), -spec.pads[0]), self.line)
-        y = k.add(self.y_item, k.mul(row, self.out_line))
-        for run in self.plan.runs:
-            first, last = maximum(k, begin, k.size(run.start)), minimum(k, end, k.size(run.stop))
+    def _tiles(self, rows: tuple[Index, Index], tiles: tuple[Index, Index], visit: TileVisit) -> None:
+        """Visit tiles [begin, end) of output rows [first, last), by pairs of rows where the plan says so."""
+        k, (first, last) = self.k, rows
+        if self.plan.lines == 2:
+            paired = k.b.and_(k.b.sub(k.i(last), k.i(first)), k.i(-2))
+            with k.loop(first, k.add(first, paired), 2) as row:
+                self._rows(row, 2, tiles, visit)
+            first = k.add(first, paired)
+        with k.loop(first, last) as row:
+            self._rows(row, 1, tiles, visit)
+
+    def _rows(self, row: Index, lines: int, tiles: tuple[Index, Index], visit: TileVisit) -> None:
+        """Visit the tiles of output rows [row, row + lines)."""
+        k, plan = self.k, self.plan
+        for run in plan.runs:
+            first, last = maximum(k, tiles[0], k.size(run.start)), minimum(k, tiles[1], k.size(run.stop))
             with k.loop(first, last) as tile:
-                self._tile(run, row, tile, x, y, phases)
+                pixel = minimum(k, k.mul(tile, plan.block.rows), self.last_pixel)
+                passed = k.b.sub(k.i(row), k.i(self.first_row))
+                if plan.lines == 2:
+                    passed = k.b.lshr(passed, k.i(1))
+                of_row = k.b.sub(k.i(tile), k.i(self.first_tile))
+                visit(_Tile(run, row, lines, pixel, k.add(k.mul(passed, self.tiles_an_item), of_row)))
+
+    def _in_chunks(self, rows: tuple[Index, Index], tiles: tuple[Index, Index]) -> None:
+        """All tiles take some input blocks, whose weights then stay in L1, before the next."""
+        k, chunk, held = self.k, self.k.size(self.plan.chunk), self.held
+        assert held is not None
+        with k.loop(0, k.mul(self.tiles, self.plan.tile_sums)) as i:
+            k.store(k.splat(0.0, self.lanes), held, k.mul(i, self.lanes))
+
+        def add(tile: _Tile) -> None:
+            blocks = minimum(k, chunk, k.b.sub(k.i(self.full), k.i(first)))
+            own = self._held(tile)
+            for i, value in enumerate(self._sums(tile, self._loaded(tile), first, blocks)):
+                k.store(value, own, i * self.lanes)
+
+        with k.loop(0, self.full, self.plan.chunk) as first:
+            self._tiles(rows, tiles, add)
+        self._tiles(rows, tiles, lambda tile: self._finish(tile, self._loaded(tile)))
+
+    def _held(self, tile: _Tile) -> ir.Value:
+        """Where a tile's sums lie between two chunks."""
+        assert self.held is not None
+        return self.k.gep(self.held, self.k.mul(tile.number, self.plan.tile_sums * self.lanes))
+
+    def _loaded(self, tile: _Tile) -> list[ir.Value]:
+        """A tile's sums so far."""
+        count, own = tile.lines * tile.run.rows * self.plan.block.vectors, self._held(tile)
+        return [self.k.load(own, i * self.lanes, lanes=self.lanes) for i in range(count)]
+
+    def _whole(self, tile: _Tile) -> None:
+        """All products of a tile, and its result."""
+        plan = self.plan
+        sums = self.start(tile.lines * tile.run.rows * plan.block.vectors)
+        if plan.in_blocks:
+            sums = self._sums(tile, sums, 0, self.full)
+        if plan.in_rest:
+            sums = self._sums(tile, sums, self.full, self.partial, plan.in_rest)
+        self._finish(tile, self.finished(sums))
+
+    def _finish(self, tile: _Tile, sums: Sequence[ir.Value]) -> None:
+        """Store a tile's result."""
+        k, count = self.k, tile.run.rows * self.plan.block.vectors
+        y = k.add(self.y_item, k.mul(tile.row, self.out_line))
+        at = k.add(y, k.mul(tile.pixel, self.lanes))
+        for j in range(tile.lines):
+            own = sums[j * count : (j + 1) * count]
+            self.store(k.add(at, k.mul(self.out_line, j)), tile.run.rows, own)
 
     def _phases(self, inside: Sequence[tuple[Index, Index]]) -> list[_Phase]:
         """What rows with the filter rows `inside` the image take together: the last, both, the first."""
@@ -351,41 +272,52 @@ class DirectEmission:
             _Phase(range(1), maximum(k, low, last_high), high),
         ]
 
-    def _stream(self, row: Index, tile: Index) -> Stream | None:
-        """Fetching the next block of output channels' weights, this tile's part of it."""
-        k = self.k
+    def _stream(self, number: Index, first: Index) -> Stream | None:
+        """Fetching the weights that are needed next, the part of them that falls to a tile.
+
+        Those are the next block of output channels', or the next chunk behind block `first`.
+        """
+        k, plan = self.k, self.plan
         if self.depth == 1:
             return None
-        chunk = self.depth * self.width
-        if self.tiles_inside == 1:
-            return Stream(k.gep(self.w_item, NEAR), 1, chunk)
-        parts = stream_parts(self.tiles_inside, chunk)
-        next_block = k.gep(self.w_item, self.filter_size)
+        line = self.depth * self.width
+        if plan.tiles_inside == 1:
+            return Stream(k.gep(self.w_item, NEAR), 1, line)
+        parts = stream_parts(plan.tiles_inside, line)
+        ahead = k.size(plan.chunk * self.block_weights) if plan.chunk else self.filter_size
+        start = k.gep(self.w_item, ahead)
         if parts > 1:
-            passed = k.b.sub(k.i(row), k.i(self.first_row))
-            if self.plan.lines == 2:
-                passed = k.b.lshr(passed, k.i(1))
-            number = k.add(k.mul(passed, self.tiles_an_item), k.b.sub(k.i(tile), k.i(self.first_tile)))
             part = k.b.udiv(k.b.mul(k.i(number), k.i(parts)), self.tiles)
-            next_block = k.gep(next_block, k.mul(part, k.b.udiv(self.filter_size, k.i(parts))))
-        return Stream(next_block, parts, chunk)
+            start = k.gep(start, k.mul(part, k.b.udiv(k.i(ahead), k.i(parts))))
+            if plan.chunk:
+                passed = k.mul(first, self.block_weights)
+                start = k.gep(start, k.b.sub(k.i(passed), k.b.udiv(k.i(passed), k.i(parts))))
+        return Stream(start, parts, line)
 
-    def _tile(
-        self, run: TileRun, row: Index, tile: Index, x: Index, y: Index, phases: Sequence[_Phase]
-    ) -> None:
-        k, spec, plan = self.k, self.spec, self.plan
+    def _sums(
+        self,
+        tile: _Tile,
+        sums: Sequence[ir.Value],
+        first: Index,
+        blocks: Index,
+        depth: int | None = None,
+    ) -> list[ir.Value]:
+        """Add the products of `blocks` input blocks from `first` on, of `depth` channels (None: all)."""
+        k, spec, plan, run = self.k, self.spec, self.plan, tile.run
         vectors, columns = plan.block.vectors, spec.kernel[1]
-        pixel = minimum(k, k.mul(tile, plan.block.rows), self.last_pixel)
+        inside = [filter_rows(k, spec, k.add(tile.row, j)) for j in range(tile.lines)]
+        phases = self._phases(inside)
+        x = k.mul(k.add(k.mul(tile.row, spec.strides[0]), -spec.pads[0]), self.line)
         step, line_step = spec.strides[1] * self.depth, k.mul(self.line, spec.strides[0])
         left = -spec.pads[1] * self.depth
-        x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(pixel, step)))
+        x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(tile.pixel, step)))
         chunk, column_step = self.depth * self.width, spec.dilations[1] * self.depth
-        taps = prod(spec.kernel) * chunk
-        stream = self._stream(row, tile)
+        stream = self._stream(tile.number, first)
+        inner = Loop(self.depth if depth is None else depth, 1, self.width)
 
-        def across(a: Index, b: Index, depth: int, lines: range, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        def across(a: Index, b: Index, lines: range, sums: Sequence[ir.Value]) -> list[ir.Value]:
             """Add the products of a filter row, at offsets a and b of image and filter."""
-            after, inner = list(sums), Loop(depth, 1, self.width)
+            after = list(sums)
             runs = _equal_columns(run.columns) if run.columns else [((0, run.rows), 0, columns)]
             for (low, high), begin, end in runs:
                 taken = k.add(b, begin * chunk)
@@ -406,41 +338,26 @@ class DirectEmission:
                     after[i] = value
             return after
 
-        def rows(a: Index, b: Index, depth: int, phase: _Phase, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        def rows(a: Index, b: Index, phase: _Phase, sums: Sequence[ir.Value]) -> list[ir.Value]:
             """Add the products of the filter rows of a phase."""
             count = phase.high if phase.low == 0 else k.b.sub(k.i(phase.high), k.i(phase.low))
             a = k.add(a, k.mul(phase.low, self.filter_line))
             b = k.add(b, k.mul(phase.low, columns * chunk))
 
             def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                found = across(k.add(a, a_row), k.add(b, b_row), depth, phase.lines, sums)
+                found = across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
                 return self.after_row(found)
 
             return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
 
-        def reduce(first: Index, blocks: Index, depth: int, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            """Add the products of `blocks` input blocks from `first` on."""
+        def block(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            a, b = k.add(k.mul(first, self.plane), a), k.add(k.mul(first, self.block_weights), b)
+            after = list(sums)
+            for phase in phases:
+                after = rows(a, b, phase, after)
+            return after
 
-            def block(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                after = list(sums)
-                for phase in phases:
-                    a_block, b_block = k.add(k.mul(first, self.plane), a), k.add(k.mul(first, taps), b)
-                    after = rows(a_block, b_block, depth, phase, after)
-                return after
-
-            return self.over_blocks(Loop(blocks, self.plane, taps), block, sums)
-
-        lines = phases[0].lines if len(phases) == 1 else range(2)
-        sums = self.start(len(lines) * run.rows * vectors)
-        if plan.in_blocks:
-            sums = reduce(0, self.full, self.depth, sums)
-        if plan.in_rest:
-            sums = reduce(self.full, self.partial, plan.in_rest, sums)
-        sums = self.finished(sums)
-        at, count = k.add(y, k.mul(pixel, self.lanes)), run.rows * vectors
-        for j in lines:
-            own = sums[j * count : (j + 1) * count]
-            self.store(k.add(at, k.mul(self.out_line, j)), run.rows, own)
+        return self.over_blocks(Loop(blocks, self.plane, self.block_weights), block, sums)
 
     # --- what other elements do otherwise -----------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)
@@ -483,5 +400,5 @@ def emit_conv_direct(module: ir.Module, name: str, spec: DirectConvSpec, target:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_direct(spec, target)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
-    DirectEmission(k, plan_conv(spec, target)).emit()
+    DirectEmission(k, in_chunks(plan_conv(spec, target), target)).emit()
     return k.finish()

@@ -17,7 +17,8 @@ from llvmlite import ir
 
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import Loop, NestBody, reduce_nest
-from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, pack_conv, plan_conv
+from glow_backends.cpu.kernels.conv_direct import DirectEmission, pack_conv
+from glow_backends.cpu.kernels.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.halves import (
     MOST_PRODUCTS,

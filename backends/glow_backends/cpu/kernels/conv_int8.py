@@ -13,7 +13,8 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.kernels.conv_direct import ConvPlan, DirectEmission, pack_conv, plan_conv
+from glow_backends.cpu.kernels.conv_direct import DirectEmission, pack_conv
+from glow_backends.cpu.kernels.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.integer import Requantize, dot4
 from glow_backends.cpu.kernels.lookup import permutes_bytes

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.dialect import ConvOp
-from glow_backends.cpu.kernels.conv_direct import plan_conv
 from glow_backends.cpu.kernels.conv_half import supports_half
+from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div

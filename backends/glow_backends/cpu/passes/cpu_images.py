@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.cpu.channels import PermuteChannelsOp
 from glow_backends.cpu.dialect import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
-from glow_backends.cpu.kernels.conv_direct import plan_conv
+from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.passes.cpu_choose import BYTES_A_CYCLE, SHOWN, algorithm_cycles
 from glow_backends.cpu.rules.blocked import conv_spec
 from glow_backends.cpu.stack import StackOp
