@@ -82,12 +82,21 @@ class Bound:
         return self.outputs
 
 
+#: No machine that this is for has more cores.
+MOST_THREADS = 256
+
+
 class Backend(ABC):
-    """A way to run programs, with `threads` workers where it has any use for them."""
+    """A way to run programs, with `threads` workers where it has any use for them.
+
+    Further parameters of `__init__` are the backend's options, which `glow.compile` passes on.
+    """
 
     name: str
 
     def __init__(self, threads: int = 1) -> None:
+        if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnsupportedError(f"threads={threads}: a program is shared by 1 to {MOST_THREADS} threads")
         self.threads = threads
 
     @abstractmethod
@@ -172,6 +181,14 @@ def check_mapping(given: object) -> None:
         raise BindingError(f"inputs are a dict of name -> array, not {type(given).__name__}")
 
 
+def as_array(name: str, value: Any) -> Array:
+    """What is given for an input, as an array; BindingError for lists of unequal parts."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise BindingError(f"input '{name}' is a list of unequal parts, not a tensor") from None
+
+
 def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
     """Arrays for every port; BindingError names what is missing, unknown, or of another shape or dtype."""
     check_mapping(given)
@@ -183,7 +200,7 @@ def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str
         raise BindingError(f"{', '.join(parts)}; the inputs are: {', '.join(names) or 'none'}")
     out: dict[str, Array] = {}
     for port in expected:
-        array = np.asarray(given[port.name])
+        array = as_array(port.name, given[port.name])
         if array.shape != port.shape:
             raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
         if array.dtype != port.dtype and array.dtype.newbyteorder("=") != port.dtype:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -25,6 +26,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.errors import UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Tensor = TensorType[Attribute]
@@ -145,8 +148,8 @@ _FLOATS: dict[str, type[Attribute]] = {
 _FLOAT_DTYPES = {kind: np.dtype(getattr(ml_dtypes, name, name)) for name, kind in _FLOATS.items()}
 
 
-def element_type(dtype: np.dtype | type | str) -> Attribute:
-    """The element type of a NumPy dtype; raises KeyError where there is none (strings, objects)."""
+def element_type(dtype: DTypeLike) -> Attribute:
+    """The element type of a NumPy dtype; UnsupportedError where there is none (strings, objects)."""
     dtype = np.dtype(dtype)
     name = dtype.name
     if name in _FLOATS:
@@ -160,7 +163,7 @@ def element_type(dtype: np.dtype | type | str) -> Attribute:
     for prefix, sign in (("uint", Signedness.UNSIGNED), ("int", Signedness.SIGNLESS)):
         if name.startswith(prefix):
             return IntegerType(int(name.removeprefix(prefix)), sign)
-    raise KeyError(f"no element type for dtype {name}")
+    raise UnsupportedError(f"tensors have no elements of dtype {name}")
 
 
 #: Numbers from here on are of element types registered with NumPy, as ml_dtypes does.

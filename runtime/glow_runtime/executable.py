@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Bound, Port, Program, Report, check_inputs, check_mapping
+from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
 from glow_dialects.core.errors import BindingError, ShapeError
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class Signature:
     dtype: np.dtype
     #: "tensor", "unranked" (a tensor of any rank), or "other" (a sequence or an optional).
     kind: str = "tensor"
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"
 
 
 #: The contents of larger inputs are never part of a specialisation.
@@ -121,6 +125,12 @@ class Executable:
         values = tuple(out[s.name] for s in self.outputs)
         return values[0] if len(values) == 1 else values
 
+    def __repr__(self) -> str:
+        return f"Executable({', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("an executable is machine code of this process; compile the model where it is needed")
+
     def report(self) -> Report:
         """Stages with seconds, kernels, arena and weight bytes of the program used last."""
         if not self._programs:
@@ -137,7 +147,7 @@ class Executable:
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         check_mapping(inputs)
-        given = {n: _array(n, a) for n, a in inputs.items()}
+        given = {n: as_array(n, a) for n, a in inputs.items()}
         given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
         expected: list[Port] = []
         for signature in self.inputs:
@@ -152,10 +162,3 @@ class Executable:
                 shape = list(array.shape)
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
         return check_inputs(expected, given)
-
-
-def _array(name: str, value: Any) -> Array:
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise BindingError(f"input '{name}' is a list of unequal parts, not a tensor") from None

@@ -77,7 +77,7 @@ def test_wrong_data(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert profile.main([str(model), "-o", out]) == 1
     assert "--inputs" in capsys.readouterr().err
     assert profile.main([str(model), "--inputs", "none.npy", "-o", out]) == 1
-    assert "no such file" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err
     wrong = model.with_name("wrong.npy")
     np.save(wrong, np.zeros((2, 2), np.float32))
     assert profile.main([str(model), "--inputs", str(wrong), "-o", out]) == 1

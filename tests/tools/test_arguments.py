@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ def doubling() -> glow.GraphBuilder:
     return g
 
 
-@pytest.mark.parametrize("model", [None, 3, b"bytes", ["list"]])
+@pytest.mark.parametrize("model", [None, 3, b"bytes", ["list"], ("a", "b", "c")])
 def test_no_model(model: Any) -> None:
     """A model is one of a few kinds of things."""
     with pytest.raises(TypeError, match=r"a model is a path .*not"):
@@ -39,18 +41,25 @@ def test_a_folder(tmp_path: Path) -> None:
         glow.compile(tmp_path)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 100_000])
-def test_counts_of_threads(threads: int) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("threads", [0, -1, 100_000, 2.5, "2"])
+def test_counts_of_threads(backend: str, threads: Any) -> None:
     """There is a least and a largest number of threads."""
     with pytest.raises(glow.UnsupportedError, match=f"threads={threads}"):
-        glow.compile(doubling(), threads=threads)
+        glow.compile(doubling(), backend=backend, threads=threads)
 
 
 @pytest.mark.parametrize(
     ("shapes", "words"),
-    [({"z": (1,)}, "no input 'z'"), ({"x": (2,)}, "has 2 dimensions"), ({"x": (4, 3)}, r"is \(2, 3\)")],
+    [
+        ({"z": (1,)}, "no input 'z'"),
+        ({"x": (2,)}, "has 2 dimensions"),
+        ({"x": (4, 3)}, r"is \(2, 3\)"),
+        ({"x": 6}, "given 6, expected a tuple"),
+        ("x", "not str"),
+    ],
 )
-def test_shapes_of_a_module(shapes: dict[str, tuple[int, ...]], words: str) -> None:
+def test_shapes_of_a_module(shapes: Any, words: str) -> None:
     """A module's shapes are fixed; others are not passed over."""
     with pytest.raises(glow.ShapeError, match=words):
         glow.compile(doubling(), backend="interpreter", shapes=shapes)
@@ -75,6 +84,17 @@ def test_inputs_of_other_forms(backend: str) -> None:
     for wrong in (x, None, [x]):
         with pytest.raises(glow.BindingError, match="dict"):
             net.run(wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(glow.BindingError, match="input 'x' is a list of unequal parts"):
+        net([[1, 2, 3], [4]])
+
+
+def test_an_executable_is_shown_and_not_copied() -> None:
+    """Its signature; what it holds is of this process."""
+    net = glow.compile(doubling(), backend="interpreter")
+    assert repr(net) == "Executable(x: float32[2, 3] -> y: float32[2, 3])"
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="machine code of this process"):
+            copied(net)
 
 
 def test_buffers_without_places() -> None:
@@ -106,6 +126,19 @@ def test_a_backend_that_was_made() -> None:
     np.testing.assert_array_equal(glow.compile(doubling(), backend=backend)(np.ones((2, 3), np.float32)), 2)
     with pytest.raises(glow.UnsupportedError, match="options"):
         glow.compile(doubling(), backend=backend, winograd=False)
+    with pytest.raises(TypeError, match="a backend is a name or"):
+        glow.compile(doubling(), backend=InterpreterBackend)  # pyright: ignore[reportArgumentType]
+
+
+def test_tensors_that_cannot_be() -> None:
+    """The builder refuses them where they are written."""
+    g = doubling()
+    with pytest.raises(glow.ShapeError, match=r"'n': shape \(2, -1\)"):
+        g.placeholder("n", (2, -1))
+    with pytest.raises(glow.UnsupportedError, match="dtype object"):
+        g.placeholder("o", (2,), object)
+    with pytest.raises(glow.UnsupportedError, match="dtype str"):
+        g.add(g.placeholder("z", (2,)), "text")  # pyright: ignore[reportArgumentType]
 
 
 def test_dialects_of_backends_are_read(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def test_bad_input(task: Path) -> None:
     refused(run(train.main, net, "--data", data, "-o", "out.txt"), "NAME.onnx", status=2)
     refused(run(train.main, net, "--data", task / "none.npz"), "none.npz")
     refused(run(train.main, net, "--data", net), "net.mlir")
+    np.save(task / "one.npy", np.zeros(3))
+    refused(run(train.main, net, "--data", task / "one.npy"), "one.npy: one array; a .npz archive")
     refused(run(train.main, net, "--data", data, "--labels", "z"), "no labels 'z'", "x, y")
     refused(run(train.main, net, "--data", data, "--loss", "hope"), "hope", "cross_entropy")
     refused(run(train.main, net, "--data", data, "--batch", "7"), "7")

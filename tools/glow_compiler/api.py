@@ -39,6 +39,7 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return model
     if isinstance(model, GraphBuilder):
         return model.module
+    _check_kind(model)
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -46,15 +47,15 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         return _read_mlir(Path(model))
-    _check_kind(model)
     from glow_frontends.onnx import import_model
 
     return import_model(model, shapes=dict(shapes or {}))
 
 
 def _check_kind(model: Any) -> None:
-    """TypeError where a model is neither a path nor an onnx.ModelProto."""
-    if not isinstance(model, str | Path) and not hasattr(model, "graph"):
+    """TypeError where a model is neither a path, a pair of paths nor an onnx.ModelProto."""
+    pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
+    if not (pair or isinstance(model, str | Path) or hasattr(model, "graph")):
         raise TypeError(
             "a model is a path (.onnx, .mlir), an onnx.ModelProto, a module, a GraphBuilder or a pair of "
             f"Caffe2 nets, not {type(model).__name__}"
@@ -70,8 +71,6 @@ def _read_mlir(path: Path) -> ModuleOp:
 
     try:
         module = parse_module(path.read_text(encoding="utf-8"), str(path), tool_context())
-    except FileNotFoundError:
-        raise GlowError(f"no such file: {path}") from None
     except OSError as error:
         raise GlowError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -99,9 +98,7 @@ def compile(
     compiled when first met. Without it a program is compiled for each new set of input shapes.
     Raises a GlowError that says what is wrong and where.
     """
-    if not isinstance(backend, str) and options:
-        raise UnsupportedError("options go with the name of a backend, not with one that was made")
-    made = get_backend(backend, threads=threads, **options) if isinstance(backend, str) else backend
+    made = _made(backend, threads, options)
 
     def build(module: ModuleOp, own: bool = False) -> Program:
         from glow_runtime.compile import compile_module
@@ -109,7 +106,8 @@ def compile(
         return compile_module(module, made, verify=verify, progress=progress, own=own)
 
     if isinstance(model, tuple):
-        assert shapes is None or isinstance(shapes, Mapping)
+        if shapes is not None and not isinstance(shapes, Mapping):
+            raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
         module = load(model)
@@ -122,13 +120,29 @@ def compile(
     return _compile_onnx(model, made, build, shapes)
 
 
+def _made(backend: str | Backend, threads: int, options: dict[str, Any]) -> Backend:
+    """The backend that is named or given."""
+    if isinstance(backend, str):
+        return get_backend(backend, threads=threads, **options)
+    if not isinstance(backend, Backend):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a backend is a name or a glow_backends.base.Backend, not {backend!r}")
+    if options:
+        raise UnsupportedError("options go with the name of a backend, not with one that was made")
+    return backend
+
+
 def _bound(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | None) -> list[Signature]:
     """Inputs with the shapes that one dict fixes; ShapeError for another name or rank."""
+    several = isinstance(shapes, Sequence) and not isinstance(shapes, str)
+    if shapes is not None and not isinstance(shapes, Mapping) and not several:
+        raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {type(shapes).__name__}")
     fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
     declared = {s.name: s for s in inputs}
     for name, shape in fixed.items():
         if name not in declared:
             raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
+        if not hasattr(shape, "__len__"):
+            raise ShapeError(f"shapes: input '{name}' is given {shape!r}, expected a tuple of dimensions")
         if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
             rank = len(declared[name].shape)
             raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")

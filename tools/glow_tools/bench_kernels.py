@@ -22,6 +22,7 @@ from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_runtime.compile import phases
 from glow_tools.bench_race import random_values
 from glow_tools.common import read_module, write_text
+from glow_tools.feeds import load_archive
 
 
 def planned(
@@ -49,8 +50,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     found: dict[str, Any] = {"model": Path(path).stem}
     given: dict[str, Any] = {}
     if a.inputs is not None:
-        with np.load(a.inputs, allow_pickle=False) as archive:
-            given = {name: archive[name] for name in archive.files}
+        given = load_archive(a.inputs)
         shapes = {**{n: array.shape for n, array in given.items()}, **shapes}
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, ShapeError
+from glow_tools.feeds import load_archive
 
 
 class Runner:
@@ -70,10 +71,8 @@ class Race:
         self.engines = engines
         self.folder = folder
         self.feed = folder / "feed.npz"
-        if inputs is None:
-            np.savez(self.feed, **random_inputs(model, shapes, seed))  # pyright: ignore[reportArgumentType]
-        else:
-            shutil.copy(inputs, self.feed)
+        feed = random_inputs(model, shapes, seed) if inputs is None else load_archive(inputs)
+        np.savez(self.feed, **feed)  # pyright: ignore[reportArgumentType]
         self.settings: dict[str, Any] = {
             "model": model,
             "threads": threads,

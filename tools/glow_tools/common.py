@@ -68,10 +68,9 @@ def describe(error: Exception) -> str:
             return f"the program is not valid: {first_line(error)}{_place(error)}"
         case ParseError() | GlowError() | PassFailedException():
             return str(error).strip()
-        case FileNotFoundError():
-            return f"no such file: {error.filename}"
         case OSError():
-            return f"cannot use {error.filename or 'a file'}: {error.strerror or error}"
+            told = error.strerror or str(error)
+            return f"{error.filename}: {told}" if error.filename else told
         case MemoryError():
             return f"not enough memory: {error}"
         case RecursionError():

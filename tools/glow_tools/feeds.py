@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from glow_backends.base import Port, ports
 from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -44,34 +46,43 @@ def _random(expected: Sequence[Port], rng: np.random.Generator) -> Feed:
     return {port.name: one(port) for port in expected}
 
 
-def _load(path: Path) -> Any:
-    """What np.load reads; GlowError where that is nothing."""
+def _load(path: Path) -> Array | Feed:
+    """The array of a .npy file or those of a .npz file; GlowError where it is neither."""
     try:
-        return np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise GlowError(f"no such file: {path}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile):
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         raise GlowError(f"{path}: not a .npy or .npz file of plain arrays") from None
 
 
-def load_array(path: Path) -> Any:
+def load_array(path: Path) -> Array:
     """The array of a .npy file; GlowError where it holds none."""
     loaded = _load(path)
-    if not isinstance(loaded, np.ndarray):
+    if isinstance(loaded, dict):
         raise GlowError(f"{path}: an archive of arrays; a .npy file holds one")
     return loaded
 
 
-def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
+def load_archive(path: Path) -> Feed:
+    """The arrays of a .npz file by name; GlowError where it is none."""
     loaded = _load(path)
-    if isinstance(loaded, np.lib.npyio.NpzFile):
-        yield {name: loaded[name] for name in loaded.files}
+    if not isinstance(loaded, dict):
+        raise GlowError(f"{path}: one array; a .npz archive of arrays by name is needed")
+    return loaded
+
+
+def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
+    array = _load(path)
+    if isinstance(array, dict):
+        yield array
         return
     if len(expected) != 1:
         names = ", ".join(p.name for p in expected)
         raise BindingError(f"{path}: the model has inputs {names}; give a .npz with one array each")
     (port,) = expected
-    array = np.asarray(loaded)
     if array.shape == port.shape:
         yield {port.name: array}
     elif array.shape[1:] == port.shape:

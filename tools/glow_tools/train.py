@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   glow-train model.onnx --data train.npz --epochs 5 -o trained.onnx
   glow-train net.mlir --data train.npz --test test.npz --optimizer adam --lr 1e-3 --batch 64
-  glow-train net.mlir --data train.npz --checkpoint state.npz --epochs 20     (again: goes on)
+  glow-train net.mlir --data train.npz --checkpoint state.safetensors --epochs 20     (again: goes on)
   glow-train net.mlir --data train.npz --trainable 'classifier*' --schedule cosine -o tuned.mlir
 """
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
@@ -89,15 +87,16 @@ def _script(arguments: list[str]) -> None:
     import runpy
 
     if not Path(arguments[0]).exists():
-        fail(f"no such file: {arguments[0]}")
+        fail(f"{arguments[0]}: No such file or directory")
     sys.argv = arguments
     runpy.run_path(arguments[0], run_name="__main__")
 
 
 def _train(a: argparse.Namespace) -> None:
     import glow_compiler as glow
+    from glow_tools.feeds import load_archive
 
-    data = arrays(a.data)
+    data = load_archive(a.data)
     labels = taken(data, a.labels, a.data)
     trainer = glow.Trainer(
         a.model,
@@ -116,7 +115,7 @@ def _train(a: argparse.Namespace) -> None:
     inputs = chosen(data, names, a.data)
     validation = None
     if a.test is not None:
-        test = arrays(a.test)
+        test = load_archive(a.test)
         test_labels = taken(test, a.labels, a.test)
         validation = (chosen(test, names, a.test), test_labels)
 
@@ -144,19 +143,6 @@ def recipe(a: argparse.Namespace, samples: int) -> Recipe:
         steps = max(1, a.epochs * (samples // (a.batch or 1)))
         rate = optim.cosine(a.lr, steps=steps)
     return getattr(optim, OPTIMIZERS[a.optimizer])(rate, **options)
-
-
-def arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file."""
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                fail(f"{path} holds one array; an .npz archive with inputs and labels is needed")
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        fail(f"{os.fspath(path)} is no .npz file: {error}")
 
 
 def taken(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import INLINE_BYTES
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.types import Array, element_type, tensor
 from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.builder.core import Like, Value
@@ -48,11 +48,9 @@ class GraphBuilder(Math, Shapes, Networks):
         """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values."""
         if kind not in KINDS or kind == "output":
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
-        made = PlaceholderOp.of(
-            self._symbol(name),
-            tensor(tuple(shape), element_type(np.dtype(dtype))),
-            kind,  # pyright: ignore
-        )
+        if any(d < 0 for d in shape):
+            raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes are known and not negative")
+        made = PlaceholderOp.of(self._symbol(name), tensor(shape, element_type(dtype)), kind)
         return self._read(made, name)
 
     def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
@@ -71,7 +69,7 @@ class GraphBuilder(Math, Shapes, Networks):
     def trainable(self, array: Array, name: str) -> Value:
         """A weight that training changes, with its first value."""
         values = np.asarray(array)
-        kind = tensor(values.shape, element_type(values.dtype))
+        kind = tensor(values.shape, values.dtype)
         return self._read(PlaceholderOp.of(self._symbol(name), kind, "trainable", values), name)
 
     def save(self, value: Like, name: str = "output") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from glow_dialects.core.types import element_type, tensor
 from glow_dialects.ops import activation as act
@@ -135,10 +136,10 @@ class Math(Operators):
         left = self.value(x, y if isinstance(y, Value) else None)
         return self.one(SelectOp, condition, left, self.value(y, left))
 
-    def cast(self, x: Like, dtype: object) -> Value:
+    def cast(self, x: Like, dtype: DTypeLike) -> Value:
         """x with another element type."""
         value = self.value(x)
-        kind = tensor(value.shape, element_type(np.dtype(dtype)))  # pyright: ignore
+        kind = tensor(value.shape, element_type(dtype))
         return self.one(CastOp, value, results=kind)
 
     # --- reductions ---------------------------------------------------------------------------

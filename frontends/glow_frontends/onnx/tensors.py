@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array, element_type
 from glow_frontends.onnx.values import MAX_ELEMENTS
 
@@ -28,7 +28,7 @@ def numpy_type(element: int) -> np.dtype:
     try:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
         element_type(dtype)
-    except (KeyError, ValueError):
+    except (KeyError, UnsupportedError, ValueError):
         raise GlowError(f"unknown element type {element}") from None
     return dtype
 

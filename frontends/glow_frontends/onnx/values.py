@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor, typed
 
 #: A tensor: known now (an array) or only at run time (an SSA value).
@@ -76,8 +77,8 @@ def type_of(value: Value) -> Tensor:
         return typed(value)
     try:
         return tensor(value.shape, value.dtype)
-    except KeyError as error:
-        raise VerifyException(str(error.args[0])) from None
+    except UnsupportedError as error:
+        raise VerifyException(str(error)) from None
 
 
 def is_uniform(array: Array) -> bool:
