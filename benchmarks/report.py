@@ -121,6 +121,8 @@ def kernel_table(table: Mapping[str, Any]) -> list[str]:
     lines = [
         "## Direct convolution kernels, Winograd off, one core\n",
         stamp(table),
+        "The shortest run of each kernel inside the whole program, beside the best of the bursts of "
+        "multiply-adds that ran between the program's runs.\n",
         "| model | convolutions | all together | median | least | best | measured peak GFLOP/s |",
         "| --- |" + " ---: |" * 6,
     ]

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import ports
 from glow_backends.cpu.backend import CpuBackend
-from glow_backends.cpu.profile import KernelTime, peak_gflops, profile
+from glow_backends.cpu.profile import KernelTime, profile
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_runtime.compile import phases
 from glow_tools.bench_race import random_values
@@ -64,11 +64,11 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     module, function, stages = planned(path, shapes, backend)
     rng = np.random.default_rng(a.seed)
     feed = {p.name: given.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
-    times = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
+    measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
+    times, peak = measured.steps, measured.peak
     if a.trace:
         write_text(str(a.trace), json.dumps(trace(stages, times)) + "\n")
     if a.profile:
-        peak = peak_gflops(backend.target) * a.threads
         rates = [
             {"gflops": t.gflops, "gbytes": t.gbytes, "peak_share": t.gflops / peak, "balance": t.balance}
             for t in times

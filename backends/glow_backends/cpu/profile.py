@@ -19,7 +19,7 @@ from glow_backends.cpu.builder import PTR
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import Linked, emit_object, new_module
-from glow_backends.cpu.memory import WeightBlock
+from glow_backends.cpu.memory import WeightBlock, address, work_memory
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
@@ -36,9 +36,10 @@ STAMPS = "glow_stamps"
 class KernelTime:
     """One step of a program: median seconds a run until its last worker is done, and what it did in them.
 
-    `busy` is the seconds that each worker computed. `flops` counts the floating-point operations of
-    the plain algorithm (0: not counted; Winograd needs fewer, so that its rate may pass the machine's
-    peak), `bytes` the operands once each. `start` is the median of the seconds from the start of the run.
+    `least` is the seconds of its shortest run, `busy` the seconds that each worker computed. `flops`
+    counts the floating-point operations of the plain algorithm (0: not counted; Winograd needs fewer,
+    so that its rate may pass the machine's peak), `bytes` the operands once each. `start` is the median
+    of the seconds from the start of the run.
     """
 
     label: str
@@ -48,6 +49,7 @@ class KernelTime:
     flops: int
     bytes: int
     busy: tuple[float, ...] = ()
+    least: float = 0.0
 
     @property
     def balance(self) -> float:
@@ -60,9 +62,22 @@ class KernelTime:
         return self.flops / self.seconds / 1e9 if self.seconds else 0.0
 
     @property
+    def best_gflops(self) -> float:
+        """10^9 floating-point operations a second in the shortest run."""
+        return self.flops / self.least / 1e9 if self.least else 0.0
+
+    @property
     def gbytes(self) -> float:
         """10^9 bytes a second."""
         return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The steps of a program, and the best rate of multiply-adds (GFLOP/s) found between its runs."""
+
+    steps: list[KernelTime]
+    peak: float
 
 
 class _Stamped(Conversion):
@@ -140,8 +155,8 @@ def profile(
     target: CpuTarget,
     inputs: Mapping[str, Array],
     runs: int = 20,
-) -> list[KernelTime]:
-    """Medians over `runs` runs of a planned function, step by step."""
+) -> Profile:
+    """Times over `runs` runs of a planned function, step by step."""
     program, selection, sizes = stamped_program(module, function, target)
     shape = program.bundle.threads, len(selection.steps), 2
     stamps = (ctypes.c_int64 * prod(shape)).from_address(program.linked.address(STAMPS))
@@ -149,7 +164,9 @@ def profile(
     program.run(given)
     taken = np.empty((runs, *shape), np.int64)
     began: list[float] = []
+    burst, peak = Burst(target), 0.0
     for row in taken:
+        peak = max(peak, burst.gflops())
         began.append(time.perf_counter())
         program.run(given)
         row.flat[:] = stamps
@@ -158,68 +175,66 @@ def profile(
     begin, end = taken[..., 0], taken[..., 1]
     first = begin.min(axis=1)  # by run and step
     starts = np.median(first - first[:, :1], axis=0) / rate
-    steps = np.median(end.max(axis=1) - first, axis=0) / rate
+    seconds = (end.max(axis=1) - first) / rate
     busy = np.median(end - begin, axis=0).T / rate
-    return [
-        _time(step, float(starts[i]), float(steps[i]), sizes[i], selection, tuple(busy[i].tolist()))
-        for i, step in enumerate(selection.steps)
-    ]
+    steps: list[KernelTime] = []
+    for i, step in enumerate(selection.steps):
+        if isinstance(step, HostStep):
+            label, kernel, flops = step.op.name.removeprefix("glow_instr."), "(host)", 0
+        else:
+            label, kernel, flops = step.label, selection.codes.of(step).name, step.flops
+        median, least = float(np.median(seconds[:, i])), float(seconds[:, i].min())
+        workers = tuple(busy[i].tolist())
+        steps.append(KernelTime(label, kernel, float(starts[i]), median, flops, sizes[i], workers, least))
+    return Profile(steps, peak * program.bundle.threads)
 
 
-def _time(
-    step: KernelCall | HostStep,
-    start: float,
-    seconds: float,
-    size: int,
-    selection: Selection,
-    busy: tuple[float, ...],
-) -> KernelTime:
-    if isinstance(step, HostStep):
-        name = step.op.name.removeprefix("glow_instr.")
-        return KernelTime(name, "(host)", start, seconds, 0, size, busy)
-    return KernelTime(step.label, selection.codes.of(step).name, start, seconds, step.flops, size, busy)
+_CHAINS = 12
+"""Independent sums, enough to hide the latency of one multiply-add."""
+_TURNS = 30_000
+"""Multiply-adds of each sum in a burst: some tens of microseconds."""
 
 
-def peak_gflops(target: CpuTarget, seconds: float = 0.2) -> float:
-    """The machine's f32 multiply-add rate on one core, measured: 10^9 operations a second."""
-    chains = 12  # enough independent sums to hide the latency of one multiply-add
-    module = new_module("peak", target)
-    vector = ir.VectorType(ir.FloatType(), target.lanes)
-    word = ir.IntType(64)
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, word]), "glow_peak")
-    kind = ir.FunctionType(vector, [vector] * 3)
-    fma = ir.Function(module, kind, f"llvm.fma.v{target.lanes}f32")
-    entry, loop, done = (function.append_basic_block(n) for n in ("entry", "loop", "done"))
-    builder = ir.IRBuilder(entry)
-    memory = function.args[0]
-    places = [builder.gep(memory, [word(i)], source_etype=vector) for i in range(chains)]
-    first = [builder.load(p, align=target.vector_bytes, typ=vector) for p in places]
-    factor = first[0]
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    counter = builder.phi(word)
-    counter.add_incoming(word(0), entry)
-    sums = [builder.phi(vector) for _ in range(chains)]
-    following = [builder.call(fma, [factor, factor, s]) for s in sums]
-    for phi, start, value in zip(sums, first, following, strict=True):
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
-    more = builder.add(counter, word(1))
-    counter.add_incoming(more, loop)
-    builder.cbranch(builder.icmp_signed("<", more, function.args[1]), loop, done)
-    builder.position_at_end(done)
-    for place, value in zip(places, following, strict=True):
-        builder.store(value, place, align=target.vector_bytes)
-    builder.ret_void()
-    linked = Linked([emit_object(module, target)], target)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(linked.address("glow_peak"))
-    space = np.zeros(chains * target.vector_bytes + 64, np.uint8)
-    where = space.ctypes.data + -space.ctypes.data % 64
-    count, best = 100_000, 0.0
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        run(where, count)
-        elapsed = time.perf_counter() - start
-        best = max(best, count * chains * target.lanes * 2 / elapsed / 1e9)
-    return best
+class Burst:
+    """A burst of f32 multiply-adds on registers, on one core."""
+
+    def __init__(self, target: CpuTarget) -> None:
+        vector, word = ir.VectorType(ir.FloatType(), target.lanes), ir.IntType(64)
+        module = new_module("peak", target)
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, word]), "glow_peak")
+        kind = ir.FunctionType(vector, [vector] * 3)
+        fma = ir.Function(module, kind, f"llvm.fma.v{target.lanes}f32")
+        entry, loop, done = (function.append_basic_block(n) for n in ("entry", "loop", "done"))
+        builder = ir.IRBuilder(entry)
+        memory, turns = function.args
+        places = [builder.gep(memory, [word(i)], source_etype=vector) for i in range(_CHAINS)]
+        first = [builder.load(p, align=target.vector_bytes, typ=vector) for p in places]
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        counter = builder.phi(word)
+        counter.add_incoming(word(0), entry)
+        sums = [builder.phi(vector) for _ in range(_CHAINS)]
+        following = [builder.call(fma, [first[0], first[0], s]) for s in sums]
+        for phi, start, value in zip(sums, first, following, strict=True):
+            phi.add_incoming(start, entry)
+            phi.add_incoming(value, loop)
+        more = builder.add(counter, word(1))
+        counter.add_incoming(more, loop)
+        builder.cbranch(builder.icmp_signed("<", more, turns), loop, done)
+        builder.position_at_end(done)
+        for place, value in zip(places, following, strict=True):
+            builder.store(value, place, align=target.vector_bytes)
+        builder.ret_void()
+        self._linked = Linked([emit_object(module, target)], target)
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._linked.address("glow_peak"))
+        self._sums = work_memory(_CHAINS * target.vector_bytes)
+        self._flops = _TURNS * _CHAINS * target.lanes * 2
+
+    def gflops(self, count: int = 5) -> float:
+        """The best rate of `count` bursts, in 10^9 operations a second."""
+        best, where = 0.0, address(self._sums)
+        for _ in range(count):
+            start = time.perf_counter()
+            self._run(where, _TURNS)
+            best = max(best, self._flops / (time.perf_counter() - start) / 1e9)
+        return best
