@@ -70,7 +70,7 @@ def supports_plane(spec: PlaneConvSpec, target: CpuTarget) -> bool:
 def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_plane(spec, target)
-    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
+    k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
     operands = iter(k.operands)
     y, x, w = next(operands), next(operands), next(operands)
     bias = next(operands) if spec.epilogue.bias else None
@@ -78,23 +78,26 @@ def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: C
     block, lanes = plane_block(spec, target), target.lanes
     height, width = spec.out_size
     run = block.vectors * lanes
-    plane, count, p = prod(spec.size), spec.out_channels, spec.phases
+    count, p = spec.out_channels, spec.phases
+    plane, row_size, out_plane = k.size(prod(spec.size)), k.size(spec.size[1]), k.size(height * width)
+    image_size, out_size = k.size(spec.in_channels * prod(spec.size)), k.size(count * height * width)
+    rows, out_row, last = k.size(height), k.size(width), k.size(width - run)
     # One weight of every channel, then the pixels under it.
     nest = [
-        Loop(spec.in_channels // p, prod(spec.kernel) * p * count, p * plane),
-        Loop(spec.kernel[0], spec.kernel[1] * p * count, spec.dilations[0] * spec.size[1]),
+        Loop(spec.in_channels // p, prod(spec.kernel) * p * count, k.mul(p, plane)),
+        Loop(spec.kernel[0], spec.kernel[1] * p * count, k.mul(spec.dilations[0], row_size)),
         Loop(spec.kernel[1], p * count, spec.dilations[1]),
         Loop(p, count, plane),
     ]
 
     def tile(image: Index, row: Index, column: Index) -> None:
-        at = k.index((image, spec.in_channels * plane), (row, spec.row_stride * spec.size[1]), (column, 1))
+        at = k.index((image, image_size), (k.mul(row, spec.row_stride), row_size), (column, 1))
         start, none = k.gep(x, at), zeros(k, count * block.vectors)
         sums = multiply(k, w, range(count), start, block.vectors, nest, none)
-        out = k.index((image, count * height * width), (row, width), (column, 1))
+        out = k.index((image, out_size), (row, out_row), (column, 1))
         for number, value in enumerate(sums):
             channel, vector = divmod(number, block.vectors)
-            place = k.add(out, channel * height * width + vector * lanes)
+            place = k.add(k.add(out, k.mul(channel, out_plane)), vector * lanes)
 
             def read(extra: ir.Value, place: Index = place) -> ir.Value:
                 return k.load(extra, place, lanes=lanes)
@@ -102,10 +105,10 @@ def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: C
             own = None if bias is None else k.splat(k.load(bias, channel), lanes)
             k.store(spec.epilogue.apply(k, value, own, extras, read), y, place)
 
-    low, high = k.share(spec.batch * height)
+    low, high = k.share(k.size(spec.batch * height))
     with k.loop(low, high) as item:
-        image, row = split_index(k, item, [spec.batch, height])
-        with k.loop(0, ceil_div(width, run)) as number:
+        image, row = split_index(k, item, [0, rows])
+        with k.loop(0, k.size(ceil_div(width, run))) as number:
             # The last run starts early enough to end with the row.
-            tile(image, row, minimum(k, k.mul(number, run), width - run))
+            tile(image, row, minimum(k, k.mul(number, run), last))
     return k.finish()

@@ -9,9 +9,9 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles
+from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernels.integer import Requantize, dot4
-from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index, store_first
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
 
@@ -44,6 +44,25 @@ def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
     return choose_block(spec.m, ceil_div(spec.n, target.lanes), target)
 
 
+@dataclass(frozen=True)
+class RowTiles:
+    """`count` tiles of `height` rows. The last begins at row `last`, or has `rest` rows if that is not 0."""
+
+    height: int
+    count: int
+    last: int
+    rest: int
+
+
+def row_tiles(total: int, size: int) -> RowTiles:
+    """`total` rows in tiles of about `size`; the last takes some of another's again where that is cheap."""
+    height, full, rest = even_tiles(total, size)
+    count = full + (rest > 0)
+    if rest and not may_overlap(total, height):
+        return RowTiles(height, count, full * height, rest)
+    return RowTiles(height, count, total - height, 0)
+
+
 def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
     """(k, n) to (panels, k / 4, width, 4): four rows of a panel of columns inmost."""
     width = block_of(spec, target).vectors * target.lanes
@@ -63,26 +82,44 @@ class Int8Emission:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
         self.block = block_of(spec, k.target)
         self.width = self.block.vectors * self.lanes
+        self.rows = row_tiles(spec.m, self.block.rows)
         self.y, self.x, self.w, self.bias, self.factor = k.operands[:5]
 
     def emit(self) -> None:
         """Items (panel, tile of rows), shared by the workers."""
-        k, spec = self.k, self.spec
-        rows, tiles, rest = even_tiles(spec.m, self.block.rows)
+        k, spec, rows = self.k, self.spec, self.rows
         whole = spec.n // self.width
         tail = spec.n - whole * self.width
-        count = tiles + (rest > 0)
-        low, high = k.share((whole + (tail > 0)) * count)
+        panels = whole + (tail > 0)
+        count = k.size(rows.count)
+        low, high = k.share(k.size(panels * rows.count))
         with k.loop(low, high) as item:
-            panel, tile = split_index(k, item, [whole + (tail > 0), count])
+            panel, tile = split_index(k, item, [panels, count])
             full_columns = k.b.icmp_signed("<", k.i(panel), k.i(whole))
-            full_rows = k.b.icmp_signed("<", k.i(tile), k.i(tiles))
-            row = k.mul(tile, rows)
             for columns, wanted in ((self.width, full_columns), (tail, k.b.not_(full_columns))):
-                for height, also in ((rows, full_rows), (rest, k.b.not_(full_rows))):
-                    if columns and height and (columns == tail or whole) and (height == rest or tiles):
-                        with k.b.if_then(k.b.and_(wanted, also)):
-                            self._tile(panel, row, height, columns)
+                if columns and (columns == tail or whole):
+                    with k.b.if_then(wanted):
+                        self._tiles(panel, tile, columns)
+
+    def _tiles(self, panel: Index, tile: Index, columns: int) -> None:
+        """One tile of a panel: full, or the rest of the rows."""
+        k, rows = self.k, self.rows
+        row = self.first_row(tile)
+        if not rows.rest:
+            self._tile(panel, row, rows.height, columns)
+            return
+        full = k.b.icmp_signed("<", k.i(tile), k.size(rows.count - 1))
+        with k.b.if_else(full) as (then, otherwise):
+            with then:
+                self._tile(panel, row, rows.height, columns)
+            with otherwise:
+                self._tile(panel, row, rows.rest, columns)
+
+    def first_row(self, tile: Index) -> Index:
+        """Where a tile of rows begins."""
+        k, rows = self.k, self.rows
+        row = k.mul(tile, rows.height)
+        return row if rows.rest else minimum(k, row, k.size(rows.last))
 
     def _tile(self, panel: Index, row: Index, rows: int, columns: int) -> None:
         k = self.k
@@ -153,6 +190,6 @@ class Int8Emission:
 
 def emit_gemm_int8(module: ir.Module, name: str, spec: Int8GemmSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
-    k = KernelBuilder(module, name, 5, target)
+    k = KernelBuilder(module, name, 5, target, sized=True)
     Int8Emission(k, spec).emit()
     return k.finish()

@@ -13,7 +13,6 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.kernels.blocks import even_tiles
 from glow_backends.cpu.kernels.common import broadcast_strides
 from glow_backends.cpu.kernels.gemm_int8 import Int8Emission, Int8GemmSpec, block_of
 from glow_backends.cpu.kernels.integer import Requantize, dot4
@@ -87,7 +86,7 @@ class _Emission(Int8Emission):
         super().__init__(k, spec.one)
         self.stack = spec
         self.y, self.a, self.b, self.factor, self.zeros, scratch = k.operands
-        own = k.mul(k.worker, _own_words(spec, k.target)) if k.target.threads > 1 else 0
+        own = k.mul(k.worker, k.size(_own_words(spec, k.target))) if k.target.threads > 1 else 0
         self.panel = k.gep(scratch, own, I32)
         self.sums = k.gep(self.panel, _panel_words(spec, k.target), I32)
         self.row_terms = k.gep(self.sums, 8 * self.lanes, I32)
@@ -99,19 +98,19 @@ class _Emission(Int8Emission):
         batch = stack.batch or (1,)
         whole, tail = divmod(spec.n, self.width)
         y = self.y
-        low, high = k.share(prod(batch) * (whole + (tail > 0)))
+        steps = [
+            [k.size(step * size) for step in broadcast_strides(shape, batch)]
+            for shape, size in ((stack.a_batch, spec.m * spec.k), (stack.b_batch, spec.k * spec.n))
+        ]
+        sizes, matrix = [k.size(extent) for extent in batch], k.size(spec.m * spec.n)
+        low, high = k.share(k.size(prod(batch) * (whole + (tail > 0))))
         with k.loop(low, high) as item:
             pair, panel = split_index(k, item, [0, whole + (tail > 0)])
-            places = split_index(k, pair, batch)
-            at = [
-                k.index(
-                    *((p, s * size) for p, s in zip(places, broadcast_strides(shape, batch), strict=True))
-                )
-                for shape, size in ((stack.a_batch, spec.m * spec.k), (stack.b_batch, spec.k * spec.n))
-            ]
+            places = split_index(k, pair, sizes)
+            at = [k.index(*zip(places, step, strict=True)) for step in steps]
             column = k.mul(panel, self.width)
             self.x = k.gep(self.a, at[0], I8)
-            self.y = k.gep(y, k.mul(pair, spec.m * spec.n), spec.requantize.kind)
+            self.y = k.gep(y, k.mul(pair, matrix), spec.requantize.kind)
             b = k.gep(self.b, k.add(at[1], column), I8)
             self._sum_rows()
             full = k.b.icmp_signed("<", k.i(panel), k.i(whole))
@@ -123,12 +122,13 @@ class _Emission(Int8Emission):
 
     def _rows(self, column: Index, columns: int) -> None:
         """All rows of a panel."""
-        rows, tiles, rest = even_tiles(self.spec.m, self.block.rows)
+        k, rows = self.k, self.rows
         parts = self.panel, self.sums, self.factor
-        with self.k.loop(0, tiles) as tile:
-            self.tile(parts, column, self.k.mul(tile, rows), rows, columns)
-        if rest:
-            self.tile(parts, column, tiles * rows, rest, columns)
+        full = rows.count - (rows.rest > 0)
+        with k.loop(0, k.size(full)) as tile:
+            self.tile(parts, column, self.first_row(tile), rows.height, columns)
+        if rows.rest:
+            self.tile(parts, column, k.size(rows.last), rows.rest, columns)
 
     def _pack(self, b: ir.Value, columns: int) -> None:
         """Four rows of the panel side by side in words; sums start as the columns' sums of them."""
@@ -180,7 +180,7 @@ class _Emission(Int8Emission):
             return dot4(k, k.b.bitcast(held, words), ones, total)
 
         whole = spec.k // size * size
-        with k.loop(0, spec.m) as r:
+        with k.loop(0, k.size(spec.m)) as r:
             row = k.gep(self.x, k.mul(r, spec.k), I8)
             total = k.splat(0, lanes, I32)
             if whole:
@@ -196,6 +196,6 @@ class _Emission(Int8Emission):
 
 def emit_gemm_int8_stack(module: ir.Module, name: str, spec: Int8StackSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, a, b, factor, zeros, scratch, worker)` of a spec."""
-    k = KernelBuilder(module, name, 6, target)
+    k = KernelBuilder(module, name, 6, target, sized=True)
     _Emission(k, spec.folded()).emit()
     return k.finish()

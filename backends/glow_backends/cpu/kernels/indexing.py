@@ -18,6 +18,7 @@ from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.kernels.reduce import combiner
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.values import Active
 
 _COMBINE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -48,7 +49,7 @@ class RowsSpec:
         return 2 * self.outer * self.count * self.run * values.size(self.dtype)
 
 
-def position(k: KernelBuilder, pointer: ir.Value, place: Index, dtype: str, limit: int) -> ir.Value:
+def position(k: KernelBuilder, pointer: ir.Value, place: Index, dtype: str, limit: Index) -> ir.Value:
     """The index stored at `place`, counted from the end where negative, brought below `limit`."""
     raw = values.load(k, pointer, place, dtype)
     if raw.type != I64:
@@ -57,7 +58,7 @@ def position(k: KernelBuilder, pointer: ir.Value, place: Index, dtype: str, limi
         negative = k.b.icmp_signed("<", raw, k.i(0))
         raw = k.b.select(negative, k.b.add(raw, k.i(limit)), raw)
     inside = k.b.icmp_unsigned("<", raw, k.i(limit))
-    return k.b.select(inside, raw, k.i(limit - 1))
+    return k.b.select(inside, raw, k.i(k.add(limit, -1)))
 
 
 def _row(k: KernelBuilder, spec: RowsSpec, o: Index, i: Index, indices: ir.Value) -> Index:
@@ -66,11 +67,12 @@ def _row(k: KernelBuilder, spec: RowsSpec, o: Index, i: Index, indices: ir.Value
     strides = common.row_major((*spec.limits, spec.run))
     tuple_at = k.mul(i, depth)
     if spec.batched:
-        tuple_at = k.add(tuple_at, k.mul(o, spec.count * depth))
-    total = k.mul(o, common.product(spec.limits) * spec.run)
+        tuple_at = k.add(tuple_at, k.mul(o, common.length(k, spec.count * depth)))
+    total = k.mul(o, common.length(k, common.product(spec.limits) * spec.run))
     for axis, limit in enumerate(spec.limits):
-        where = position(k, indices, k.add(tuple_at, axis), spec.index_dtype, limit)
-        total = k.add(total, k.mul(where, strides[axis]))
+        where = position(k, indices, k.add(tuple_at, axis), spec.index_dtype, common.length(k, limit))
+        step = strides[axis] if axis == depth - 1 else common.length(k, strides[axis])
+        total = k.add(total, k.mul(where, step))
     return total
 
 
@@ -78,25 +80,25 @@ def _move(
     k: KernelBuilder,
     dtype: str,
     run: int,
-    transfer: Callable[[Index, int, int], None],
+    transfer: Callable[[Index, int, Active], None],
 ) -> None:
     """Call transfer(place, lanes, active) over a run of elements."""
     lanes = max(1, k.target.vector_bytes // values.width(dtype))
-    for place, width, active in common.strips(k, 0, run, lanes, 4):
+    for place, width, active in common.sized_strips(k, 0, run, lanes, 4):
         transfer(place, width, active)
 
 
 def emit_gather(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget) -> ir.Function:
     """Emit gather and gather_nd; see `RowsSpec` for the operands."""
-    k = KernelBuilder(module, name, 3, target)
+    k = KernelBuilder(module, name, 3, target, sized=True)
     rows, data, indices = k.operands
     dtype = f"u{8 * values.size(spec.dtype)}"
     if spec.outer * spec.count * spec.run:
         with common.nest(k, [spec.outer, spec.count], spec.bytes_touched) as (o, i):
             origin = _row(k, spec, o, i, indices)
-            to = k.mul(k.add(k.mul(o, spec.count), i), spec.run)
+            to = k.mul(k.add(k.mul(o, common.length(k, spec.count)), i), spec.run)
 
-            def transfer(place: Index, lanes: int, active: int) -> None:
+            def transfer(place: Index, lanes: int, active: Active) -> None:
                 value = values.load(k, data, k.add(origin, place), dtype, lanes, active)
                 values.store(k, value, rows, k.add(to, place), dtype, active)
 
@@ -106,18 +108,19 @@ def emit_gather(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget)
 
 def emit_scatter(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget) -> ir.Function:
     """Emit scatter_nd by one worker, as later updates may meet the same rows."""
-    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target)
+    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target, sized=True)
     result, indices, rows = k.operands[0], k.operands[-2], k.operands[-1]
     total = spec.outer * common.product(spec.limits) * spec.run
     with common.first_worker(k):
         if not spec.in_place:
             copy_all(k, spec.dtype, total)
         if spec.outer * spec.count * spec.run:
-            with k.loop(0, spec.outer) as o, k.loop(0, spec.count) as i:
+            outer, count = common.length(k, spec.outer), common.length(k, spec.count)
+            with k.loop(0, outer) as o, k.loop(0, count) as i:
                 to = _row(k, spec, o, i, indices)
-                origin = k.mul(k.add(k.mul(o, spec.count), i), spec.run)
+                origin = k.mul(k.add(k.mul(o, count), i), spec.run)
 
-                def transfer(place: Index, lanes: int, active: int) -> None:
+                def transfer(place: Index, lanes: int, active: Active) -> None:
                     value = values.load(k, rows, k.add(origin, place), spec.dtype, lanes, active)
                     _update(k, spec.reduction, spec.dtype, result, k.add(to, place), value, active)
 
@@ -129,7 +132,7 @@ def copy_all(k: KernelBuilder, dtype: str, count: int) -> None:
     """Operand 1 copied to operand 0 by the worker that is here."""
     dtype = f"u{8 * values.size(dtype)}"
 
-    def transfer(place: Index, lanes: int, active: int) -> None:
+    def transfer(place: Index, lanes: int, active: Active) -> None:
         value = values.load(k, k.operands[1], place, dtype, lanes, active)
         values.store(k, value, k.operands[0], place, dtype, active)
 
@@ -143,7 +146,7 @@ def _update(
     result: ir.Value,
     place: Index,
     value: ir.Value,
-    active: int | None,
+    active: Active | None,
 ) -> None:
     """result[place] = value, or combined with what is there."""
     if reduction != "none":
@@ -172,13 +175,13 @@ class ElementsSpec:
 
 def emit_gather_elements(module: ir.Module, name: str, spec: ElementsSpec, target: CpuTarget) -> ir.Function:
     """Emit gather_elements; see `ElementsSpec` for the operands."""
-    k = KernelBuilder(module, name, 3, target)
+    k = KernelBuilder(module, name, 3, target, sized=True)
     result, data, indices = k.operands
     dtype = f"u{8 * values.size(spec.dtype)}"
     if common.product(spec.shape):
         size = 2 * common.product(spec.shape) * values.size(spec.dtype)
         with common.nest(k, spec.shape, size) as at:
-            here = k.index(*zip(at, common.row_major(spec.shape), strict=True))
+            here = common.offset(k, at, common.row_major(spec.shape))
             value = values.load(k, data, _element(k, spec, list(at), here, indices), dtype)
             values.store(k, value, result, here, dtype)
     return k.finish()
@@ -186,14 +189,14 @@ def emit_gather_elements(module: ir.Module, name: str, spec: ElementsSpec, targe
 
 def emit_scatter_elements(module: ir.Module, name: str, spec: ElementsSpec, target: CpuTarget) -> ir.Function:
     """Emit scatter_elements by one worker."""
-    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target)
+    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target, sized=True)
     result, indices, updates = k.operands[0], k.operands[-2], k.operands[-1]
     with common.first_worker(k):
         if not spec.in_place:
             copy_all(k, spec.dtype, common.product(spec.data_shape))
         if common.product(spec.shape):
             with common.nest(k, spec.shape, 0, shared=False) as at:
-                here = k.index(*zip(at, common.row_major(spec.shape), strict=True))
+                here = common.offset(k, at, common.row_major(spec.shape))
                 value = values.load(k, updates, here, spec.dtype)
                 place = _element(k, spec, list(at), here, indices)
                 _update(k, spec.reduction, spec.dtype, result, place, value, None)
@@ -202,8 +205,9 @@ def emit_scatter_elements(module: ir.Module, name: str, spec: ElementsSpec, targ
 
 def _element(k: KernelBuilder, spec: ElementsSpec, at: list[Index], here: Index, indices: ir.Value) -> Index:
     """The offset in the data that the index at `here` names."""
-    at[spec.axis] = position(k, indices, here, spec.index_dtype, spec.data_shape[spec.axis])
-    return k.index(*zip(at, common.row_major(spec.data_shape), strict=True))
+    limit = common.length(k, spec.data_shape[spec.axis])
+    at[spec.axis] = position(k, indices, here, spec.index_dtype, limit)
+    return common.offset(k, at, common.row_major(spec.data_shape))
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ class OneHotSpec:
 
 def emit_one_hot(module: ir.Module, name: str, spec: OneHotSpec, target: CpuTarget) -> ir.Function:
     """Emit a fill with the off value, then the on value where an index points."""
-    k = KernelBuilder(module, name, 3, target)
+    k = KernelBuilder(module, name, 3, target, sized=True)
     result, indices, pair = k.operands
     dtype = f"u{8 * values.size(spec.dtype)}"
     block = spec.depth * spec.inner
@@ -227,19 +231,20 @@ def emit_one_hot(module: ir.Module, name: str, spec: OneHotSpec, target: CpuTarg
         return k.finish()
     off, on = (values.load(k, pair, i, dtype) for i in (0, 1))
     with common.nest(k, [spec.outer], spec.outer * block * values.size(spec.dtype)) as (o,):
-        base = k.mul(o, block)
+        base = k.mul(o, common.length(k, block))
+        inner, depth = common.length(k, spec.inner), common.length(k, spec.depth)
 
-        def fill(place: Index, lanes: int, active: int) -> None:
+        def fill(place: Index, lanes: int, active: Active) -> None:
             values.store(k, values.splat(k, off, lanes), result, k.add(base, place), dtype, active)
 
         _move(k, dtype, block, fill)
-        with k.loop(0, spec.inner) if spec.inner > 1 else nullcontext(k.i(0)) as i:
-            raw = values.load(k, indices, k.add(k.mul(o, spec.inner), i), spec.index_dtype)
+        with k.loop(0, inner) if spec.inner > 1 else nullcontext(k.i(0)) as i:
+            raw = values.load(k, indices, k.add(k.mul(o, inner), i), spec.index_dtype)
             if raw.type != I64:
                 raw = k.b.sext(raw, I64) if values.is_signed(spec.index_dtype) else k.b.zext(raw, I64)
             negative = k.b.icmp_signed("<", raw, k.i(0))
-            raw = k.b.select(negative, k.b.add(raw, k.i(spec.depth)), raw)
-            with k.b.if_then(k.b.icmp_unsigned("<", raw, k.i(spec.depth))):
-                place = k.add(k.add(base, k.mul(raw, spec.inner)), i)
+            raw = k.b.select(negative, k.b.add(raw, k.i(depth)), raw)
+            with k.b.if_then(k.b.icmp_unsigned("<", raw, k.i(depth))):
+                place = k.add(k.add(base, k.mul(raw, inner)), i)
                 values.store(k, on, result, place, dtype)
     return k.finish()

@@ -54,14 +54,14 @@ class Line:
         base: Index,
         count: int,
         dtype: str,
-        stride: int = 1,
+        stride: Index = 1,
         lanes: int = 0,
         active: int = 0,
     ) -> None:
         self.k, self.target, self.source, self.base = k, target, source, base
         self.count, self.dtype, self.stride = count, dtype, stride
         full = max(1, k.target.vector_bytes // values.width(dtype))
-        self.contiguous = stride == 1
+        self.contiguous = isinstance(stride, int) and stride == 1
         self.lanes = min(full, common.power_of_two(count)) if self.contiguous else lanes
         self.active = active
         self.held: list[tuple[Vec, At]] | None = None
@@ -181,16 +181,17 @@ def for_lines(
     lanes = max(1, k.target.vector_bytes // values.width(dtype))
     divided = outer < k.target.threads
     with common.nest(k, [outer], size, shared=not divided) as (o,):
-        base, number = k.mul(o, count * inner), k.mul(o, inner)
+        step = common.length(k, inner)
+        base, number = k.mul(o, common.length(k, count * inner)), k.mul(o, step)
         whole = inner // lanes
-        low, high = common.share(k, whole, size) if divided else (0, whole)
+        low, high = common.share(k, whole, size) if divided else (0, common.length(k, whole))
         with k.loop(low, high) as i:
             start = k.mul(i, lanes)
-            line = Line(k, target, source, k.add(base, start), count, dtype, inner, lanes, lanes)
+            line = Line(k, target, source, k.add(base, start), count, dtype, step, lanes, lanes)
             body(line, k.add(number, start))
         if inner % lanes:
-            start, rest = whole * lanes, inner % lanes
+            start, rest = common.length(k, whole * lanes), inner % lanes
             with common.last_worker(k) if divided else nullcontext():
                 width = common.power_of_two(rest)
-                line = Line(k, target, source, k.add(base, start), count, dtype, inner, width, rest)
+                line = Line(k, target, source, k.add(base, start), count, dtype, step, width, rest)
                 body(line, k.add(number, start))

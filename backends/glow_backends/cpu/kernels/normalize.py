@@ -39,7 +39,7 @@ class LayerNormSpec:
 def emit_layer_norm(module: ir.Module, name: str, spec: LayerNormSpec, target: CpuTarget) -> ir.Function:
     """Emit layer (or RMS) normalisation."""
     outputs = 3 if spec.statistics else 1
-    k = KernelBuilder(module, name, outputs + 1 + spec.scale + spec.bias, target)
+    k = KernelBuilder(module, name, outputs + 1 + spec.scale + spec.bias, target, sized=True)
     axis = spec.axis % len(spec.shape)
     count = common.product(spec.shape[axis:])
     rows = common.product(spec.shape[:axis])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu import values, vecmath
-from glow_backends.cpu.builder import I32, KernelBuilder, shuffle_mask
+from glow_backends.cpu.builder import F32, I32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.pointwise import cast
@@ -165,18 +165,18 @@ def chunked(
     neutral: float,
 ) -> list[ir.Value]:
     """A carried loop whose long runs are accumulated in chunks, then chunk by chunk."""
-    run = _CHUNK * step
+    run, length = _CHUNK * step, common.length(k, stop)
     if stop < 2 * run:
-        return k.reduce_loop(0, stop, step, totals, body)
+        return k.reduce_loop(0, length, step, totals, body)
     fresh = [values.constant(t.type, neutral) for t in totals]
 
     def chunk(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         end = k.b.add(start, k.i(run))
-        end = k.b.select(k.b.icmp_signed("<", end, k.i(stop)), end, k.i(stop))
+        end = k.b.select(k.b.icmp_signed("<", end, k.i(length)), end, k.i(length))
         parts = k.reduce_loop(start, end, step, fresh, body)
         return [combine(k, c, p) for c, p in zip(carried, parts, strict=True)]
 
-    return k.reduce_loop(0, stop, run, totals, chunk)
+    return k.reduce_loop(0, length, run, totals, chunk)
 
 
 _BASE = {
@@ -209,7 +209,7 @@ def _axes(shape: Sequence[int], axes: Sequence[int]) -> list[_Axis]:
 
 def emit_reduce(module: ir.Module, name: str, spec: ReduceSpec, target: CpuTarget) -> ir.Function:
     """Emit the reduction; see `ReduceSpec` for the operands."""
-    k = KernelBuilder(module, name, 2, target)
+    k = KernelBuilder(module, name, 2, target, sized=True)
     if spec.dtype == "i1":
         spec = replace(spec, dtype="u8")
     _Reduction(k, spec).emit()
@@ -256,7 +256,7 @@ class _Reduction:
         k, unroll = self.k, max(1, min(4, inner // self.lanes))
         block = unroll * self.lanes
         blocks = inner // block
-        low, high = common.share(k, blocks, self.bytes) if divided else (0, blocks)
+        low, high = common.share(k, blocks, self.bytes) if divided else (0, common.length(k, blocks))
         with k.loop(low, high) as i:
             start = k.mul(i, block)
             self._column_block(
@@ -317,7 +317,7 @@ class _Reduction:
             return body(place, list(totals))
 
         def step(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            here = k.add(place, k.mul(i, dims[0].stride))
+            here = k.add(place, k.mul(i, common.length(k, dims[0].stride)))
             return self._nest(dims[1:], here, carried, body, combine, neutral)
 
         return chunked(k, dims[0].extent, 1, totals, step, combine, neutral)
@@ -377,7 +377,7 @@ class _Reduction:
     def _finish_float(self, total: Vec, peak: ir.Value | None) -> Vec:
         op = self.spec.op
         if op == "mean":
-            return total / float(self.count)
+            return total / self._divisor(total)
         if op == "l2":
             return total.sqrt()
         result = vecmath.log(total)
@@ -386,6 +386,13 @@ class _Reduction:
         largest = Vec(self.k, peak)
         infinite = largest.abs().compare("==", math.inf)
         return largest.where(infinite, result + largest)
+
+    def _divisor(self, total: Vec) -> Vec | float:
+        """The number of terms of a mean; an argument of the call where it is a vector like another."""
+        k = self.k
+        if total.v.type != ir.VectorType(F32, k.target.lanes):
+            return float(self.count)
+        return Vec(k, k.number(self.count, "terms"))
 
     def _store(self, value: ir.Value, place: Index, active: int | None) -> None:
         values.store(self.k, value, self.k.operands[0], place, self.dtype, active)

@@ -59,7 +59,7 @@ class ResizeSpec:
 def emit_resize(module: ir.Module, name: str, spec: ResizeSpec, target: CpuTarget) -> ir.Function:
     """Emit the passes; see `ResizeSpec` for the operands."""
     tables = len(spec.passes) * (2 if spec.weighted else 1)
-    k = KernelBuilder(module, name, 2 + tables + (spec.scratch > 0), target)
+    k = KernelBuilder(module, name, 2 + tables + (spec.scratch > 0), target, sized=True)
     first, last = spec.passes[0], spec.passes[-1]
     read = first.outer * first.size * first.inner
     made = last.outer * last.made * last.inner
@@ -67,15 +67,15 @@ def emit_resize(module: ir.Module, name: str, spec: ResizeSpec, target: CpuTarge
         return k.finish()
     buffers: list[ir.Value] = []
     if spec.scratch:
-        own = k.gep(k.operands[-1], k.mul(k.worker, spec.scratch), I8)
-        buffers = [own, k.gep(own, spec.scratch // 2, I8)]
+        own = k.gep(k.operands[-1], k.mul(k.worker, k.size(spec.scratch)), I8)
+        buffers = [own, k.gep(own, k.size(spec.scratch // 2), I8)]
     size = spec.planes * (read + made) * values.size(spec.dtype)
     with common.nest(k, [spec.planes], size) as (plane,):
-        source, origin, kind = k.operands[1], k.mul(plane, read), spec.dtype
+        source, origin, kind = k.operands[1], k.mul(plane, common.length(k, read)), spec.dtype
         for number, step in enumerate(spec.passes):
             final = number == len(spec.passes) - 1
             goal = k.operands[0] if final else buffers[number % 2]
-            to = k.mul(plane, made) if final else 0
+            to = k.mul(plane, common.length(k, made)) if final else 0
             goal_kind = spec.dtype if final else spec.working
             at = 2 + number * (2 if spec.weighted else 1)
             weights = k.operands[at + 1] if spec.weighted else None
@@ -103,28 +103,29 @@ class _Pass:
     def emit(self, places: ir.Value, weights: ir.Value | None) -> None:
         """Vectors along the axes behind this one; along this one where it is the last."""
         k, step = self.k, self.step
-        with k.loop(0, step.outer) as o:
-            base = k.add(self.source[1], k.mul(o, step.size * step.inner))
-            to = k.add(self.goal[1], k.mul(o, step.made * step.inner))
+        read, written, inner = (common.length(k, n * step.inner) for n in (step.size, step.made, 1))
+        with k.loop(0, common.length(k, step.outer)) as o:
+            base = k.add(self.source[1], k.mul(o, read))
+            to = k.add(self.goal[1], k.mul(o, written))
             if step.repeat and step.inner == 1 and self.lanes % step.repeat == 0:
                 self._repeated(base, to)
                 return
-            with k.loop(0, step.made) as j:
+            with k.loop(0, common.length(k, step.made)) as j:
                 row = [k.load(places, k.add(k.mul(j, step.taps), t), I32) for t in range(step.taps)]
-                starts = [k.add(base, k.mul(k.b.sext(r, I64), step.inner)) for r in row]
+                starts = [k.add(base, k.mul(k.b.sext(r, I64), inner)) for r in row]
                 factors: list[ir.Value] = []
                 if weights is not None:
                     factors = [
                         k.load(weights, k.add(k.mul(j, step.taps), t), values.compute(self.spec.dtype))
                         for t in range(step.taps)
                     ]
-                self._line(starts, factors, k.add(to, k.mul(j, step.inner)))
+                self._line(starts, factors, k.add(to, k.mul(j, inner)))
 
     def _line(self, starts: Sequence[Index], factors: Sequence[ir.Value], to: Index) -> None:
         """One result of the axis, for every position behind it."""
         k = self.k
         pointer, _, kind = self.source
-        for place, lanes, active in common.strips(k, 0, self.step.inner, self.lanes, 2):
+        for place, lanes, active in common.sized_strips(k, 0, self.step.inner, self.lanes, 2):
             total: ir.Value | None = None
             for number, start in enumerate(starts):
                 x = values.load(k, pointer, k.add(start, place), kind, lanes, active)

@@ -30,7 +30,7 @@ class SoftmaxSpec:
 
 def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTarget) -> ir.Function:
     """Emit softmax: the largest element, then exponentials and their sum, then the quotients."""
-    k = KernelBuilder(module, name, 2, target)
+    k = KernelBuilder(module, name, 2, target, sized=True)
     # Exponentials kept in a 16-bit buffer would be rounded twice: they are computed twice instead.
     narrow = spec.dtype in NARROW
 
