@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.base import get_backend
 from glow_backends.cpu import search
+from glow_backends.cpu.calls import without_denormals
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.passes.cpu_choose import choose
 from glow_backends.cpu.target import host
@@ -302,3 +303,14 @@ def test_search_measures_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert found in ("direct", "winograd2", "winograd4")
     monkeypatch.setattr(search, "measured_seconds", None)
     assert choose(spec, host(), search=True) == found
+
+
+def test_denormal_weights_count_as_zeros() -> None:
+    """Products with them are slow, and less than any result shows; the least normal number stays."""
+    tiny = np.finfo(np.float32).tiny
+    weights = np.array([1, tiny, -tiny, 0, -0.0, np.nan, np.inf], np.float32)
+    assert without_denormals(weights) is weights
+    small = weights.copy()
+    small[[3, 4]] = 1e-40, -1e-45
+    np.testing.assert_array_equal(without_denormals(small), weights)
+    assert without_denormals(small.view(np.int32)).dtype == np.int32

@@ -112,7 +112,7 @@ class CallContext:
         return found.array() if isinstance(found, ConstantOp) else None
 
     def pack(self, value: SSAValue, how: str, make: Callable[[Array], Array]) -> Packed | None:
-        """`make(constant)` as an operand; None where `value` is not constant."""
+        """`make(constant)`, for products and sums, as an operand; None where `value` is not constant."""
         owner = value.owner
         if self.constant(value) is None or not isinstance(owner, WeightOp):
             return None
@@ -120,9 +120,31 @@ class CallContext:
         def packed() -> Array:
             array = self.constant(value)  # not held till then: it may be what memory is short of
             assert array is not None
-            return make(array)
+            return without_denormals(make(array))
 
         return Packed(f"{owner.target}|{how}", packed, owner.target)
+
+
+_LEAST_NORMAL = (1 << 24) - 1
+"""What the shifted bits of the least normal f32, less one, are."""
+_PIECE = 1 << 15
+"""Elements that are looked at together: temporary arrays stay in the cache."""
+
+
+def without_denormals(weights: Array) -> Array:
+    """The f32 weights with zeros for denormal numbers, with which a product takes a hundred times as long.
+
+    Other types are left as they are.
+    """
+    if weights.dtype != np.float32:
+        return weights
+    bits = weights.reshape(-1).view(np.uint32)
+    for start in range(0, bits.size, _PIECE):
+        unsigned = bits[start : start + _PIECE] << 1
+        unsigned -= 1  # zero becomes the largest number
+        if unsigned.min() < _LEAST_NORMAL:
+            return np.where(np.abs(weights) < np.finfo(np.float32).tiny, np.float32(0), weights)
+    return weights
 
 
 Rule = Callable[[Any, CallContext], KernelCall | None]
