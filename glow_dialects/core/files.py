@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glow_dialects.core.errors import GlowError
@@ -20,29 +20,20 @@ def whole(path: Path) -> Generator[Path]:
     """
     through = path.is_relative_to("/dev") or (path.exists() and not path.is_file())
     target = path if through else Path(os.path.realpath(path))
-    temporary: Path | None = None
+    folder = Path(tempfile.gettempdir()) if through else target.parent
+    temporary = folder / f".{path.name}.{os.urandom(8).hex()}"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=None if through else target.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary.touch(exist_ok=False)
         yield temporary
         if through:
             with temporary.open("rb") as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         else:
-            temporary.chmod(_mode(target))  # mkstemp's files are private
+            if target.exists():
+                temporary.chmod(target.stat().st_mode & 0o777)
             temporary.replace(target)
     except OSError as error:
         raise GlowError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _mode(target: Path) -> int:
-    """Permissions of the file there is, or those of a new one."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+        with suppress(OSError):
+            temporary.unlink()

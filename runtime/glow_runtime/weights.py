@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from xdsl.dialects.builtin import ModuleOp
 
@@ -46,8 +47,16 @@ def write(module: ModuleOp, path: Path) -> int:
         plain = np.asarray(resource.array, order="C")
         plain = plain if plain.dtype.name in _PLAIN else plain.reshape(-1).view(np.uint8)
         assert arrays.setdefault(resource.name, plain) is plain, f"two weights {resource.name}"
-    save_file(arrays, str(path))
+    save_arrays(arrays, path)
     return len(arrays)
+
+
+def save_arrays(arrays: dict[str, Array], path: Path, facts: dict[str, str] | None = None) -> None:
+    """Write arrays, and texts beside them, in safetensors; OSError where the file cannot be written."""
+    try:
+        save_file(arrays, str(path), facts)
+    except SafetensorError as error:
+        raise OSError(str(error)) from None
 
 
 def attach(module: ModuleOp, path: Path) -> None:

@@ -9,22 +9,18 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import whole
 from glow_dialects.core.types import Array
+from glow_runtime.weights import save_arrays
 
 
 def write(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
     """Write arrays and JSON-able facts; an older file stays whole until the new one is."""
     plain = {n: np.asarray(a, order="C") for n, a in arrays.items()}
-    aside = path.with_name(path.name + ".part")
-    try:
-        save_file(plain, str(aside), {"glow.training": json.dumps(dict(facts))})
-        aside.replace(path)
-    except (OSError, SafetensorError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        raise GlowError(f"{path}: cannot write the checkpoint: {why or error}") from None
+    with whole(path) as aside:
+        save_arrays(plain, aside, {"glow.training": json.dumps(dict(facts))})
 
 
 def read(path: Path, expected: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_backends.base import Port, Report, dtype_named
+from glow_backends.cpu import cache
 from glow_backends.cpu.memory import mapped_file
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 2
+FORMAT = 3
 """Version of the written form."""
 
 
@@ -62,17 +63,17 @@ def write(bundle: Bundle, folder: Path) -> None:
     """Write a bundle as a folder, whole or not at all.
 
     `program.json` describes it, `code.N.o` are objects, `weights.bin` is the block as it lies in
-    memory (it is mapped when read), `state.N.npy` are first values.
+    memory (it is mapped when read, and not looked at before), `state.N` are first values.
     """
     assert not bundle.host_steps, "host steps live in the IR"
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         for number, data in enumerate(bundle.objects):
-            (aside / f"code.{number}.o").write_bytes(data)
+            (aside / f"code.{number}.o").write_bytes(cache.sealed(data))
         bundle.weights.tofile(aside / "weights.bin")
         for number, array in enumerate(bundle.states.values()):
-            np.save(aside / f"state.{number}.npy", array.view(np.uint8) if array.ndim else array)
+            (aside / f"state.{number}").write_bytes(cache.sealed(array.tobytes()))
         text = {
             "format": FORMAT,
             "slots": [asdict(s) for s in bundle.slots],
@@ -84,7 +85,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             "states": list(bundle.states),
             "kernels": bundle.report.kernels,
         }
-        (aside / "program.json").write_text(json.dumps(text, indent=1))
+        (aside / "program.json").write_bytes(cache.sealed(json.dumps(text, indent=1).encode()))
         if folder.exists():
             shutil.rmtree(folder)
         aside.replace(folder)
@@ -95,7 +96,7 @@ def write(bundle: Bundle, folder: Path) -> None:
 def read(folder: Path) -> Bundle | None:
     """The bundle in a folder, its weights mapped; None where there is none of this version."""
     try:
-        text = json.loads((folder / "program.json").read_text())
+        text = json.loads(_read(folder / "program.json"))
         if text["format"] != FORMAT:
             return None
         slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
@@ -104,8 +105,8 @@ def read(folder: Path) -> Bundle | None:
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
             slot = by_symbol[symbol]
-            raw = np.load(folder / f"state.{number}.npy")
-            states[symbol] = raw.view(dtype_named(slot.dtype)).reshape(slot.shape)
+            values = np.frombuffer(_read(folder / f"state.{number}"), dtype_named(slot.dtype))
+            states[symbol] = values.reshape(slot.shape)
         report = Report(
             kernels=text["kernels"],
             arena_bytes=text["arena_bytes"],
@@ -114,7 +115,7 @@ def read(folder: Path) -> Bundle | None:
         )
         return Bundle(
             slots,
-            [(folder / f"code.{i}.o").read_bytes() for i in range(text["objects"])],
+            [_read(folder / f"code.{i}.o") for i in range(text["objects"])],
             weights,
             text["arena_bytes"],
             text["scratch_bytes"],
@@ -125,6 +126,13 @@ def read(folder: Path) -> Bundle | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _read(file: Path) -> bytes:
+    found = cache.read(file)
+    if found is None:
+        raise OSError(f"{file} is not there, or damaged")
+    return found
 
 
 def slots_of(bundle: Bundle, kinds: Sequence[str]) -> list[tuple[int, Slot]]:

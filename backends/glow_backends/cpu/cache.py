@@ -1,16 +1,22 @@
-"""The cache under GLOW_CACHE_DIR: kernels' machine code by content, whole programs by model."""
+"""The cache under GLOW_CACHE_DIR: kernels' machine code by content, whole programs by model.
+
+Files end in a digest of what they hold: one that was cut short or damaged is not there.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-import tempfile
 from collections import OrderedDict
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import llvmlite
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import whole
 
 PROGRAM_BYTES = 4 << 30
 """Programs (their weights, mostly) kept on disk; the oldest go first."""
@@ -84,10 +90,8 @@ def _note_file(key: str) -> Path | None:
 def note(key: str) -> str | None:
     """The text kept under a key, by this compiler; None where there is none."""
     file = _note_file(key)
-    try:
-        return None if file is None else file.read_text(encoding="utf-8")
-    except OSError:
-        return None
+    found = None if file is None else read(file)
+    return None if found is None else found.decode()
 
 
 def keep_note(key: str, text: str) -> None:
@@ -122,27 +126,42 @@ def get(name: str) -> bytes | None:
     base = directory()
     if base is None or name in _recent:
         return _recent.get(name)
-    try:
-        found = (base / f"{name}.o").read_bytes()
-    except OSError:
-        return None
-    _note_recent(name, found)
+    found = read(base / f"{name}.o")
+    if found is not None:
+        _note_recent(name, found)
     return found
 
 
 def put(name: str, data: bytes) -> None:
-    """Store an object; written aside and renamed, so that no reader sees half of it."""
+    """Store an object."""
     _note_recent(name, data)
     base = directory()
     if base is not None:
         _write(base / f"{name}.o", data)
 
 
-def _write(path: Path, data: bytes) -> None:
+# --- files ------------------------------------------------------------------------------------------
+
+_DIGEST_BYTES = 16
+
+
+def sealed(data: bytes) -> bytes:
+    """What a file that `read` reads holds."""
+    return data + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def read(path: Path) -> bytes | None:
+    """The data of a sealed file; None where there is none, or what it holds is not what was written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(path)
+        found = path.read_bytes()
     except OSError:
-        return  # a cache that cannot be written is no cache
+        return None
+    data = found[:-_DIGEST_BYTES]
+    return data if sealed(data) == found else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    with suppress(OSError, GlowError):  # a cache that cannot be written is no cache
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(path) as temporary:
+            temporary.write_bytes(sealed(data))

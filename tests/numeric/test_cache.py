@@ -1,0 +1,90 @@
+"""The object cache: what is damaged, missing or cannot be written is made again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+import glow_compiler as glow
+from glow_backends.cpu import cache
+
+X = np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4)
+W = np.linspace(0, 2, 8, dtype=np.float32).reshape(4, 2)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model file, and a cache that is empty."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_recent", type(cache._recent)())
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 4]), ("y", [1, 2]))]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], [numpy_helper.from_array(W, "w")])
+    path = tmp_path / "model.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    os.utime(path, (0, 0))  # a file that was just written may change without another time
+    return path
+
+
+def run(model: Path) -> None:
+    """Compile as a new process would, and check the answer."""
+    cache._recent.clear()
+    np.testing.assert_allclose(glow.compile(model)(X), X @ W, rtol=1e-6)
+
+
+def halved(data: bytes) -> bytes:
+    """The first half."""
+    return data[: len(data) // 2]
+
+
+def flipped(data: bytes) -> bytes:
+    """One bit in the middle turned."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [halved, flipped, lambda data: b"", lambda data: bytes(len(data))])
+def test_damaged_files(model: Path, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """Every kind of file: objects, programs, notes. Weights are mapped unread; only their size tells."""
+    run(model)
+    files = [f for f in (tmp_path / "cache").rglob("*") if f.is_file() and f.name != "weights.bin"]
+    assert {"program.json", "code.0.o"} <= {f.name for f in files}
+    assert {"cache", "notes"} <= {f.parent.name for f in files}
+    before = {f: f.read_bytes() for f in files}
+    for file, data in before.items():
+        file.write_bytes(damage(data))
+    run(model)
+    assert all(file.read_bytes() == data for file, data in before.items() if file.suffix == ".o")
+
+
+def test_weights_cut_short(model: Path, tmp_path: Path) -> None:
+    """A mapped file that ends early would end the process."""
+    run(model)
+    for file in (tmp_path / "cache").rglob("weights.bin"):
+        file.write_bytes(halved(file.read_bytes()))
+    run(model)
+
+
+def test_a_cache_that_cannot_be_written(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file where the folder should be."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path / "file"))
+    run(model)
+
+
+def test_nothing_is_left_of_failed_writes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left of what could not be written."""
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    run(model)
+    assert not [f for f in (tmp_path / "cache").rglob("*") if f.is_file()]
