@@ -244,7 +244,8 @@ def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
 def real_result(op: Any, r: Rewriter) -> SSAValue | None:
     """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums.
 
-    Not where a range that ends at zero limits the sums; others are what calibration saw of them.
+    Not where a range that ends at zero limits the sums. Other ranges are taken for what calibration saw
+    of them, which is so where the calibration was our own.
     """
     layers = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
     made: Any = next((p for kind in layers if (p := producer(op.input, kind, single=True))), None)
@@ -272,10 +273,16 @@ BORDERS = (Pattern((DequantizeOp,), real_result),)
 
 @dataclass(frozen=True)
 class FoldConversionsPass(ModulePass):
-    """Eliminate, merge and move quantize, dequantize and rescale; fold relu into limits."""
+    """Eliminate, merge and move quantize, dequantize and rescale; fold relu into limits.
+
+    `saturate`: what is stored and read as real numbers again keeps its rounding and saturation, as in
+    models whose conversions are part of their meaning.
+    """
 
     name = "glow-fold-conversions"
+    saturate: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, tuple(PATTERNS))
-        rewrite(op, BORDERS)
+        if not self.saturate:
+            rewrite(op, BORDERS)

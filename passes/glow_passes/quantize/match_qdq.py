@@ -2,7 +2,8 @@
 
     quantize(conv(dequantize(q), dequantize(w)))  ->  quantized_conv(q, w)
 
-The form in which ONNX tools write quantised models: conversions around every operator.
+The form in which ONNX tools write quantised models: conversions around every operator. They mean what
+ONNX says: no conversion vanishes that may saturate.
 """
 
 from __future__ import annotations
@@ -250,5 +251,5 @@ class MatchQdqPass(ModulePass):
         if not any(isinstance(node, DequantizeOp) for node in op.walk()):
             return
         rewrite(op, PATTERNS)
-        FoldConversionsPass().apply(ctx, op)
+        FoldConversionsPass(saturate=True).apply(ctx, op)
         rewrite(op, PATTERNS)

@@ -1,4 +1,5 @@
 // RUN: glow-opt %s -p glow-fold-conversions | filecheck %s
+// RUN: glow-opt %s -p "glow-fold-conversions{saturate=true}" | filecheck %s --check-prefix=SATURATE
 
 glow.placeholder @q input : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @w input : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
@@ -99,12 +100,15 @@ glow.func @arithmetic {
   glow.save %b to @s : tensor<4x4x!quant.uniform<i8:f32, 1.0>>
 }
 
-// What is read as real numbers only never becomes 8 bits.
+// What is read as real numbers only never becomes 8 bits, unless saturation is part of the meaning.
 // CHECK-LABEL: glow.func @real_result
+// SATURATE-LABEL: glow.func @real_result
 glow.func @real_result {
   %q = glow.get @q : tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
   %w = glow.get @w : tensor<4x4x!quant.uniform<i8:f32, 0.25>>
   // CHECK: glow.quantized_fully_connected %q, %w : {{.*}} -> tensor<4x4xf32>
+  // SATURATE: [[p:%.*]] = glow.quantized_fully_connected %q, %w : {{.*}} -> tensor<4x4x!quant.uniform
+  // SATURATE-NEXT: glow.dequantize [[p]]
   %p = glow.quantized_fully_connected %q, %w : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<4x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>
   %a = glow.dequantize %p : (tensor<4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4xf32>
   glow.save %a to @y : tensor<4x4xf32>
