@@ -14,7 +14,7 @@ import glow_compiler as glow
 
 GRAPHS = 8
 LENGTH = 6
-#: (smallest, largest) real number of a range: relu, relu6, a negative one, and three of both signs, of which one is narrow.
+#: (smallest, largest) real number of a range: relu, relu6, a negative one, a narrow one, two wide ones.
 RANGES = ((0.0, 1.5), (0.0, 0.6), (-0.8, 0.0), (-0.3, 0.4), (-4.0, 4.0), (-3.0, 5.0))
 
 
