@@ -12,10 +12,11 @@ import numpy as np
 
 from glow_backends.base import Port, ports
 from glow_dialects.core.errors import BindingError, GlowError
-from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+
+    from glow_dialects.core.types import Array
 
 Feed = dict[str, Any]
 
