@@ -21,6 +21,8 @@ I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 PTR = ir.PointerType()
 _FIRST = ir.Constant(I32, 0)
+TICKET_BYTES = 64
+"""A worker's line of the tickets, whose first word counts the items drawn of its part."""
 
 
 def repeated(value: ir.Constant, lanes: int) -> ir.Constant:
@@ -83,11 +85,12 @@ def sizes_of(function: ir.Function) -> tuple[int, ...]:
 
 
 class KernelBuilder:
-    """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker)`.
+    """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker, [ptr tickets])`.
 
     All pointers are `noalias` and 64-byte aligned. With `target.threads > 1` the kernel does the
-    share of `worker` (see `share`). Shapes are constants of the code, but for what a `sized` kernel
-    reads by `size`: kernels that differ in nothing else are one piece of code.
+    share of `worker` (see `share`, and `items`, for which each worker has a line of `tickets`). Shapes
+    are constants of the code, but for what a `sized` kernel reads by `size`: kernels that differ in
+    nothing else are one piece of code.
     """
 
     def __init__(
@@ -95,15 +98,18 @@ class KernelBuilder:
     ) -> None:
         self.module = module
         self.target = target
-        kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64])
+        several = target.threads > 1
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64] + [PTR] * several)
         self.function = Kernel(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("nounwind")
-        for argument in self.function.args[:-1]:
-            argument.add_attribute("noalias")
-            argument.attributes.align = 64
+        for argument in self.function.args:
+            if argument.type == PTR:
+                argument.add_attribute("noalias")
+                argument.attributes.align = 64
         self.operands: Sequence[ir.Value] = self.function.args[:operands]
-        self.worker: ir.Value = self.function.args[-1]
+        self.worker: ir.Value = self.function.args[operands + sized]
+        self._tickets: ir.Value | None = self.function.args[-1] if several else None
         self._sizes: list[int] = []
         self._numbers: dict[Hashable, ir.Value] = {}
         self._table = self.function.args[operands] if sized else None
@@ -320,9 +326,39 @@ class KernelBuilder:
         threads = self.target.threads
         if threads == 1:
             return 0, count
-        low = self.b.sdiv(self.b.mul(self.worker, self.i(count)), self.i(threads))
-        high = self.b.sdiv(self.b.mul(self.b.add(self.worker, self.i(1)), self.i(count)), self.i(threads))
-        return low, high
+        return self._part(self.worker, count)
+
+    def _part(self, worker: ir.Value, count: int | ir.Value) -> tuple[ir.Value, ir.Value]:
+        threads = self.i(self.target.threads)
+        low = self.b.sdiv(self.b.mul(worker, self.i(count)), threads)
+        return low, self.b.sdiv(self.b.mul(self.b.add(worker, self.i(1)), self.i(count)), threads)
+
+    @contextmanager
+    def items(self, count: int | ir.Value) -> Generator[int | ir.Value]:
+        """for each item of range(count), until all workers together have done them; once a kernel.
+
+        A worker takes its own part (that of `share`) item by item; who is done helps the others, so that
+        none waits for one that the machine holds up. Who does an item must not matter to its result.
+        """
+        if self.target.threads == 1:
+            with self.loop(0, count) as item:
+                yield item
+            return
+        assert self._tickets is not None, "a worker has one line of tickets"
+        threads, tickets, self._tickets = self.i(self.target.threads), self._tickets, None
+        with self.loop(0, threads) as turn:
+            owner = self.b.urem(self.b.add(self.worker, turn), threads)
+            low, high = self._part(owner, count)
+            ticket = self.gep(tickets, self.mul(owner, TICKET_BYTES), I8)
+            draw, body, done = (self.function.append_basic_block(n) for n in ("draw", "item", "drawn"))
+            self.b.branch(draw)
+            self.b.position_at_end(draw)
+            item = self.b.add(low, self.b.atomic_rmw("add", ticket, self.i(1), "monotonic"))
+            self.b.cbranch(self.b.icmp_signed("<", item, high), body, done)
+            self.b.position_at_end(body)
+            yield item
+            self.b.branch(draw)
+            self.b.position_at_end(done)
 
 
 def _size(kind: ir.Type) -> int:

@@ -14,7 +14,7 @@ from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, work_memory
-from glow_backends.cpu.support import BARRIER_BYTES, ENTER, MAIN
+from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.workers import Workers
 
@@ -62,7 +62,7 @@ class CpuProgram(Program):
         """Everything a run needs that does not change from run to run."""
         bundle, count = self.bundle, len(self.bundle.slots)
         self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
-        self._barrier = work_memory(BARRIER_BYTES)
+        self._barrier = work_memory(state_bytes(bundle.threads))
         self.pointers = (ctypes.c_void_p * (count + 2))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from glow_backends.cpu.builder import TICKET_BYTES
 from glow_backends.cpu.target import CpuTarget
 
 MAIN = "glow_main"
 HOST = "glow_host"
 BARRIER = "glow_barrier"
 ENTER = "glow_enter"
-#: Bytes of the barrier's state: the count of those who wait, and the generation a line further.
-BARRIER_BYTES = 128
+#: Where in the workers' state their tickets begin: the barrier's count of those who wait is before them,
+#: and its generation a line further.
+TICKETS = 128
 _SPINS = 64
 """Looks before a waiting thread lets others run: who it waits for may be one of them."""
 POST = "glow_post"
@@ -20,13 +22,19 @@ _YIELDS = 100
 """Times that a worker lets others run before it sleeps."""
 
 
+def state_bytes(threads: int) -> int:
+    """Bytes of the state that workers share, zeros before the first run."""
+    return TICKETS + TICKET_BYTES * threads
+
+
 def support_text(target: CpuTarget) -> str:
     """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`,
     and where there are several threads of `glow_post` and `glow_serve`.
 
     `glow_enter` calls frame[0](frame[1], ..., frame[4]): one argument costs a caller less than four.
     Worker 0 calls `io[slot](step)`. The barrier is the usual counter with generations: the last to
-    come resets the count and starts the next generation, the others look at it until it changes.
+    come resets the count and the tickets and starts the next generation, the others look at it until it
+    changes.
     """
     return _every_text(target) + (_gate_text(target) if target.threads > 1 else "")
 
@@ -35,6 +43,12 @@ def _every_text(target: CpuTarget) -> str:
     x86 = "x86" in target.triple
     pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
     declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
+    tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
+    reset = "\n".join(
+        f"  %t{at} = getelementptr i8, ptr %count, i64 {at}\n"
+        f"  store atomic i64 0, ptr %t{at} monotonic, align 8"
+        for at in tickets
+    )
     return f"""
 target triple = "{target.triple}"
 
@@ -79,6 +93,7 @@ entry:
   br i1 %last, label %release, label %wait
 release:
   store atomic i64 0, ptr %count monotonic, align 8
+{reset}
   %next = add i64 %mine, 1
   store atomic i64 %next, ptr %generation release, align 8
   ret void

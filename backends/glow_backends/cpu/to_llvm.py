@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import PassFailedException
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.memory import WeightBlock, give_back
 from glow_backends.cpu.select import HostStep, Selection, select
-from glow_backends.cpu.support import BARRIER, HOST, MAIN
+from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import CompileError
@@ -112,7 +112,12 @@ class Conversion:
         if call.scratch:
             pointers.append(self.offset(self.block.args[2], self.selection.arena_bytes))
         pointers += [self.pointer(o) for o in code.operands]
-        self.call(code.name, [*pointers, self.block.args[3]])
+        tickets = [self.tickets()] if self.target.threads > 1 else []
+        self.call(code.name, [*pointers, self.block.args[3], *tickets])
+
+    def tickets(self) -> SSAValue:
+        """Where the workers' tickets are, behind the barrier."""
+        return self.offset(self.entry(len(self.code.slots) + 1, "barrier"), TICKETS)
 
     def forget(self, name: str) -> None:
         """Drop the values of a constant; a placeholder of that name has none."""
@@ -136,7 +141,7 @@ class Conversion:
         self.add(llvm.CallOp(name, *args))
 
     def pointer(self, operand: SSAValue | Packed) -> SSAValue:
-        io, weights, arena, _ = self.block.args
+        _, weights, arena, _ = self.block.args
         if isinstance(operand, Packed):
             placed = self.code.weights.offset(operand.key)
             if placed is None:
@@ -152,12 +157,17 @@ class Conversion:
         if isinstance(target, ConstantOp):
             return self.offset(weights, self.constant_offset(target) + skip)
         slot = self.code.slots[owner.target]
+        return self.offset(self.entry(slot, owner.target), skip)
+
+    def entry(self, slot: int, name: str) -> SSAValue:
+        """The pointer at a place of the io table."""
+        io = self.block.args[0]
         if (io, slot) not in self.cached:
             entry = self.add(llvm.GEPOp(io, [slot], _PTR, inbounds=True)).results[0]
             loaded = self.add(llvm.LoadOp(entry, _PTR)).results[0]
-            loaded.name_hint = owner.target if owner.target.isidentifier() else None
+            loaded.name_hint = name if name.isidentifier() else None
             self.cached[io, slot] = loaded
-        return self.offset(self.cached[io, slot], skip)
+        return self.cached[io, slot]
 
     def constant_offset(self, constant: ConstantOp) -> int:
         name = constant.sym_name.data

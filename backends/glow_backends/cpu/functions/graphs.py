@@ -17,7 +17,7 @@ from glow_backends.cpu.functions.tensors import Run, graph_of
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.select import select
-from glow_backends.cpu.support import BARRIER_BYTES, MAIN
+from glow_backends.cpu.support import MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
@@ -47,7 +47,7 @@ class Graphs:
                 made[key] = self._compile(f"fn_graph_{len(made)}", module, lower)
             self.names[run], run.weights, run.host = made[key]
         self._arena = aligned_array((max(self._sizes),), np.dtype(np.uint8))
-        self._barrier = aligned_array((BARRIER_BYTES,), np.dtype(np.uint8))
+        self._barrier = aligned_array((state_bytes(1),), np.dtype(np.uint8))
         self._barrier[...] = 0
         self.report.arena_bytes = max(self._sizes)
         hosted = [h for _, _, h in made.values() if h is not None]

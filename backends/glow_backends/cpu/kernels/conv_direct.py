@@ -155,13 +155,13 @@ class DirectEmission:
         filters = plan.out_blocks // plan.block.vectors
         parts = [ceil_div(spec.out_size[0], plan.rows_an_item), ceil_div(plan.tiles, plan.tiles_an_item)]
         outer, inner = spec.batch, plan.groups * filters
-        low, high = k.share(k.size(outer * inner * prod(parts)))
+        items = k.size(outer * inner * prod(parts))
         parts = [k.size(count) for count in parts]
         sizes = [0, k.size(outer), *parts] if plan.images_inside else [0, *parts, k.size(inner)]
         self.rows_an_item, self.tiles_an_item = k.size(plan.rows_an_item), k.size(plan.tiles_an_item)
         image_blocks, out_blocks = k.size(plan.groups * in_blocks), k.size(plan.groups * plan.out_blocks)
         end_row = k.size(spec.out_size[0])
-        with k.loop(low, high) as item:
+        with k.items(items) as item:
             if plan.images_inside:
                 channel, image, row_item, tile_item = split_index(k, item, sizes)
             else:

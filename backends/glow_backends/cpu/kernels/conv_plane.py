@@ -105,8 +105,7 @@ def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: C
             own = None if bias is None else k.splat(k.load(bias, channel), lanes)
             k.store(spec.epilogue.apply(k, value, own, extras, read), y, place)
 
-    low, high = k.share(k.size(spec.batch * height))
-    with k.loop(low, high) as item:
+    with k.items(k.size(spec.batch * height)) as item:
         image, row = split_index(k, item, [0, rows])
         with k.loop(0, k.size(ceil_div(width, run))) as number:
             # The last run starts early enough to end with the row.

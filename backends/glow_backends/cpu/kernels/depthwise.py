@@ -58,13 +58,13 @@ class DepthwiseEmission:
         blocks = ceil_div(spec.in_channels, lanes)
         pixels = pixels_of(spec, k.target)
         height, width = spec.out_size
-        low, high = k.share(k.size(spec.batch * blocks * height))
+        items = k.size(spec.batch * blocks * height)
         lines, planes, out_line = k.size(height), k.size(blocks), k.size(width)
         x_plane, x_line = k.size(spec.size[0] * spec.size[1]), k.size(spec.size[1])
         self.filter_line = k.size(spec.dilations[0] * spec.size[1] * lanes)
         last = k.size(last_pixel(spec, pixels))
         runs = [(run, k.size(run.start), k.size(run.stop)) for run in tile_runs(spec, pixels)]
-        with k.loop(low, high) as item:
+        with k.items(items) as item:
             plane, row = split_index(k, item, [0, lines])
             block = k.b.urem(k.i(plane), planes)
             top, bottom = filter_rows(k, spec, row)

@@ -207,8 +207,7 @@ class _Emission:
         if self.scratch is not None:
             own = k.mul(k.worker, spec.k * self.width) if k.target.threads > 1 else 0
             self.scratch = k.gep(self.scratch, own)
-        low, high = k.share(count)
-        with k.loop(low, high) as item:
+        with k.items(count) as item:
             batch, group, panel = split_index(k, item, sizes)
             first = k.mul(group, self.group)
             self.a_at, self.b_at = (offset(batch) for offset in batches)

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import I64, PTR, sizes_of
+from glow_backends.cpu.builder import I64, PTR, TICKET_BYTES, sizes_of
 from glow_backends.cpu.jit import new_module, optimized
 from glow_backends.cpu.target import CpuTarget
 
@@ -33,8 +33,9 @@ class StandaloneKernel:
         module = new_module("standalone", target)
         kernel = emit(module, "kernel", spec, target)
         sizes = sizes_of(kernel)
-        count = len(kernel.args) - 1 - bool(sizes)
-        entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * count + [I64]), "entry")
+        several = target.threads > 1
+        count = len(kernel.args) - 1 - bool(sizes) - several
+        entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * count + [I64, PTR]), "entry")
         builder = ir.IRBuilder(entry.append_basic_block())
         tables: list[ir.Value] = []
         if sizes:
@@ -42,7 +43,8 @@ class StandaloneKernel:
             table = ir.GlobalVariable(module, kind, "sizes")
             table.initializer = ir.Constant(kind, sizes)
             tables = [table]
-        builder.call(kernel, [*entry.args[:-1], *tables, entry.args[-1]])
+        operands, worker, tickets = entry.args[:-2], entry.args[-2], entry.args[-1]
+        builder.call(kernel, [*operands, *tables, worker, *[tickets] * several])
         builder.ret_void()
         parsed, machine = optimized(module, target)
         self.threads = target.threads
@@ -50,11 +52,15 @@ class StandaloneKernel:
         self._module = parsed
         self._engine = llvm.create_mcjit_compiler(parsed, machine)
         self._engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64, ctypes.c_void_p)
         self._function = kind(self._engine.get_function_address("entry"))
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Run every worker's share on the given operands (result first)."""
-        addresses = [a.ctypes.data for a in arrays]
+        tickets = aligned(np.zeros(self.threads * TICKET_BYTES, np.uint8))
         for worker in range(self.threads):
-            self._function(*addresses, worker)
+            self.run_worker(worker, tickets, *arrays)
+
+    def run_worker(self, worker: int, tickets: np.ndarray, *arrays: np.ndarray) -> None:
+        """Run what one worker does; `tickets` are those of all, zeros at first."""
+        self._function(*(a.ctypes.data for a in arrays), worker, tickets.ctypes.data)

@@ -19,7 +19,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import KernelBuilder
+from glow_backends.cpu.builder import I64, KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     ALIKE,
     NEAR,
@@ -33,7 +33,7 @@ from glow_backends.cpu.kernels.blocks import (
 )
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import FILTER, pack_filter
-from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission
 from glow_backends.cpu.target import CpuTarget
 
@@ -61,8 +61,8 @@ def supports_winograd(spec: DirectConvSpec) -> bool:
 class WinogradPlan:
     """`blocks` blocks of `tiles` tiles (a multiple of block.rows) cover all `total` tiles.
 
-    Strides (elements) of V and M along xi keep those planes off each other's cache sets. With
-    `split_outputs`, workers share output channels in place of tile blocks.
+    Strides (elements) of V and M along xi keep those planes off each other's cache sets. The output
+    channels of a block are taken in `parts`, so that several workers can share it; M holds one part.
     """
 
     block: Block
@@ -70,12 +70,12 @@ class WinogradPlan:
     total: int
     tiles: int
     blocks: int
+    parts: int
     in_blocks: int
     out_blocks: int
     points: int
     v_stride: int
     m_stride: int
-    split_outputs: bool
 
     @property
     def filters(self) -> int:
@@ -90,42 +90,46 @@ class WinogradPlan:
 
 @cache
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
-    """Choose the register block and the number of tiles taken at once."""
+    """Choose the register block, the number of tiles taken at once, and what workers share."""
     conv, lanes = spec.conv, target.lanes
     height, width = (ceil_div(size, spec.tile) for size in conv.out_size)
     total = conv.batch * height * width
     points = (spec.tile + 2) ** 2
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
     fewest = _fewest_blocks(total, 4 * points * lanes, inputs, outputs, target)
-    if target.threads > 1 and total >= 8 * target.threads:
-        fewest = ceil_div(fewest, target.threads) * target.threads
+    parts, threads = 1, target.threads
+    if total < _FEW_TILES * threads and 4 * points * inputs * outputs * lanes**2 > target.l2:
+        # Workers that share a block each transform its tiles, but fetch only their part of the weights.
+        parts = next((p for p in range(threads, outputs + 1) if outputs % p == 0), 1)
+    elif threads > 1:
+        # The more blocks, the better a worker that the machine holds up is helped.
+        fewest = max(fewest, min(4 * threads, total // (2 * _FEW_TILES)))
+        fewest = ceil_div(fewest, threads) * threads
     found: list[tuple[float, Block, int]] = []
-    for vectors in (v for v in range(1, 5) if outputs % v == 0):
+    for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
         for rows in range(1, min(total, 28) + 1):
             block = Block(rows, vectors)
             if not fits(block, target):
                 break
-            for blocks in (fewest, fewest + target.threads):
+            for blocks in (fewest, fewest + threads):
                 count = ceil_div(ceil_div(total, blocks), rows)
-                used = ceil_div(total, count * rows)
-                cost = used * count * block.cycles() * outputs / vectors
-                found.append((cost, block, count * rows))
+                rounds = ceil_div(ceil_div(total, count * rows) * parts, threads)
+                found.append((rounds * count * block.cycles() / vectors, block, count * rows))
     least, best, _ = min(found, key=lambda f: f[0])
     alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
     _, block, tiles = max(alike, key=lambda f: (f[1].rows, -f[0]))
-    blocks = ceil_div(total, tiles)
     return WinogradPlan(
         block,
         (height, width),
         total,
         tiles,
-        blocks,
+        ceil_div(total, tiles),
+        parts,
         inputs,
         outputs,
         points,
         (inputs * tiles + 1) * lanes,
-        (outputs * tiles + 1) * lanes,
-        blocks < target.threads,
+        (outputs // parts * tiles + 1) * lanes,
     )
 
 
@@ -184,38 +188,43 @@ class WinogradEmission(TileEmission):
         self.out_plane = k.size(spec.conv.out_size[0] * spec.conv.out_size[1])
 
     def emit(self) -> None:
-        """Blocks of tiles, shared by the workers; few blocks: each does some output channels."""
+        """Items (block of tiles, part of the output channels), shared by the workers."""
         k, plan = self.k, self.plan
-        filters, count, total = k.size(plan.filters), k.size(plan.blocks), k.size(plan.total)
-        if plan.split_outputs:
-            blocks, outputs = (0, count), k.share(filters)
-        else:
-            blocks, outputs = k.share(count), (0, filters)
-        with k.loop(*blocks) as block:
+        parts, total = k.size(plan.parts), k.size(plan.total)
+        filters = k.size(plan.filters // plan.parts)
+        held = k.stack(2)  # the block whose tiles V holds
+        k.store(k.i(-1), held, kind=I64)
+        with k.items(k.size(plan.blocks * plan.parts)) as item:
+            block, part = split_index(k, item, [0, parts]) if plan.parts > 1 else (item, 0)
             first = k.mul(block, self.tiles)
             live = minimum(k, k.add(first, self.tiles), total)
-            with k.loop(0, self.in_blocks) as channel, k.loop(first, live) as tile:
-                self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
-            with k.loop(0, plan.points) as point, k.loop(*outputs) as output:
-                self._products(point, output)
-            vectors = plan.block.vectors
-            low, high = (k.mul(end, vectors) for end in outputs)
-            with k.loop(low, high) as channel, k.loop(first, live) as tile:
-                self.put_output_tile(channel, channel, tile, k.b.sub(k.i(tile), k.i(first)))
+            with k.b.if_then(k.b.icmp_signed("!=", k.load(held, kind=I64), k.i(block))):
+                with k.loop(0, self.in_blocks) as channel, k.loop(first, live) as tile:
+                    self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+                k.store(k.i(block), held, kind=I64)
+            low = k.mul(part, filters)
+            with k.loop(0, plan.points) as point, k.loop(0, filters) as output:
+                self._products(point, low, output, filters)
+            start, vectors = k.mul(low, plan.block.vectors), plan.block.vectors
+            with k.loop(0, k.mul(filters, vectors)) as channel, k.loop(first, live) as tile:
+                self.put_output_tile(k.add(start, channel), channel, tile, k.b.sub(k.i(tile), k.i(first)))
 
-    def _products(self, point: Index, output: Index) -> None:
-        """M[point, output block] = V[point] @ W[point, output block]."""
+    def _products(self, point: Index, low: Index, output: Index, filters: Index) -> None:
+        """M[point, output] = V[point] @ W[point, low + output], output one of `filters`."""
         k, plan = self.k, self.plan
         vectors, rows = plan.block.vectors, plan.block.rows
         width = vectors * self.lanes
         size = k.size(plan.in_blocks * self.lanes * width)
-        at = k.index((k.add(k.mul(point, k.size(plan.filters)), output), size))
+        every = k.size(plan.filters)
+        at = k.mul(k.add(k.add(k.mul(point, every), low), output), size)
         w = k.gep(self.w, at)
         v = k.gep(self.v, k.mul(point, self.v_stride))
         m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
         full, rest = divmod(self.conv.in_channels, self.lanes)
         blocks_of = k.size(full)
         chunk, count = self.lanes * width, plan.tiles // rows
+        more = k.b.icmp_signed("<", k.add(output, 1), k.i(filters))
+        following = k.b.select(more, size, k.mul(size, k.add(k.b.sub(every, k.i(filters)), 1)))
         parts = stream_parts(count, chunk)
         with k.loop(0, self.tiles, rows) as tile:
             start = k.mul(tile, self.lanes)
@@ -225,15 +234,15 @@ class WinogradEmission(TileEmission):
             ahead: Index = NEAR
             if count > 1:
                 part = k.b.udiv(k.b.mul(tile, k.i(parts)), self.tiles)
-                ahead = k.add(k.mul(part, k.b.udiv(size, k.i(parts))), size)
+                ahead = k.add(k.mul(part, k.b.udiv(size, k.i(parts))), following)
             stream = Stream(k.gep(w, ahead), parts, chunk)
             for begin, blocks, channels in ((0, blocks_of, self.lanes), (blocks_of, 1, rest)):
                 if (full or blocks == 1) and channels:
                     a_at = k.gep(a, k.mul(begin, self.plane))
                     w_at = k.gep(w, k.mul(begin, chunk))
                     nest = [Loop(blocks, self.plane, chunk), Loop(channels, 1, width)]
-                    following = stream.moved(k, k.mul(begin, chunk))
-                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=following)
+                    fetched = stream.moved(k, k.mul(begin, chunk))
+                    sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=fetched)
             for r, offset in enumerate(offsets):
                 for i in range(vectors):
                     k.store(sums[r * vectors + i], m, k.add(start, k.add(k.mul(self.plane, i), offset)))
