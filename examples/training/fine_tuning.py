@@ -8,16 +8,15 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from digits_mlp import BATCH, Weights, batches, data, network, weights
+from digits_mlp import BATCH, data, forward, network, weights
+from recipes import Array, batches, show, train_in_pytorch
 
 import glow_compiler as glow
 
-FIRST, SECOND = 15, 15
-RATE = 0.1
+FIRST, SECOND, RATE = 15, 15, 0.1
 
 
-def parts() -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[np.ndarray, np.ndarray]]]:
+def parts() -> tuple[list[tuple[Array, Array]], list[tuple[Array, Array]]]:
     """Training and test samples of the digits 0 to 4 and of 5 to 9, labels 0 to 4."""
     x, y, test_x, test_y = data()
     train = [(x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5] - 5)]
@@ -25,52 +24,39 @@ def parts() -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[np.ndarray,
     return train, test
 
 
-def pretrained(path: Path, backend: str = "cpu") -> Weights:
-    """Train on the first digits and export the model; returns its weights."""
-    (x, y), _ = parts()[0]
+def pretrain(path: Path, backend: str) -> None:
+    """Train on the first digits and export the model."""
+    first, _ = parts()[0]
     trainer = glow.Trainer(network(weights()), "cross_entropy", glow.optim.SGD(RATE), backend=backend)
-    for epoch in range(FIRST):
-        for chosen in batches(epoch, len(x)):
-            trainer.step(x[chosen], y[chosen])
+    for images, labels in batches(*first, FIRST, BATCH):
+        trainer.step(images, labels)
     trainer.export(path)
-    return trainer.parameters()
 
 
-def train(path: Path, backend: str = "cpu") -> float:
+def train(backend: str = "cpu") -> float:
     """Accuracy on the other digits after training the last layer of the exported model."""
-    (_, (x, y)), (_, (test_x, test_y)) = parts()
-    trainer = glow.Trainer(
-        path, "cross_entropy", glow.optim.SGD(RATE), trainable=["out.*"], batch=BATCH, backend=backend
-    )
-    for epoch in range(SECOND):
-        for chosen in batches(epoch, len(x)):
-            trainer.step(x[chosen], y[chosen])
-    return trainer.evaluate(test_x, test_y)["accuracy"]
+    (_, second), (_, test) = parts()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "digits.onnx"
+        pretrain(path, backend)
+        optimizer = glow.optim.SGD(RATE)
+        trainer = glow.Trainer(path, "cross_entropy", optimizer, trainable=["out.*"], backend=backend)
+    for images, labels in batches(*second, SECOND, BATCH):
+        trainer.step(images, labels)
+    return trainer.evaluate(*test)["accuracy"]
 
 
-def train_with_pytorch(start: Weights) -> float:
-    """The same recipe in PyTorch."""
+def train_with_pytorch() -> float:
+    """The same recipe in PyTorch, the first part too."""
     import torch
 
-    (_, (x, y)), (_, (test_x, test_y)) = parts()
-    w = {n: torch.tensor(a, requires_grad=n.startswith("out")) for n, a in start.items()}
-
-    def scores(images: np.ndarray) -> torch.Tensor:
-        hidden = torch.relu(torch.tensor(images) @ w["hidden.weight"] + w["hidden.bias"])
-        return hidden @ w["out.weight"] + w["out.bias"]
-
-    optimizer = torch.optim.SGD([w["out.weight"], w["out.bias"]], lr=RATE)
-    for epoch in range(SECOND):
-        for chosen in batches(epoch, len(x)):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(scores(x[chosen]), torch.tensor(y[chosen])).backward()
-            optimizer.step()
-    return float((scores(test_x).argmax(1).numpy() == test_y).mean())
+    (first, second), (_, (test_x, test_y)) = parts()
+    w = {n: torch.tensor(a, requires_grad=True) for n, a in weights().items()}
+    for samples, epochs, names in ((first, FIRST, list(w)), (second, SECOND, ["out.weight", "out.bias"])):
+        optimizer = torch.optim.SGD([w[n] for n in names], RATE)
+        train_in_pytorch(lambda images: forward(w, images), optimizer, batches(*samples, epochs, BATCH))
+    return float((forward(w, torch.tensor(test_x)).argmax(1).numpy() == test_y).mean())
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "digits.onnx"
-        start = pretrained(model)
-        print(f"glow    {train(model):.4f}")
-        print(f"pytorch {train_with_pytorch(start):.4f}")
+    show("fine_tuning", train, train_with_pytorch)
