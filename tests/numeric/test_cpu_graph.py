@@ -131,6 +131,17 @@ def transposed_in_groups(g: Graph) -> SSAValue:
     return y
 
 
+def phases_apart(g: Graph) -> SSAValue:
+    """Transposed convolutions whose phases have windows of their own, one of them without a tap."""
+    y = conv(g, g.input(values(2, 16, 5, 6)), 32, 1)
+    cases = ((4, (2, 2), (1, 1, 1, 1), 1), (3, (2, 2), (1, 0, 0, 1), 2), (2, (3, 2), (0, 0, 0, 0), 1))
+    for kernel, strides, pads, group in cases:
+        w = g.constant(values(shape_of(y)[1], 40 // group, kernel, kernel) / kernel)
+        window: dict[str, Any] = {"strides": strides, "pads": pads, "group": group}
+        y = g.b(ReluOp(g.b(ConvTransposeOp(y, w, g.constant(values(40)), **window))))
+    return y
+
+
 def channels_last(g: Graph) -> SSAValue:
     """NHWC: a convolution of its own layout, a vector of channels, transposes that vanish."""
     x = g.input(values(2, 10, 9, 20))
@@ -252,6 +263,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     resized,
     several_filters_a_channel,
     transposed_in_groups,
+    phases_apart,
     channels_last,
     signal,
     overlapping,

@@ -98,3 +98,25 @@ glow.func @main {
   %t = glow.transpose %m {permutation = array<i64: 1, 0>} : (tensor<4x5xf32>) -> tensor<5x4xf32>
   glow.save %t to @y : tensor<5x4xf32>
 }
+
+// -----
+
+// An activation of parts that were joined happens in each of them.
+// CHECK-DAG:   %[[A:.*]] = glow_cpu.conv %x, %v {steps = ["relu"]
+// CHECK-DAG:   %[[B:.*]] = glow_cpu.conv %x, %w {steps = ["relu"]
+// CHECK:       glow.concat %[[A]], %[[B]] {axis = 0 : i64}
+// CHECK-NOT:   glow.relu
+glow.constant @v = #glow.resource<"v"> : tensor<8x8x1x1xf32>
+glow.constant @w = #glow.resource<"w"> : tensor<8x8x1x1xf32>
+glow.placeholder @x : tensor<1x1x4x4x8xf32>
+glow.placeholder @y output : tensor<2x1x4x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x4x4x8xf32>
+  %v = glow.get @v : tensor<8x8x1x1xf32>
+  %w = glow.get @w : tensor<8x8x1x1xf32>
+  %a = glow_cpu.conv %x, %v {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %b = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<1x1x4x4x8xf32>
+  %c = glow.concat %a, %b {axis = 0 : i64} : (tensor<1x1x4x4x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<2x1x4x4x8xf32>
+  %r = glow.relu %c : (tensor<2x1x4x4x8xf32>) -> tensor<2x1x4x4x8xf32>
+  glow.save %r to @y : tensor<2x1x4x4x8xf32>
+}

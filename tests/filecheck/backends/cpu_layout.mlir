@@ -143,8 +143,8 @@ glow.func @main {
 
 // A transposed convolution is one of stride 1 that makes all phases of the stride, which then interleave.
 // CHECK:       %[[Y:.*]] = glow_cpu.conv %{{.*}}, %{{.*}}, %{{.*}} {
-// CHECK-SAME:    pads = array<i64: 1, 1, 1, 1>
-// CHECK-SAME:    (tensor<1x1x4x4x8xf32>, tensor<32x8x3x3xf32>, tensor<32xf32>) -> tensor<1x4x4x4x8xf32>
+// CHECK-SAME:    pads = array<i64: 0, 0, 0, 0>
+// CHECK-SAME:    (tensor<1x1x4x4x8xf32>, tensor<32x8x1x1xf32>, tensor<32xf32>) -> tensor<1x4x4x4x8xf32>
 // CHECK-NEXT:  %[[SPLIT:.*]] = glow.reshape %[[Y]] : (tensor<1x4x4x4x8xf32>) -> tensor<1x2x2x1x4x4x8xf32>
 // CHECK-NEXT:  %[[MOVED:.*]] = glow.transpose %[[SPLIT]] {permutation = array<i64: 0, 3, 4, 1, 5, 2, 6>}
 // CHECK-NEXT:  glow.reshape %[[MOVED]] : (tensor<1x1x4x2x4x2x8xf32>) -> tensor<1x1x8x8x8xf32>
@@ -152,9 +152,29 @@ glow.placeholder @x : tensor<1x8x4x4xf32>
 glow.placeholder @y output : tensor<1x8x8x8xf32>
 glow.func @main {
   %x = glow.get @x : tensor<1x8x4x4xf32>
-  %w = glow.splat {value = 1.0} : () -> tensor<8x8x4x4xf32>
-  %c = glow.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, output_pads = array<i64: 0, 0>} : (tensor<1x8x4x4xf32>, tensor<8x8x4x4xf32>) -> tensor<1x8x8x8xf32>
+  %w = glow.splat {value = 1.0} : () -> tensor<8x8x2x2xf32>
+  %c = glow.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, output_pads = array<i64: 0, 0>} : (tensor<1x8x4x4xf32>, tensor<8x8x2x2xf32>) -> tensor<1x8x8x8xf32>
   glow.save %c to @y : tensor<1x8x8x8xf32>
+}
+
+// -----
+
+// Where the taps that a phase lacks would cost more, each phase is a convolution of its own window.
+// CHECK-LABEL: glow.func @apart
+// CHECK:       glow_cpu.conv {{.*}}pads = array<i64: 0, 0, 0, 0>{{.*}}tensor<64x64x1x1xf32>
+// CHECK:       glow_cpu.conv {{.*}}pads = array<i64: 0, 0, 0, 1>{{.*}}tensor<64x64x1x2xf32>
+// CHECK:       glow_cpu.conv {{.*}}pads = array<i64: 0, 0, 1, 0>{{.*}}tensor<64x64x2x1xf32>
+// CHECK:       glow_cpu.conv {{.*}}pads = array<i64: 0, 0, 1, 1>{{.*}}tensor<64x64x2x2xf32>
+// CHECK-NEXT:  glow.concat
+// CHECK-NEXT:  glow.reshape
+// CHECK-NEXT:  glow.transpose
+glow.placeholder @x : tensor<1x64x4x4xf32>
+glow.placeholder @y output : tensor<1x64x8x8xf32>
+glow.func @apart {
+  %x = glow.get @x : tensor<1x64x4x4xf32>
+  %w = glow.splat {value = 1.0} : () -> tensor<64x64x3x3xf32>
+  %c = glow.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, output_pads = array<i64: 1, 1>} : (tensor<1x64x4x4xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x8x8xf32>
+  glow.save %c to @y : tensor<1x64x8x8xf32>
 }
 
 // -----

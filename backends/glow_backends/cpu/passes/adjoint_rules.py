@@ -2,13 +2,14 @@
 
 Along one axis y[o] = sum of x[i] w[k] over o = i stride + k dilation - pad. With o = q stride + r a tap k
 belongs to one phase r and reads x[q + offset]: each phase is a convolution of stride 1, and all of them
-are one convolution with the taps that a phase lacks as zeros. The phases then interleave to pixels.
+are one convolution with the taps that a phase lacks as zeros, or one convolution each where those zeros
+would cost more. The phases then interleave to pixels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,13 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.channels import PermuteChannelsOp
 from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.dialect import PlaneConvOp, UnblockOp
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.passes.plane_rules import plain_image
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor
+from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -52,6 +56,12 @@ class Axis:
     def window(self) -> int:
         """Taps of the convolution of stride 1."""
         return max(o for _, o in self.taps) - self.low + 1
+
+    def phase(self, number: int) -> Axis:
+        """The axis with the taps of one phase; its window never has to be cut, and has a tap."""
+        offsets = [o for p, o in self.taps if p == number] or [0]
+        low, high = min(0, *offsets), max(self.size - self.steps, *offsets)
+        return replace(self, taps=tuple((number, o) for o in range(low, high + 1)))
 
     @property
     def steps(self) -> int:
@@ -103,7 +113,7 @@ def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bo
     if group > 1 and channels % target.lanes:
         return False
     if channels * 2 > target.lanes:
-        return _blocked_phases(op, region, axes, filters, row)
+        return _blocked_phases(op, region, axes, filters, row, target)
     if channels * phases * 2 <= target.lanes and axes[1].steps >= target.lanes:
         value = _plane(op, region, axes, filters, row)
     else:
@@ -162,8 +172,50 @@ def _plain_pixels(
     return value if value.type == op.result.type else region.add(ReshapeOp(value, results=op.result.type))
 
 
+def _spec(op: ConvTransposeOp, axes: Sequence[Axis], filters: int, group: int) -> DirectConvSpec:
+    """The convolution of stride 1 of some phases, which have so many filters together."""
+    batch, channels, _ = op.sizes(op.input)
+    (top, bottom), (left, right) = axes[0].pads, axes[1].pads
+    return DirectConvSpec(
+        batch,
+        channels * group // op.prop("group"),
+        filters,
+        (axes[0].size, axes[1].size),
+        (axes[0].window, axes[1].window),
+        pads=(top, left, bottom, right),
+        group=group,
+    )
+
+
+def _apart(
+    op: ConvTransposeOp, axes: Sequence[Axis], filters: Array, target: CpuTarget
+) -> list[tuple[Axis, Axis, Array]] | None:
+    """(rows, columns, filters) of each phase, where the phases are faster one by one."""
+    (rows, columns), group, count = axes, op.prop("group"), filters.shape[2]
+    parts: list[tuple[Axis, Axis, Array]] = []
+    for y in range(rows.stride):
+        for x in range(columns.stride):
+            own = rows.phase(y), columns.phase(x)
+            taps = tuple(
+                slice(p.low - a.low, p.low - a.low + p.window) for p, a in zip(own, axes, strict=True)
+            )
+            parts.append((*own, filters[y, x][:, :, *taps]))
+
+    def cycles(axes: Sequence[Axis], filters: int, group: int) -> float:
+        return min(algorithm_cycles(_spec(op, axes, filters, group), target).values())
+
+    together = cycles(axes, len(parts) * count, len(parts) * group if group > 1 else 1)
+    one_by_one = sum(cycles((r, c), count, group) for r, c, _ in parts)
+    return parts if one_by_one < together else None
+
+
 def _blocked_phases(
-    op: ConvTransposeOp, region: Region, axes: Sequence[Axis], filters: Array, row: Array
+    op: ConvTransposeOp,
+    region: Region,
+    axes: Sequence[Axis],
+    filters: Array,
+    row: Array,
+    target: CpuTarget,
 ) -> bool:
     """Each phase fills whole blocks of channels; the result stays blocked."""
     last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
@@ -171,19 +223,26 @@ def _blocked_phases(
     if form is None:
         return False
     batch, (rows, columns), lanes = shape_of(op.input)[0], axes, region.lanes
-    channels = filters.shape[2]
+    channels, phases = filters.shape[2], rows.stride * columns.stride
     blocks = -(-channels // lanes)
     missing = blocks * lanes - channels
     wide = np.pad(filters, [(0, 0), (0, 0), (0, missing), (0, 0), (0, 0), (0, 0)])
-    vector = np.tile(np.pad(row, (0, missing)), rows.stride * columns.stride)
+    vector = np.pad(row, (0, missing))
     source, group = form.value, op.prop("group")
-    if group > 1:  # groups read channels of their own: each phase has a copy
-        group *= rows.stride * columns.stride
-        copies = tuple(range(form.channels)) * (rows.stride * columns.stride)
-        source = region.add(PermuteChannelsOp(source, order=copies))
-    y = _convolution(region, source, axes, wide.reshape(-1, *wide.shape[3:]), vector, group)
-    shape = (batch, rows.stride, columns.stride, blocks, rows.steps, columns.steps, lanes)
-    moved = region.add(TransposeOp(region.add(ReshapeOp.to(y, shape)), permutation=(0, 3, 4, 1, 5, 2, 6)))
+    parts = _apart(op, axes, wide, target)
+    if parts is not None:
+        made = [_convolution(region, source, (r, c), own, vector, group) for r, c, own in parts]
+        y, order = region.add(ConcatOp(made, axis=0)), (2, 3, 4, 0, 5, 1, 6)
+        shape = (rows.stride, columns.stride, batch, blocks, rows.steps, columns.steps, lanes)
+    else:
+        if group > 1:  # groups read channels of their own: each phase has a copy
+            group *= phases
+            source = region.add(PermuteChannelsOp(source, order=tuple(range(form.channels)) * phases))
+        joined = wide.reshape(-1, *wide.shape[3:])
+        y = _convolution(region, source, axes, joined, np.tile(vector, phases), group)
+        shape = (batch, rows.stride, columns.stride, blocks, rows.steps, columns.steps, lanes)
+        order = (0, 3, 4, 1, 5, 2, 6)
+    moved = region.add(TransposeOp(region.add(ReshapeOp.to(y, shape)), permutation=order))
     image = (batch, blocks, rows.steps * rows.stride, columns.steps * columns.stride, lanes)
     value = region.add(ReshapeOp.to(moved, image))
     cut = (batch, blocks, rows.result, columns.result, lanes)

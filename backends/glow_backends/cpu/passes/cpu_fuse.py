@@ -22,6 +22,7 @@ from glow_dialects.core.graph_op import SEGMENTS, GraphOp
 from glow_dialects.core.types import Array, element_of, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
+from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
@@ -117,16 +118,43 @@ def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
     return r(made)
 
 
+def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:
+    """relu(concat(conv(x), conv(y))) -> concat(relu(conv(x)), relu(conv(y)))."""
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+        return None
+    numbers = [known_number(v, r.symbols) for v in op.operands]
+    own = [i for i, n in enumerate(numbers) if n is None]
+    if len(own) != 1 or not supports(op.name.removeprefix("glow."), "f32"):
+        return None
+    join = _join(op.operands[own[0]])
+    if join is None or join.result.type != op.results[0].type:
+        return None
+    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
+    parts: list[SSAValue] = []
+    for part in join.inputs:
+        operands = [part if i == own[0] else v for i, v in enumerate(op.operands)]
+        parts.append(r(type(op)(*operands, results=part.type, **known)))
+    return r(ConcatOp(parts, axis=join.prop("axis")))
+
+
+def _join(value: SSAValue) -> ConcatOp | None:
+    """The concatenation that makes `value`, of convolutions and products alone that nobody else reads."""
+    join = producer(value, ConcatOp, single=True)
+    return join if join is not None and all(_kernel(part) for part in join.inputs) else None
+
+
 def _movement(value: SSAValue) -> GraphOp | None:
     """The movement that makes `value`, if this is its one use."""
     return next((m for kind in MOVEMENT if (m := producer(value, kind, single=True))), None)
 
 
 def _moved_kernel(move: GraphOp) -> bool:
-    """Whether a chain of movements starts at a convolution or product that nobody else reads."""
+    """Whether a chain of movements starts at convolutions or products that nobody else reads."""
     source = move.operands[0]
     inner = _movement(source)
-    return _kernel(source) is not None if inner is None else _moved_kernel(inner)
+    if inner is not None:
+        return _moved_kernel(inner)
+    return _kernel(source) is not None or _join(source) is not None
 
 
 def gate_of(op: SelectOp, symbols: Symbols) -> SSAValue | None:
@@ -304,6 +332,7 @@ PATTERNS = (
     Pattern((GraphOp,), step_after),
     Pattern((SelectOp,), gated),
     Pattern((GraphOp,), before_movement),
+    Pattern((GraphOp,), before_join),
 )
 
 
