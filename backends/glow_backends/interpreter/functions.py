@@ -131,23 +131,35 @@ class Machine:
 
     def _gradient(self, op: GradOp | ValueAndGradOp, function: Closure) -> Closure:
         arity = self.functions.arity(function.name) - len(function.captured)
-        modes = "jr" if self.functions.differentiates(function.name) else "r"
-        tangents = [ZERO] * (2 ** modes_of(op).count("j") - 1)
-        forms = [v for mode in modes for v in (self._derived(function, op, mode), *tangents)]
-        return Closure(self.functions.gradient_of(op, arity, modes), tuple(forms))
+        before = modes_of(op)
+        modes = "jr" if self.functions.differentiates(function.name) and not before.startswith("r") else "r"
+        name = self.functions.gradient_of(op, arity, modes)
+        if before.startswith("r"):
+            return Closure(name, self._second(function, before[1:]))
+        tangents = _no_tangents(before)
+        forms = [v for mode in modes for v in (self._derived(function, before, mode), *tangents)]
+        return Closure(name, tuple(forms))
 
-    def _derived(self, value: Any, op: Operation, mode: str) -> Any:
+    def _second(self, function: Any, before: str) -> tuple[Any, ...]:
+        """What the reverse form of a gradient function holds: f.fwd.jvp and f.fwd, from f.fwd."""
+        nothing = _no_tangents(before)
+        return self._derived(function, before, "j"), *nothing, function, *nothing
+
+    def _derived(self, value: Any, before: str, mode: str) -> Any:
         """A value with its functions in their form for a mode; tangents, in forward mode, are zero."""
         if isinstance(value, Closure):
-            size = 2 ** modes_of(op).count("j")
+            size = len(_no_tangents(before)) + 1
+            second = self.functions.second(value.name, before) if mode == "r" else None
+            if second is not None:
+                return Closure(second, self._second(value.captured[-size], before))
             captured: list[Any] = []
             for start in range(0, len(value.captured), size):
-                captured += [self._derived(v, op, mode) for v in value.captured[start : start + size]]
+                captured += [self._derived(v, before, mode) for v in value.captured[start : start + size]]
                 captured += [ZERO] * (size if mode == "j" else 0)
-            return Closure(self.functions.derived(value.name, op, mode), tuple(captured))
+            return Closure(self.functions.derived(value.name, before, mode), tuple(captured))
         if isinstance(value, Record):
-            return Record.of(value.names, [self._derived(v, op, mode) for v in value])
-        return tuple(self._derived(v, op, mode) for v in value) if type(value) is tuple else value
+            return Record.of(value.names, [self._derived(v, before, mode) for v in value])
+        return tuple(self._derived(v, before, mode) for v in value) if type(value) is tuple else value
 
     def run(self, name: str, arguments: Sequence[Any]) -> Any:
         """The value of a function for Python numbers, arrays, tuples and closures."""
@@ -190,6 +202,11 @@ class Machine:
                 registers[target] = value
             else:
                 registers[target] = what(*[registers[i] for i in operands])
+
+
+def _no_tangents(before: str) -> list[Any]:
+    """The tangents that follow a function in a function derived in this way: nothing."""
+    return [ZERO] * (2 ** before.count("j") - 1)
 
 
 def _wrong_count(code: Code, captured: int, given: int) -> str:

@@ -41,7 +41,7 @@ def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> li
     name = functions.gradient_of(op, functions.arity(target.target), mode)
     m = Maker(block)
     m.line = op.attributes.get(LINE)
-    form = functions.derived(target.target, op, mode)
+    form = functions.derived(target.target, "", mode)
     made = m.partial(m.ref(name), m.ref(form))
     partial = made.owner
     assert isinstance(partial, Operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue, Use
+from xdsl.ir import Block, Region, SSAValue, Use
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, PrimOp, RefOp, ReturnOp, ValueAndGradOp
@@ -15,6 +15,7 @@ from glow_dialects.fn.types import any_type
 from glow_passes.fn.custom import declared, make_reverse, make_tangents
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
+from glow_passes.fn.second import Gradient, make_second
 from glow_passes.fn.tangents import Tangents
 from glow_passes.fn.turns import Counted, counted, make_turns, turns_name
 
@@ -23,6 +24,8 @@ SUFFIX = {"r": ".fwd", "j": ".jvp"}
 
 #: In the names of gradient functions: what they do not differentiate by is fixed.
 ALONE = ".alone"
+#: In the names of gradient functions: the types of the arguments choose the mode.
+EITHER = ".either"
 
 #: Items of a tuple that a function may be applied to one by one.
 MOST_ITEMS = 1024
@@ -51,10 +54,12 @@ class _Table(dict[str, FuncOp]):
         return self[name]
 
     def _derive(self, source: FuncOp, ahead: bool) -> None:
-        gradient = declared(source)
+        gradient, of = declared(source), self.functions.gradients.get(source.sym_name.data)
         if gradient is not None:
             maker = make_tangents if ahead else make_reverse
             maker(self.functions, source, gradient)
+        elif of is not None and not ahead:
+            make_second(self.functions, of)
         elif ahead:
             Tangents(self.functions, source).make()
         else:
@@ -68,6 +73,8 @@ class Functions:
         self.module = module
         self.table = _Table(self)
         self.table.update({f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)})
+        #: The gradient functions in reverse mode by name.
+        self.gradients: dict[str, Gradient] = {}
         self._differentiates: dict[str, bool] = {}
         self._only_types: dict[str, frozenset[int]] = {}
         self._loops: dict[str, Counted | None] = {}
@@ -83,7 +90,7 @@ class Functions:
         """The number of parameters."""
         base, _, kind = name.rpartition(".")
         if name not in self.table and kind == "fwd":
-            return self.arity(base) + 1
+            return self.arity(base) + (2 if base in self.gradients else 1)
         if name not in self.table and kind == "jvp":
             return 2 * self.arity(base)
         return len(self.table[name].block.args)
@@ -142,12 +149,25 @@ class Functions:
             )
         return self._differentiates[name]
 
-    def derived(self, name: str, op: Operation, mode: str) -> str:
-        """The name of `f` in another form, where `op` and the name were derived in the same way."""
+    def derived(self, name: str, before: str, mode: str) -> str:
+        """The name of `f` in another form, where the function around it was derived by `before`."""
+        name, after = self._parted(name, before)
+        return name + SUFFIX[mode] + after
+
+    def _parted(self, name: str, before: str) -> tuple[str, str]:
         name = name.replace(ALONE, "")  # what another derivative goes through is not alone
-        before = "".join(SUFFIX[m] for m in modes_of(op))
-        assert name.endswith(before), (name, before)
-        return name.removesuffix(before) + SUFFIX[mode] + before
+        after = "".join(SUFFIX[m] for m in before)
+        assert name.endswith(after), (name, after)
+        return name.removesuffix(after), after
+
+    def second(self, name: str, before: str) -> str | None:
+        """The reverse form of a gradient function; None for other functions.
+
+        It holds f.fwd.jvp and f.fwd for what the gradient function holds last, f.fwd.
+        """
+        name, after = self._parted(name, before)
+        name = name.replace(EITHER, "")
+        return f"{name}.fwd{after}" if name in self.gradients else None
 
     def over(self, op: OverOp, count: int) -> str:
         """The function of an `over` for a tuple of `count` items, derived as the one around it was."""
@@ -183,9 +203,12 @@ class Functions:
             )
         text = "_".join(map(str, op.positions))
         name = f"{'value_and_grad' if with_value else 'grad'}.{count}.{text}{'' if op.single else '.tuple'}"
-        name += {"r": "", "j": ".ahead", "jr": ".either"}[modes] + ALONE * alone
+        name += {"r": "", "j": ".ahead", "jr": EITHER}[modes] + ALONE * alone
         if name in self.table:
             return name
+        if modes == "r" and not alone:
+            at = tuple(p % count for p in op.positions)
+            self.gradients[name] = Gradient(name, count, at, bool(op.single), with_value)
         if alone:
             self._gradient(op, count, modes)  # what another derivative of it is made of
         positions = [p % count for p in op.positions]

@@ -301,6 +301,7 @@ RULES: dict[str, Rule] = {
     "fill_like": lambda d, x, y, op: [d, None],
     "cotangent": lambda d, x, y, op: [d, None],
     "gadd": lambda d, x, y, op: [d, d],
+    "varied": lambda d, x, y, op: [d],
     "env_drop": _linear("env_drop", "env_pad"),
     "env_pad": _linear("env_pad", "env_drop"),
     "env_item": _linear("env_item", "env_put"),

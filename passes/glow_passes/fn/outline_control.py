@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.types import Array
 from glow_dialects.fn.dialect import (
     CallOp,
     ConstantOp,
@@ -192,24 +193,31 @@ class _Function:
     def _loop(self, op: LoopOp) -> None:
         base, block = self._names(), op.body.block
         state = self._constants(op.state)
-        always = self.constant(True)
-        going = always if op.going is None else self.prim("to_bool", *self._constants([op.going]))
-        limit = None if op.limit is None else self.prim("to_int", *self._constants([op.limit]))
+        # A loop that only counts needs no word on whether it goes on.
+        onward = _array(yielded(block).values[0])
+        counts = op.limit is not None and op.going is None and onward is not None and bool(onward.all())
+        on: list[SSAValue] = []
+        if not counts:
+            always = self.constant(True)
+            on = [always if op.going is None else self.prim("to_bool", *self._constants([op.going]))]
+        limit = None if op.limit is None else self._number(op.limit)
         captured = _captured([block], self.known)
         fixed = [self.known[v] for v in captured] + ([] if limit is None else [limit])
         count = len(fixed)
-        # header(fixed, turn, going, state): body or exit
-        header = self._inner(base, captured, 2 + len(state) + (limit is not None))
+        # header(fixed, turn, on, state): body or exit
+        header = self._inner(base, captured, 1 + len(on) + len(state) + (limit is not None))
         arguments = list(header.block.args)
-        turn, on = arguments[count : count + 2]
+        turn, rest = arguments[count], arguments[count + 1 + len(on) :]
+        test = arguments[count + 1] if on else None
         if limit is not None:
-            on = header.prim("bitand", on, header.prim("lt", turn, arguments[count - 1]))
-        rest = [*arguments[:count], turn, *arguments[count + 2 :]]
+            below = header.prim("lt", turn, arguments[count - 1])
+            test = below if test is None else header.prim("bitand", test, below)
+        assert test is not None
         chosen = header.add(
             SwitchOp,
-            on,
-            header.closure(f"{base}.body", rest),
-            header.closure(f"{base}.exit", rest[count + 1 :]),
+            test,
+            header.closure(f"{base}.body", [*arguments[: count + 1], *rest]),
+            header.closure(f"{base}.exit", rest),
         )
         self.module.body.block.add_op(header.ended(header.add(CallOp, chosen)))
         # body(fixed, turn, state): the next turn
@@ -219,18 +227,32 @@ class _Function:
         body.nodes(block)
         again, *after = body._constants(yielded(block).values)
         one = body.prim("add", arguments[count], body.constant(1))
-        again = body.prim("to_bool", again)
+        more = [] if counts else [body.prim("to_bool", again)]
         called = body.add(RefOp, symbol=SymbolRefAttr(base))
-        value = body.add(CallOp, called, *arguments[:count], one, again, *after)
+        value = body.add(CallOp, called, *arguments[:count], one, *more, *after)
         self.module.body.block.add_op(body.ended(value))
         end = _Function(self.module, f"{base}.exit", len(state))
         self.module.body.block.add_op(end.finish(end.block.args))
-        made = self.add(CallOp, self.closure(base, fixed), self.constant(0), going, *state)
+        made = self.add(CallOp, self.closure(base, fixed), self.constant(0), *on, *state)
         self._spread(op.outputs, made)
+
+    def _number(self, value: SSAValue) -> SSAValue:
+        """An int of the function: known where the tensor is."""
+        known = _array(value)
+        if known is not None:
+            return self.constant(int(known.item()))
+        return self.prim("to_int", *self._constants([value]))
 
     def constant(self, value: bool | int) -> SSAValue:
         """A number."""
         return self.add(ConstantOp, value=to_attribute(value))
+
+
+def _array(value: SSAValue) -> Array | None:
+    """The tensor that a value is known to be."""
+    owner = value.owner
+    target = owner.target() if isinstance(owner, graph.GetOp) else owner
+    return target.array() if isinstance(target, graph.ConstantOp | LiteralOp) else None
 
 
 def _symbol(op: graph.GetOp | graph.SaveOp) -> str:

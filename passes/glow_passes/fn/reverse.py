@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from glow_dialects.core.errors import UnsupportedError
@@ -182,8 +182,9 @@ class Reverse:
             case PrimOp():
                 self._prim(op, d)
             case GradOp() | ValueAndGradOp():
-                item = m.prim("env_item", d, n=integer(1), i=integer(0), behind=UnitAttr())
-                self._accumulate(op.function, item)
+                # It holds its function last, followed by no tangents.
+                n = integer(2 ** modes_of(op).count("j"))
+                self._accumulate(op.function, m.prim("env_item", d, n=n, i=integer(0)))
             case _:
                 pass
 

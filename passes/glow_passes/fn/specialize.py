@@ -201,7 +201,7 @@ class Specializer(Meaning):
         if not self.unrolling.turns or not any(map(has_tensors, kinds)):
             return name
         base, *derived = re.split(r"(?=\.(?:fwd|jvp)(?:\.|$))", name)
-        if len(derived) > 1:
+        if derived.count(".fwd") > 1:
             return name  # the tape of a loop, differentiated again, refers to itself: one instance a turn
         loop = self.functions.loop(base)
         turns = None if loop is None else loop.turns(kinds, 2 ** derived.count(".jvp"))
@@ -357,38 +357,53 @@ class Specializer(Meaning):
         arities = {self.functions.arity(n) - len(c) for n, c in kind.entries}
         if len(arities) > 1:
             raise UnsupportedError(f"{where}: grad of functions with different numbers of parameters")
+        before = modes_of(op)
         either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
-        modes = "jr" if either else "r"
+        modes = "jr" if either and not before.startswith("r") else "r"
         try:
-            alone = modes == "r" and not modes_of(op)
-            name = self.functions.gradient_of(op, arities.pop(), modes, alone)
+            name = self.functions.gradient_of(op, arities.pop(), modes, alone=modes == "r" and not before)
         except GlowError as error:
             raise placed(error, where) from None
-        forms = [self.derived(function, op, mode) for mode in modes]
-        # What is captured by a function in forward mode is followed by its tangent: nothing, here.
-        tangents = [V(ZERO)] * (2 ** modes_of(op).count("j") - 1)
-        values = [v for form in forms for v in (form, *tangents)]
+        if before.startswith("r"):
+            values = self._second(function, before[1:])
+        else:
+            forms = [self.derived(function, before, mode) for mode in modes]
+            values = [v for form in forms for v in (form, *_no_tangents(before))]
         return V(FnType(((name, tuple(v.type for v in values)),)), [v.code for v in values])
 
-    def derived(self, v: V, op: Operation, mode: str) -> V:
-        """A value with its functions in their form for a mode; they hold the same values."""
+    def _second(self, function: V, before: str) -> list[V]:
+        """What the reverse form of a gradient function holds: f.fwd.jvp and f.fwd, from f.fwd."""
+        nothing = _no_tangents(before)
+        return [self.derived(function, before, "j"), *nothing, function, *nothing]
+
+    def derived(self, v: V, before: str, mode: str) -> V:
+        """A value with its functions in their form for a mode; they hold the same values.
+
+        `before` is how the function around it was derived.
+        """
         if isinstance(v.type, TupleType):
-            made = [self.derived(x, op, mode) for x in parts(v)]
+            made = [self.derived(x, before, mode) for x in parts(v)]
             return V(v.type.of(tuple(x.type for x in made)), [x.code for x in made])
         if isinstance(v.type, NamedType):
             raise NotNative("gradient of a function that captures functions of its own kind")
         if not isinstance(v.type, FnType):
             return v
-        size = 2 ** modes_of(op).count("j")
+        nothing = _no_tangents(before)
+        size = len(nothing) + 1
         kinds: list[tuple[str, tuple[Type, ...]]] = []
         codes: list[Any] = []
         for index, (name, _) in enumerate(v.type.entries):
             values = captured(v, index)
-            made: list[V] = []
-            for start in range(0, len(values), size):
-                made += [self.derived(x, op, mode) for x in values[start : start + size]]
-                made += [V(ZERO)] * (size if mode == "j" else 0)
-            kinds.append((self.functions.derived(name, op, mode), tuple(x.type for x in made)))
+            second = self.functions.second(name, before) if mode == "r" else None
+            if second is not None:
+                made = self._second(values[-size], before)
+            else:
+                made = []
+                for start in range(0, len(values), size):
+                    made += [self.derived(x, before, mode) for x in values[start : start + size]]
+                    made += [V(ZERO)] * (size if mode == "j" else 0)
+            name = second or self.functions.derived(name, before, mode)
+            kinds.append((name, tuple(x.type for x in made)))
             codes.append([x.code for x in made])
         kind = FnType(tuple(kinds))
         if v.code is None:
@@ -406,6 +421,11 @@ class Specializer(Meaning):
         if of is None:
             return made
         return self.env({of.data: made})  # pyright: ignore
+
+
+def _no_tangents(before: str) -> list[V]:
+    """The tangents that follow a function in a function derived in this way: nothing."""
+    return [V(ZERO)] * (2 ** before.count("j") - 1)
 
 
 def infer(

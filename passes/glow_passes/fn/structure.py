@@ -15,7 +15,6 @@ from glow_passes.fn.domain import (
     FLOAT,
     INT,
     ZERO,
-    EnvType,
     FnType,
     NamedType,
     NoneType,
@@ -66,20 +65,7 @@ def _is_zero(v: V) -> bool:
 def _env_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if _is_zero(x[0]):
         return x[0]
-    whole = m.picked(x[0], _of(op))
-    items = parts(whole) if not _is_zero(whole) else []
-    at = len(items) - number(op, "n") + number(op, "i")
-    found = items[at] if at >= 0 else V(ZERO)
-    return renamed(m, found, lambda n: n.removesuffix(".fwd")) if "behind" in op.attributes else found
-
-
-def renamed(m: Meaning, v: V, rule: Callable[[str], str]) -> V:
-    """Cotangents of functions in their forward form as those of the functions, or the other way."""
-    if isinstance(v.type, TupleType):
-        return m.tuple([renamed(m, x, rule) for x in parts(v)])
-    if isinstance(v.type, EnvType):
-        return m.env({n if n == "*" else rule(n): renamed(m, x, rule) for n, x in components(v).items()})
-    return v
+    return m.picked(x[0], number(op, "n"), number(op, "i"), _of(op))
 
 
 def _env_drop(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -102,8 +88,7 @@ def _env_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if _is_zero(x[0]):
         return x[0]
     n, i = number(op, "n"), number(op, "i")
-    inner = renamed(m, x[0], lambda name: f"{name}.fwd") if "behind" in op.attributes else x[0]
-    made = m.tuple([V(ZERO)] * i + [inner] + [V(ZERO)] * (n - i - 1))
+    made = m.tuple([V(ZERO)] * i + [x[0]] + [V(ZERO)] * (n - i - 1))
     of = _of(op)
     return made if of is None else m.env({of: made})
 

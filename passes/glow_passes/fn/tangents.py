@@ -257,7 +257,7 @@ _STRUCTURE: dict[str, Rule] = {
     "with_item": _with_item,
     "where": _where,
     "concat_tuples": _concat,
-    "fill_like": lambda t, op, x, d: d[0],
+    **dict.fromkeys(("fill_like", "varied"), lambda t, op, x, d: d[0]),
     "to_float": _like_result(0),
     "astype": _like_result(0),
     "full": _like_result(1),

@@ -298,15 +298,15 @@ class Values:
         right = [V(ZERO)] * (size - len(right)) + right
         return self.tuple([self.add(x, y) for x, y in zip(left, right, strict=True)])
 
-    def picked(self, d: V, of: str | None) -> V:
-        """The cotangents of the captured values of one function; of all, added, where it is not known."""
-        entries = components(d)
-        if of is not None:
-            entries = {n: v for n, v in entries.items() if n in (of, "*")}
-        whole = V(ZERO)
-        for entry in entries.values():
-            whole = entry if isinstance(whole.type, ZeroType) else self._aligned(whole, entry)
-        return whole
+    def picked(self, d: V, n: int, i: int, of: str | None) -> V:
+        """Item i of the last n cotangents of one function; of all, added, where it is not known."""
+        total = V(ZERO)
+        for name, entry in components(d).items():
+            items = parts(entry)
+            at = len(items) - n + i
+            if at >= 0 and (of is None or name in (of, "*")):
+                total = self.add(total, items[at])
+        return total
 
 
 __all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of"]
