@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from glow_dialects.fn.dialect import CallOp, ConstantOp, FuncOp, PartialOp, PrimOp, RefOp, ReturnOp, SwitchOp
+from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.calls import known_callee, remove_dead
 from glow_passes.fn.domain import Scalar, Type
@@ -62,6 +63,11 @@ class Counted:
         assert isinstance(last, ReturnOp)
         call = last.value.owner
         return [op for op in self.function.block.ops if op is not last and op is not call]
+
+    @property
+    def operations(self) -> int:
+        """How many operations a turn has, nodes of graphs included."""
+        return sum(len(op.body.block.ops) if isinstance(op, TensorsOp) else 1 for op in self.body)
 
     def turns(self, kinds: Sequence[Type], stride: int) -> tuple[int, int] | None:
         """The first number and how many turns there are; None where that is not known.
@@ -151,7 +157,7 @@ def turns_name(loop: Counted, first: int, turns: int) -> str:
 
 def make_turns(functions: Functions, loop: Counted, name: str, turns: int) -> FuncOp:
     """The function for so many turns, and the rest that it may need."""
-    size = chunk_of(len(loop.body), turns)
+    size = chunk_of(loop.operations, turns)
     chunks, rest = divmod(turns, size)
     if chunks < 2:
         return _added(functions, name, _straight(loop, turns))
