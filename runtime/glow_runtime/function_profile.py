@@ -15,8 +15,8 @@ from glow_dialects.fn.syntax import FnOp
 from glow_passes.fn.domain import Type
 from glow_passes.fn.specialize import infer
 from glow_passes.fn.unrolling import deep
-from glow_runtime.compile import lower
 from glow_runtime.functions import FunctionProgram
+from glow_runtime.lowering import lower
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from glow_passes.fn.functions import Functions
 from glow_passes.fn.optimize import optimize_functions
 from glow_passes.fn.specialize import Instance, Specializer, infer
 from glow_passes.fn.unrolling import deep
-from glow_runtime.compile import lower
+from glow_runtime.lowering import lower
 
 if TYPE_CHECKING:
     from glow_backends.cpu.functions.native import NativeFunction

@@ -28,7 +28,7 @@ from glow_dialects.ops.module import (
     functions,
 )
 from glow_passes.pipeline import optimize
-from glow_runtime.compile import phases
+from glow_runtime.lowering import phases
 from glow_tools.common import read_module
 
 

@@ -19,7 +19,7 @@ from glow_passes.pipeline import INSTR, LOWER, TRAIN, decompose_for, optimize
 def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
     """The pipelines that `-p` knows by name; `mcpu` is the processor that `cpu` compiles for."""
     from glow_backends.base import get_backend
-    from glow_runtime.compile import phases
+    from glow_runtime.lowering import phases
 
     cpu = get_backend("cpu", cpu=mcpu)
     return {

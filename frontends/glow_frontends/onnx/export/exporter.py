@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, UnsupportedError
@@ -26,6 +25,8 @@ from glow_dialects.ops.module import (
     SaveOp,
     functions,
 )
+from glow_frontends.onnx.export.rule import Exporter, Rule
+from glow_frontends.onnx.export.rules import RULES
 from glow_frontends.onnx.export.unsigned import unsigned_activations
 from glow_frontends.onnx.tensors import onnx_type
 
@@ -33,76 +34,8 @@ OPSET = 21
 """The opset of exported models: the newest that all of today's runtimes take."""
 _IR_VERSION = 10
 _EXTERNAL_BYTES = 1 << 30
-_PAGE = 4096
 """Above this size `save_model` puts weights into a file beside the model."""
-
-
-class Exporter:
-    """Nodes of one function; rules write through `node` and `constant`."""
-
-    def __init__(self) -> None:
-        self.nodes: list[NodeProto] = []
-        self.initializers: list[TensorProto] = []
-        self.names: dict[SSAValue, str] = {}
-        self._taken: set[str] = set()
-        self._known: dict[tuple[str, bytes, tuple[int, ...]], str] = {}
-
-    def fresh(self, hint: str) -> str:
-        """An unused name like `hint`."""
-        name, number = hint, 0
-        while name in self._taken:
-            number += 1
-            name = f"{hint}_{number}"
-        self._taken.add(name)
-        return name
-
-    def name(self, value: SSAValue) -> str:
-        """The ONNX name of a value."""
-        return self.names[value]
-
-    def node(self, kind: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; returns its output name, or the list of them."""
-        made = [self.fresh(f"{kind.lower()}_out") for _ in range(outputs)]
-        given = {n: v for n, v in attributes.items() if v is not None}
-        self.nodes.append(helper.make_node(kind, list(inputs), made, self.fresh(kind), **given))
-        return made[0] if outputs == 1 else made
-
-    def constant(self, array: Array, hint: str = "const") -> str:
-        """An initializer; small equal ones are written once."""
-        key = (array.dtype.name, array.tobytes(), array.shape) if array.nbytes < 1024 else None
-        if key is not None and key in self._known:
-            return self._known[key]
-        name = self.fresh(hint)
-        self.initializers.append(tensor_proto(array, name))
-        if key is not None:
-            self._known[key] = name
-        return name
-
-    def ints(self, *values: int) -> str:
-        """A 1-D int64 initializer."""
-        return self.constant(np.array(values, np.int64))
-
-    def scalar(self, value: float, like: SSAValue) -> str:
-        """A rank-0 initializer with the element type of `like`."""
-        return self.constant(np.array(value, element_dtype(like)))
-
-
-Rule = Callable[[Any, Exporter], "str | Sequence[str]"]
-
-
-def element_dtype(value: SSAValue) -> np.dtype:
-    """The NumPy dtype of a value's elements."""
-    return dtype_of(value.type)  # pyright: ignore[reportArgumentType]
-
-
-def tensor_proto(array: Array, name: str) -> TensorProto:
-    """An ONNX tensor of any of our element types."""
-    dtype = array.dtype
-    if dtype.name in ("int4", "uint4"):
-        return helper.make_tensor(name, onnx_type(dtype), array.shape, array.reshape(-1).tolist())
-    made = numpy_helper.from_array(np.asarray(array, order="C"), name)
-    made.data_type = onnx_type(dtype)
-    return made
+_PAGE = 4096
 
 
 def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
@@ -111,8 +44,6 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
     Public names are kept, constants become initializers. Raises UnsupportedError with every operator
     that ONNX has no form for.
     """
-    from glow_frontends.onnx.export.rules import RULES
-
     work = module.clone()
     found = [f for f in functions(work) if f.sym_name.data == function]
     if not found:

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import shape_of
-from glow_frontends.onnx.export.exporter import Exporter, Rule
+from glow_frontends.onnx.export.rule import Exporter, Rule
 
 
 def channels_second(op: Any, name: str, rank: int, e: Exporter) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from glow_dialects.core.types import shape_of
-from glow_frontends.onnx.export.exporter import Exporter, Rule, element_dtype
+from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
 
 
 def _filled(e: Exporter, rows: str, axis: int, rank: int, bound: int) -> list[str]:

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
-from glow_frontends.onnx.export.exporter import Exporter, Rule
 from glow_frontends.onnx.export.nn import back, channels_second, window
+from glow_frontends.onnx.export.rule import Exporter, Rule
 
 
 def _kind(value: SSAValue) -> UniformQuantizedType | None:
