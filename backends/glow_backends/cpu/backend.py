@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
 
+    from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
 
 
@@ -37,6 +38,7 @@ class CpuBackend(Backend):
         super().__init__(threads)
         self.target = named(cpu, threads)
         self.cpu, self.winograd, self.search = cpu, winograd, search
+        self._pool: WeightPool | None = None
 
     @property
     def identity(self) -> str:
@@ -123,7 +125,10 @@ class CpuBackend(Backend):
 
         folder = cache.program_folder(key, self.identity)
         found = bundle.read(folder) if folder is not None else None
-        return None if found is None else CpuProgram(found, self.target)
+        if found is None:
+            return None
+        self._weights().add(found.weights, found.places)
+        return CpuProgram(found, self.target)
 
     def remember(self, key: str, program: Program) -> None:
         from glow_backends.cpu import bundle
@@ -152,8 +157,16 @@ class CpuBackend(Backend):
 
         for candidate in instr_functions(module):
             if candidate.sym_name.data == function:
-                return compiled(module, candidate, self.target, own)
+                return compiled(module, candidate, self.target, own, self._weights())
         raise CompileError(f"the module has no instruction function @{function}")
+
+    def _weights(self) -> WeightPool:
+        """Where the constants of this backend's programs are."""
+        from glow_backends.cpu.weights import WeightPool
+
+        if self._pool is None:
+            self._pool = WeightPool()
+        return self._pool
 
     def listing(self, module: ModuleOp, assembly: bool = False) -> str:
         """Kernels and program functions of a planned module as LLVM IR or assembly."""

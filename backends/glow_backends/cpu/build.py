@@ -23,15 +23,24 @@ from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
+from glow_backends.cpu.weights import WeightPool
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
 
 
-def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bool = False) -> CpuProgram:
+def compiled(
+    module: ModuleOp,
+    function: InstrFuncOp,
+    target: CpuTarget,
+    own: bool = False,
+    pool: WeightPool | None = None,
+) -> CpuProgram:
     """The program of a planned instruction function; of a module of its `own` the constants go."""
-    bundle, selection = build(module, function, target, own)
+    bundle, selection = build(module, function, target, own, pool)
+    if pool is not None:
+        pool.add(bundle.weights, bundle.places)
     host = HostSteps(function, [s.op for s in selection.host_steps])
     program = CpuProgram(bundle, target, host if selection.host_steps else None)
     program.selection = selection
@@ -39,7 +48,11 @@ def compiled(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bo
 
 
 def build(
-    module: ModuleOp, function: InstrFuncOp, target: CpuTarget, own: bool = False
+    module: ModuleOp,
+    function: InstrFuncOp,
+    target: CpuTarget,
+    own: bool = False,
+    pool: WeightPool | None = None,
 ) -> tuple[Bundle, Selection]:
     """Select kernels, convert the program function, generate code and pack weights.
 
@@ -63,7 +76,7 @@ def build(
     for call in selection.calls:
         objects.want(selection.codes.of(call))
     stage("emit kernels")
-    code = convert(module, function, selection, target, own)
+    code = convert(module, function, selection, target, own, pool)
     stage("convert to llvm")
     made = objects.finished(code.module, report)
     stage("generate code")
@@ -91,6 +104,8 @@ def build(
         len(selection.host_steps),
         target.threads,
         report,
+        code.weights.shared,
+        code.weights.places,
     )
     return bundle, selection
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,12 +16,12 @@ import numpy as np
 
 from glow_backends.base import Port, Report, dtype_named
 from glow_backends.cpu import cache
-from glow_backends.cpu.memory import mapped_file
+from glow_backends.cpu.memory import address, mapped_file
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 3
+FORMAT = 4
 """Version of the written form."""
 
 
@@ -54,6 +56,9 @@ class Bundle:
     #: Workers that the code is for.
     threads: int = 1
     report: Report = field(default_factory=Report)
+    #: Blocks of other programs in which some constants are, and where others are in `weights`, by content.
+    shared: list[Array] = field(default_factory=list["Array"])
+    places: dict[str, int] = field(default_factory=dict[str, int])
 
 
 # --- on disk ------------------------------------------------------------------------------------
@@ -63,7 +68,8 @@ def write(bundle: Bundle, folder: Path) -> None:
     """Write a bundle as a folder, whole or not at all.
 
     `program.json` describes it, `code.N.o` are objects, `weights.bin` is the block as it lies in
-    memory (it is mapped when read, and not looked at before), `state.N` are first values.
+    memory (it is mapped when read, and not looked at before), `shared.N.bin` those of other programs (the
+    same files, where these are kept), `state.N` are first values.
     """
     assert not bundle.host_steps, "host steps live in the IR"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +78,8 @@ def write(bundle: Bundle, folder: Path) -> None:
         for number, data in enumerate(bundle.objects):
             (aside / f"code.{number}.o").write_bytes(cache.sealed(data))
         bundle.weights.tofile(aside / "weights.bin")
+        for number, block in enumerate(bundle.shared):
+            _write_shared(block, aside / f"shared.{number}.bin")
         for number, array in enumerate(bundle.states.values()):
             (aside / f"state.{number}").write_bytes(cache.sealed(array.tobytes()))
         text = {
@@ -79,6 +87,8 @@ def write(bundle: Bundle, folder: Path) -> None:
             "slots": [asdict(s) for s in bundle.slots],
             "objects": len(bundle.objects),
             "weight_bytes": bundle.weights.nbytes,
+            "shared_bytes": [block.nbytes for block in bundle.shared],
+            "places": bundle.places,
             "arena_bytes": bundle.arena_bytes,
             "scratch_bytes": bundle.scratch_bytes,
             "threads": bundle.threads,
@@ -89,6 +99,7 @@ def write(bundle: Bundle, folder: Path) -> None:
         if folder.exists():
             shutil.rmtree(folder)
         aside.replace(folder)
+        _note_files(bundle, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -101,6 +112,7 @@ def read(folder: Path) -> Bundle | None:
             return None
         slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
         weights = mapped_file(folder / "weights.bin", text["weight_bytes"])
+        shared = [mapped_file(folder / f"shared.{i}.bin", n) for i, n in enumerate(text["shared_bytes"])]
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
@@ -113,7 +125,7 @@ def read(folder: Path) -> Bundle | None:
             weight_bytes=text["weight_bytes"],
             notes={"host instructions": 0, "threads": text["threads"], "kernels compiled": 0},
         )
-        return Bundle(
+        made = Bundle(
             slots,
             [_read(folder / f"code.{i}.o") for i in range(text["objects"])],
             weights,
@@ -123,7 +135,11 @@ def read(folder: Path) -> Bundle | None:
             0,
             text["threads"],
             report,
+            shared,
+            text["places"],
         )
+        _note_files(made, folder)
+        return made
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -133,6 +149,28 @@ def _read(file: Path) -> bytes:
     if found is None:
         raise OSError(f"{file} is not there, or damaged")
     return found
+
+
+_files: dict[int, tuple[weakref.ref[Array], Path]] = {}
+"""The files of blocks of weights, by address."""
+
+
+def _note_files(bundle: Bundle, folder: Path) -> None:
+    names = ["weights.bin", *(f"shared.{i}.bin" for i in range(len(bundle.shared)))]
+    for block, name in zip((bundle.weights, *bundle.shared), names, strict=True):
+        _files[address(block)] = weakref.ref(block), folder / name
+
+
+def _write_shared(block: Array, path: Path) -> None:
+    """A block that another program's folder has, too, if it still does: then as the same file."""
+    held, file = _files.get(address(block), (None, path))
+    if held is not None and held() is block:
+        try:
+            os.link(file, path)
+            return
+        except OSError:
+            pass  # it was forgotten, or the file system has no links
+    block.tofile(path)
 
 
 def slots_of(bundle: Bundle, kinds: Sequence[str]) -> list[tuple[int, Slot]]:

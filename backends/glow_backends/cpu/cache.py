@@ -74,7 +74,7 @@ def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
     total = 0
     found = sorted((base / "programs").iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
     for folder in found:
-        total += sum(f.stat().st_size for f in folder.iterdir())
+        total += sum(f.stat().st_size // f.stat().st_nlink for f in folder.iterdir())
         if total > limit:
             shutil.rmtree(folder, ignore_errors=True)
 

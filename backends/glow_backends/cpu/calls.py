@@ -27,8 +27,10 @@ class Packed:
 
     key: str
     make: Callable[[], Array]
-    #: The name of the module's constant that it is made of, if it is of one.
+    #: The name of the module's constant that it is made of, if it is of one; else `key` says what it is.
     source: str | None = None
+    #: What is made of the constant: equal constants and equal texts give equal bytes.
+    how: str = ""
 
 
 Operand = SSAValue | Packed
@@ -112,7 +114,10 @@ class CallContext:
         return found.array() if isinstance(found, ConstantOp) else None
 
     def pack(self, value: SSAValue, how: str, make: Callable[[Array], Array]) -> Packed | None:
-        """`make(constant)`, for products and sums, as an operand; None where `value` is not constant."""
+        """`make(constant)`, for products and sums, as an operand; None where `value` is not constant.
+
+        `how` names all that `make` depends on but the constant, and nothing else: programs share by it.
+        """
         owner = value.owner
         if self.constant(value) is None or not isinstance(owner, WeightOp):
             return None
@@ -122,7 +127,7 @@ class CallContext:
             assert array is not None
             return without_denormals(make(array))
 
-        return Packed(f"{owner.target}|{how}", packed, owner.target)
+        return Packed(f"{owner.target}|{how}", packed, owner.target, how)
 
 
 _LEAST_NORMAL = (1 << 24) - 1

@@ -19,11 +19,12 @@ from glow_backends.cpu.builder import PTR
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import Linked, emit_object, new_module
-from glow_backends.cpu.memory import WeightBlock, address, work_memory
+from glow_backends.cpu.memory import address, work_memory
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import Conversion, ProgramCode
+from glow_backends.cpu.weights import ProgramWeights
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
@@ -137,7 +138,7 @@ def stamped_program(
     bundle, selection = build(module, function, target)
     target = replace(target, threads=bundle.threads)
     slots = {name: i for i, name in enumerate(placeholders(module))}
-    code = ProgramCode(ModuleOp([]), WeightBlock(), slots)
+    code = ProgramCode(ModuleOp([]), ProgramWeights(), slots)
     conversion = _Stamped(code, function, selection, target)
     conversion.run()
     stamps = emit_object(_stamp_module(conversion.stamps, target), target)

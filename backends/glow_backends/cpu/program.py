@@ -16,6 +16,7 @@ from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, work_memory
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
 
 if TYPE_CHECKING:
@@ -63,10 +64,12 @@ class CpuProgram(Program):
         bundle, count = self.bundle, len(self.bundle.slots)
         self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
         self._barrier = work_memory(state_bytes(bundle.threads))
-        self.pointers = (ctypes.c_void_p * (count + 2))()
+        self.pointers = (ctypes.c_void_p * shared_slot(count, len(bundle.shared)))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
         self.pointers[count + 1] = address(self._barrier)
+        for number, block in enumerate(bundle.shared):
+            self.pointers[shared_slot(count, number)] = address(block)
         self._run_bound = self.entry(ctypes.addressof(self.pointers))
         self._bound: dict[str, Array] = {}
         self._staging: dict[str, Array] = {}
@@ -154,8 +157,7 @@ class CpuBound(Bound):
     def __init__(self, program: CpuProgram, inputs: Mapping[str, Array]) -> None:
         self.program = program
         bundle = program.bundle
-        count = len(bundle.slots) + 2
-        self._io = (ctypes.c_void_p * count).from_buffer_copy(program.pointers)
+        self._io = type(program.pointers).from_buffer_copy(program.pointers)
         self.inputs: dict[str, Array] = {}
         self.outputs: dict[str, Array] = {}
         for kind, arrays in (("input", self.inputs), ("output", self.outputs)):

@@ -1,8 +1,9 @@
 """convert-glow-instr-to-llvm: the program function becomes calls of kernels in xDSL's `llvm` dialect.
 
 `llvm.func @glow_main(%io, %weights, %arena, %worker)`: `io` is a table of pointers (one a placeholder,
-then the host's callback and the workers' barrier), `weights` the block of constants, `arena` the
-planned memory with the kernels' scratch behind it, `worker` the number of the calling thread.
+then the host's callback, the workers' barrier and the blocks of constants that are shared), `weights` the
+program's own block of constants, `arena` the planned memory with the kernels' scratch behind it, `worker`
+the number of the calling thread.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from glow_backends.cpu.calls import KernelCall, Packed
-from glow_backends.cpu.memory import WeightBlock, give_back
+from glow_backends.cpu.memory import give_back
 from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
+from glow_backends.cpu.weights import Place, ProgramWeights, WeightPool, content_of, shared_slot
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import CompileError
-from glow_dialects.core.types import bytes_of
+from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import (
     AllocOp,
     InstrFuncOp,
@@ -46,19 +48,26 @@ class ProgramCode:
     """The program function and what it refers to."""
 
     module: ModuleOp
-    weights: WeightBlock
-    #: Placeholder symbol -> its place in the io table; then callback and barrier.
+    weights: ProgramWeights
+    #: Placeholder symbol -> its place in the io table; then callback, barrier and shared blocks.
     slots: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def convert(
-    source: ModuleOp, function: InstrFuncOp, selection: Selection, target: CpuTarget, own: bool = False
+    source: ModuleOp,
+    function: InstrFuncOp,
+    selection: Selection,
+    target: CpuTarget,
+    own: bool = False,
+    pool: WeightPool | None = None,
 ) -> ProgramCode:
     """The program function of a selection, in a module of its own.
 
-    `own`: constants of `source` lose their values when the last kernel's operands are packed.
+    `own`: constants of `source` lose their values when the last kernel's operands are packed. Those that
+    the `pool` has are not packed.
     """
-    code = ProgramCode(ModuleOp([]), WeightBlock(), {n: i for i, n in enumerate(placeholders(source))})
+    slots = {n: i for i, n in enumerate(placeholders(source))}
+    code = ProgramCode(ModuleOp([]), ProgramWeights(pool), slots)
     conversion = Conversion(code, function, selection, target)
     if own and not selection.host_steps:
         conversion.uses = Counter(n for c in selection.calls for n in map(_constant_name, c.operands) if n)
@@ -81,6 +90,7 @@ class Conversion:
             value.name_hint = hint
         self.declared: dict[str, llvm.FuncOp] = {}
         self.cached: dict[tuple[SSAValue, int], SSAValue] = {}
+        self.contents: dict[str, str] = {}
         #: How often calls are yet to read the constants that are dropped after their last use.
         self.uses: Counter[str] = Counter()
         self.freed = 0
@@ -141,12 +151,10 @@ class Conversion:
         self.add(llvm.CallOp(name, *args))
 
     def pointer(self, operand: SSAValue | Packed) -> SSAValue:
-        _, weights, arena, _ = self.block.args
+        arena = self.block.args[2]
         if isinstance(operand, Packed):
-            placed = self.code.weights.offset(operand.key)
-            if placed is None:
-                placed = self.code.weights.place(operand.key, operand.make())
-            return self.offset(weights, placed)
+            placed = self.code.weights.place(operand.key, lambda: self.packed_content(operand), operand.make)
+            return self.offset(self.weight_block(placed), placed.offset)
         base, skip = origin(operand), view_offset(operand)
         owner = base.owner
         if isinstance(owner, AllocOp):
@@ -155,9 +163,10 @@ class Conversion:
         assert isinstance(owner, WeightOp)
         target = lookup(self.function, owner.target)
         if isinstance(target, ConstantOp):
-            return self.offset(weights, self.constant_offset(target) + skip)
-        slot = self.code.slots[owner.target]
-        return self.offset(self.entry(slot, owner.target), skip)
+            name = target.sym_name.data
+            placed = self.code.weights.place(name, lambda: self.content(name), lambda: self.values(name))
+            return self.offset(self.weight_block(placed), placed.offset + skip)
+        return self.offset(self.entry(self.code.slots[owner.target], owner.target), skip)
 
     def entry(self, slot: int, name: str) -> SSAValue:
         """The pointer at a place of the io table."""
@@ -169,15 +178,29 @@ class Conversion:
             self.cached[io, slot] = loaded
         return self.cached[io, slot]
 
-    def constant_offset(self, constant: ConstantOp) -> int:
-        name = constant.sym_name.data
-        placed = self.code.weights.offset(name)
-        if placed is not None:
-            return placed
-        array = constant.array()
+    def weight_block(self, place: Place) -> SSAValue:
+        """The start of the block that a constant is in."""
+        if place.block == 0:
+            return self.block.args[1]
+        return self.entry(shared_slot(len(self.code.slots), place.block - 1), "shared")
+
+    def values(self, name: str) -> Array:
+        """The values of a constant."""
+        constant = lookup(self.function, name)
+        array = constant.array() if isinstance(constant, ConstantOp) else None
         if array is None:
             raise CompileError(f"constant @{name} has no values: its weights file is missing")
-        return self.code.weights.place(name, array)
+        return array
+
+    def content(self, name: str) -> str:
+        """What stands for the values of a constant."""
+        if name not in self.contents:
+            self.contents[name] = content_of(self.values(name))
+        return self.contents[name]
+
+    def packed_content(self, operand: Packed) -> str:
+        """What stands for the values of a packed constant."""
+        return operand.key if operand.source is None else f"{self.content(operand.source)}|{operand.how}"
 
     def offset(self, base: SSAValue, distance: int) -> SSAValue:
         """`distance` bytes behind `base`."""

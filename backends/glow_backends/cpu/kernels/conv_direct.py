@@ -74,6 +74,12 @@ def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> n
     return banded
 
 
+def packing(spec: DirectConvSpec, target: CpuTarget) -> str:
+    """All that `pack_conv` depends on but the weights."""
+    plan = plan_conv(spec, target)
+    return f"{spec.group} {plan.groups} {plan.block.vectors} {spec.plain_input}"
+
+
 def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
     """(K) padded with zeros to a multiple of the vector lanes."""
     return pad_to(bias, 0, target.lanes)

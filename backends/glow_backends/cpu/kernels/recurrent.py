@@ -97,6 +97,12 @@ def pack_recurrence(weights: np.ndarray, spec: RecurrentSpec, target: CpuTarget)
     return np.ascontiguousarray(np.moveaxis(split, 3, 4))
 
 
+def recurrence_form(spec: RecurrentSpec, target: CpuTarget) -> str:
+    """All that `pack_recurrence` depends on but the weights."""
+    plan = _plan(spec, target)
+    return f"{len(spec.reverse)} {spec.gates} {plan.width} {plan.blocks}"
+
+
 def recurrent_scratch_bytes(spec: RecurrentSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand, for all workers."""
     return _worker_elements(spec, target) * values.size(spec.dtype) * target.threads

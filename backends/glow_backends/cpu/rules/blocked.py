@@ -18,6 +18,7 @@ from glow_backends.cpu.kernels.conv_direct import (
     emit_conv_direct,
     pack_bias,
     pack_conv,
+    packing,
 )
 from glow_backends.cpu.kernels.conv_half import emit_conv_half, pack_half_conv, supports_half
 from glow_backends.cpu.kernels.conv_plane import (
@@ -35,6 +36,7 @@ from glow_backends.cpu.kernels.winograd import (
     WinogradSpec,
     emit_winograd,
     pack_winograd,
+    plan_winograd,
     winograd_scratch_bytes,
 )
 from glow_backends.cpu.kernels.winograd_changing import (
@@ -79,12 +81,16 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     kernel_spec: DirectConvSpec | WinogradSpec | ChangingSpec = spec
     emit: Emitter = emit_conv_direct
     make: Callable[[Array], Array] = partial(pack_conv, spec=spec, target=target)
+    how = ""
     if algorithm == "depthwise":
         emit, make = emit_depthwise, partial(pack_depthwise, spec=spec, target=target)
     elif algorithm.startswith("winograd"):
         kernel_spec = WinogradSpec(spec, int(algorithm[-1]))
         emit, make = emit_winograd, partial(pack_winograd, spec=kernel_spec, target=target)
         scratch = winograd_scratch_bytes(kernel_spec, target)
+        how = str(plan_winograd(kernel_spec, target).block.vectors)
+    else:
+        how = packing(spec, target)
     packed: list[Operand | None] = list(op.group("packed"))
     changes = not packed and context.constant(op.filter) is None
     if isinstance(kernel_spec, WinogradSpec) and changes and supports_changing(kernel_spec, target):
@@ -93,12 +99,11 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         scratch = changing_scratch_bytes(kernel_spec, target)
     if spec.stored != "f32" and supports_half(spec, target) and algorithm == "direct":
         emit, make = emit_conv_half, partial(pack_half_conv, spec=spec, target=target)
+        how += " in pairs"
     elif spec.stored != "f32":
         make = partial(_from_floats, make)
     if not packed:
-        packed = [
-            context.pack(op.filter, f"{algorithm}|{form}|{spec}", lambda w: make(plain_filter(w, form)))
-        ]
+        packed = [context.pack(op.filter, f"{algorithm}|{form}|{how}", lambda w: make(plain_filter(w, form)))]
     biases: list[Operand | None] = [_bias(v, context) for v in op.group("bias")]
     if packed[0] is None or None in biases or op.prop("lanes") != target.lanes:
         return None

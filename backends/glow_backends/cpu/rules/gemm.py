@@ -14,7 +14,7 @@ from glow_backends.cpu.kernels.attention import AttentionSpec, attention_scratch
 from glow_backends.cpu.kernels.common import broadcast_strides
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b
+from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
 from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
@@ -46,7 +46,8 @@ def _product(
     )
     weights: Operand = b
     if spec.packed_b:
-        packed = context.pack(b, f"gemm|{spec}", lambda w: pack_b(w, spec, context.target))
+        how = f"gemm|{plan_gemm(spec, context.target).block.vectors}|{spec.trans_b}"
+        packed = context.pack(b, how, lambda w: pack_b(w, spec, context.target))
         assert packed is not None
         weights = packed
     return KernelCall(
@@ -109,8 +110,15 @@ def _half_product(op: Any, context: CallContext, epilogue: Epilogue) -> KernelCa
         matrix = weights.reshape(weights.shape[-2:])
         return pack_half_gemm(matrix.T if op.prop("transpose_b") else matrix, spec, context.target)
 
+    how = f"gemm_half|{spec.block(context.target).vectors}|{op.prop('transpose_b')}"
     biases = [context.pack(v, "bias|f32", lambda b: b.astype(np.float32)) for v in op.group("bias")]
-    operands = [op.result, op.a, context.pack(op.b, f"gemm_half|{spec}", make), *biases, *op.group("extras")]
+    operands = [
+        op.result,
+        op.a,
+        context.pack(op.b, how, make),
+        *biases,
+        *op.group("extras"),
+    ]
     if op.prop("transpose_a") or None in operands:
         return None
     given = [o for o in operands if o is not None]

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import f32, i32
 
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
+from glow_backends.cpu.kernels.conv_direct import packing
 from glow_backends.cpu.kernels.conv_int8 import (
     Int8ConvSpec,
     emit_conv_int8,
@@ -24,7 +25,7 @@ from glow_backends.cpu.kernels.depthwise_int8 import (
     emit_depthwise_int8,
     pack_depthwise_int8,
 )
-from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
+from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, block_of, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.kernels.gemm_int8_stack import (
     Int8StackSpec,
     emit_gemm_int8_stack,
@@ -98,18 +99,19 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
     zero, folded = zero_of(source), zero_of(source)
     emit, spec, packed = emit_conv_int8, Int8ConvSpec(conv_spec, requantize), pack_int8_conv
+    how = packing(conv_spec, target)
     if supports_depthwise(conv_spec):
         if prod(kernel) > LARGEST_KERNEL:
             return None
         folded = 0 if any(conv_spec.pads) else zero
-        emit, packed = emit_depthwise_int8, pack_depthwise_int8
+        emit, packed, how = emit_depthwise_int8, pack_depthwise_int8, "depthwise"
         spec = replace(spec, zero=zero - folded)
     bias = bias_of(filters, biases[0] if biases else None, folded)
     factor = factor_of(element_of(op.filter), source, own, out)
     operands = [
         op.result,
         op.input,
-        context.pack(op.filter, f"int8|{spec}", lambda w: packed(w, spec, target)),
+        context.pack(op.filter, f"int8_conv|{how}", lambda w: packed(w, spec, target)),
         table("sums", pack_channels(bias, target)),
         table("factor", pack_channels(factor, target)),
         *op.group("residual"),
@@ -146,11 +148,12 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     spec = Int8GemmSpec(rows, columns, depth, source.signed, requantize)
     zero = zero_of(source) + (128 if source.signed else 0)
     bias = bias_of(array.T, biases[0] if biases else None, zero)
+    how = f"int8_gemm|{block_of(spec, target).vectors}"
     width = 8 * target.lanes  # what the widest panel reads
     operands = [
         op.result,
         op.input,
-        context.pack(op.weights, f"int8|{spec}", lambda w: pack_int8_gemm(w, spec, target)),
+        context.pack(op.weights, how, lambda w: pack_int8_gemm(w, spec, target)),
         table("sums", pad_to(bias, 0, width)),
         table("factor", pad_to(factor_of(weights, source, to, columns), 0, width)),
     ]

@@ -10,6 +10,7 @@ from glow_backends.cpu.kernels.recurrent import (
     RecurrentSpec,
     emit_recurrent,
     pack_recurrence,
+    recurrence_form,
     recurrent_parts,
     recurrent_scratch_bytes,
 )
@@ -48,7 +49,8 @@ def recurrent(op: Any, context: CallContext) -> KernelCall | None:
         bool(peepholes),
         kind,
     )
-    packed = context.pack(op.recurrence, f"recurrence|{spec}", lambda w: pack_recurrence(w, spec, target))
+    how = f"recurrence|{recurrence_form(spec, target)}"
+    packed = context.pack(op.recurrence, how, lambda w: pack_recurrence(w, spec, target))
     if packed is None:
         return None
     operands: list[Operand] = [*op.group("result"), op.projected, packed]

@@ -1,0 +1,64 @@
+"""Packed weights: one copy for all programs of a backend, in memory and on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from glow_backends.cpu import bundle
+from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.program import CpuProgram
+from glow_backends.cpu.weights import content_of
+from glow_frontends.builder import GraphBuilder
+from glow_runtime.compile import compile_module
+
+
+def _two_shapes() -> tuple[list[CpuProgram], np.ndarray]:
+    """One network with large weights for two batches, by one backend."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((64, 300)).astype(np.float32)
+    backend = CpuBackend()
+    made: list[CpuProgram] = []
+    for batch in (96, 192):
+        g = GraphBuilder()
+        x = g.placeholder("x", (batch, 64))
+        g.save(g.matmul(x, g.constant(weights, f"w{batch}")), "y")
+        program = compile_module(g.module, backend)
+        assert isinstance(program, CpuProgram)
+        made.append(program)
+    return made, weights
+
+
+def test_programs_of_a_backend_share_packed_weights() -> None:
+    (first, second), weights = _two_shapes()
+    assert second.bundle.weights.nbytes < weights.nbytes <= first.bundle.weights.nbytes
+    assert any(block is first.bundle.weights for block in second.bundle.shared)
+    del first  # its weights stay
+    x = np.random.default_rng(1).standard_normal((192, 64)).astype(np.float32)
+    np.testing.assert_allclose(second.run({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(second.bind({"x": x})()["y"], x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_shared_weights_are_one_file(tmp_path: Path) -> None:
+    programs, weights = _two_shapes()
+    for number, program in enumerate(programs):
+        bundle.write(program.bundle, tmp_path / str(number))
+    assert (tmp_path / "0" / "weights.bin").stat().st_nlink == 2
+    read = bundle.read(tmp_path / "1")
+    assert read is not None
+    x = np.random.default_rng(1).standard_normal((192, 64)).astype(np.float32)
+    made = CpuProgram(read, programs[1].target).run({"x": x})["y"]
+    np.testing.assert_allclose(made, x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_contents_are_told_apart(tmp_path: Path) -> None:
+    """By value, type and shape; an array in a mapped file by its place."""
+    x = np.arange(12, dtype=np.float32)
+    assert content_of(x) == content_of(x.copy()) != content_of(x.reshape(3, 4))
+    assert content_of(x) != content_of(x + 1) and content_of(x) != content_of(x.view(np.int32))
+    assert content_of(np.broadcast_to(x[:1], (3,))) == content_of(np.zeros(3, np.float32))
+    x.tofile(tmp_path / "x")
+    mapped = np.memmap(tmp_path / "x", np.float32, "r")
+    assert content_of(mapped[:4]) == content_of(np.memmap(tmp_path / "x", np.float32, "r")[:4])
+    assert len({content_of(mapped[i : i + 4]) for i in range(8)} | {content_of(mapped[:8:2])}) == 9
