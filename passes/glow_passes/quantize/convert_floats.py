@@ -29,13 +29,16 @@ from glow_passes.quantize.sensitive import magnified
 TYPES: dict[str, Attribute] = {"f16": f16, "bf16": bf16}
 #: The largest finite float16.
 F16_LARGEST = 65504.0
+#: What stands for larger numbers: such masks as -1e9 are added to others, and the sums stay finite.
+F16_FAR = 16384.0
 
 
 def narrowed(array: Array, kind: Tensor) -> Array:
-    """f32 values in another float type; what float16 cannot hold becomes its largest number."""
+    """f32 values in another float type; finite numbers that float16 cannot hold become F16_FAR."""
     wide = array.astype(np.float32)
     if kind.element_type == f16:
-        wide = np.where(np.isinf(wide), wide, np.clip(wide, -F16_LARGEST, F16_LARGEST))
+        beyond = np.isfinite(wide) & (np.abs(wide) > F16_LARGEST)
+        wide = np.where(beyond, np.copysign(np.float32(F16_FAR), wide), wide)
     return wide.astype(dtype_of(kind))
 
 
@@ -71,7 +74,8 @@ class Converter:
         """The narrow form of a value known at compile time."""
         owner, kind = value.owner, self.kind(value)
         if isinstance(owner, SplatOp):
-            return b(SplatOp(results=kind, value=owner.value))
+            number = narrowed(np.array(owner.prop("value"), np.float64), kind)
+            return b(SplatOp(results=kind, value=float(number)))
         if isinstance(owner, LiteralOp):
             made = self.symbols.add(narrowed(owner.array(), kind), kind, "literal")
             return b.insert(GetOp.of(made)).result

@@ -73,15 +73,19 @@ def sensitive(function: FuncOp) -> set[Operation]:
 def magnified(function: FuncOp) -> set[Operation]:
     """What logarithms, roots and quotients are made of, back to the layers before: a variance, say.
 
-    Squares overflow 16-bit floats, and small differences of them vanish there.
+    Squares overflow 16-bit floats, and small differences of them vanish there. What a logarithm reads
+    may be small throughout, as in a spectrogram: the layers that made it belong to it.
     """
     found: set[Operation] = set()
+    whole: set[Operation] = set()
     for op in function.body.block.ops:
         if isinstance(op, (*MAGNIFYING, DivOp)):
             found.add(op)
             divisor: Any = op.operands[-1]
             _follow(divisor.owner, found, (*BETWEEN_LAYERS, DivOp))
-    return found
+            if isinstance(op, LogOp | Log1pOp):
+                _follow(divisor.owner, whole, (*BETWEEN_LAYERS, *LAYERS, DivOp))
+    return found | whole
 
 
 def _follow(start: Any, found: set[Operation], through: tuple[type[GraphOp], ...] = LINEAR) -> None:

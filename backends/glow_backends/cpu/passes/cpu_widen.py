@@ -1,10 +1,9 @@
-"""glow-cpu-widen: operators on 16-bit floats compute in f32 and round their results.
+"""glow-cpu-widen: operators on 16-bit floats compute in f32 where the CPU has no arithmetic on them.
 
     conv(x, w) : f16  ->  cast(conv(cast(x) : f32, w : f32)) : f16
 
-Values between operators are rounded as before; the casts join the loops around them. Kernels of
-layers are those of f32, whose sums are at least as exact. Where the CPU has arithmetic on the type,
-layers by constant weights keep it, and so does what stands between.
+Between operators that compute in f32, values stay f32 and are not rounded. Where the CPU has arithmetic
+on the type, layers by constant weights keep it, and so does what stands between.
 """
 
 from __future__ import annotations
@@ -34,11 +33,15 @@ from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
-from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 #: Layers, and what stands between them: channel blocks go through all of these in f32.
 LAYERS = (BatchMatmulOp, BatchNormOp, ConvOp, ConvTransposeOp, FullyConnectedOp, MatmulOp)
 BETWEEN = (AvgPoolOp, BinaryOp, MaxPoolOp, UnaryOp)
+ADDING = (ScatterElementsOp, ScatterNdOp)
+"""With a reduction, these have f32 kernels only."""
 
 
 def _is_narrow(value: SSAValue) -> bool:
@@ -67,7 +70,7 @@ def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
 
 def widened(op: Any, r: Rewriter, target: CpuTarget) -> SSAValue | None:
     """The operator on f32 between casts."""
-    if computes(op, r, target):
+    if computes(op, r, target) or (isinstance(op, ADDING) and op.prop("reduction") == "none"):
         return None
     if op.group("predicate") or len(op.results) != 1 or not _is_narrow(op.results[0]):
         return None
@@ -88,6 +91,14 @@ def _wide(value: SSAValue, r: Rewriter) -> SSAValue:
     return r(CastOp(value, results=tensor(shape_of(value), f32)))
 
 
+def unrounded(op: CastOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
+    """cast(cast(x) : f16) : f32 -> x, where f16 is what the target does not compute on."""
+    inner = producer(op.input, CastOp)
+    if inner is None or not _is_narrow(op.input) or target.computes(dtype_name(op.input)):
+        return None
+    return inner.input if inner.input.type == op.result.type else None
+
+
 @dataclass(frozen=True)
 class CpuWidenPass(ModulePass):
     """Networks on 16-bit floats that have a layer use its f32 kernel, or that of their type.
@@ -105,4 +116,6 @@ class CpuWidenPass(ModulePass):
             if isinstance(inner, GraphOp)
         )
         if narrow:
-            rewrite(op, (Pattern((*LAYERS, *BETWEEN), partial(widened, target=named(self.cpu))),))
+            target = named(self.cpu)
+            rewrite(op, (Pattern((*LAYERS, *BETWEEN, *ADDING), partial(widened, target=target)),))
+            rewrite(op, (Pattern((CastOp,), partial(unrounded, target=target)),))
