@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,10 +54,10 @@ def measured_seconds(spec: DirectConvSpec, algorithm: str, target: CpuTarget) ->
     shape = (spec.out_channels, spec.in_channels // spec.group, *spec.kernel)
     plain = random.standard_normal(shape).astype(np.float32)
     emit: Emitter = emit_conv_direct
-    chosen: DirectConvSpec | WinogradSpec = spec
+    chosen: DirectConvSpec | WinogradSpec = replace(spec, uneven=True)
     scratch: list[Array] = []
     if algorithm == "direct":
-        packed = pack_conv(plain, spec, target)
+        packed = pack_conv(plain, chosen, target)
     else:
         chosen = WinogradSpec(spec, int(algorithm[-1]))
         emit, packed = emit_winograd, pack_winograd(plain, chosen, target)

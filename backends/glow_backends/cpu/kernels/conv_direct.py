@@ -52,6 +52,7 @@ def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> n
 
     g' counts groups of whole blocks; other groups are one, of which each block of outputs keeps
     its band of inputs. Channels are padded with zeros. A plain input has blocks of one channel.
+    Parts of a plan with other numbers of vectors follow each other, flat.
     """
     plan = plan_conv(spec, target)
     merged = spec.group // plan.groups
@@ -61,10 +62,19 @@ def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> n
     for i in range(merged):
         dense[:, i, :, i] = split[:, i]
     dense = dense.reshape(plan.groups, k // plan.groups, merged * c, r, s)
-    lanes = 1 if spec.plain_input else target.lanes
+    if plan.rest is None:
+        return _pack_part(dense, plan, target)
+    cut = plan.rest.first * target.lanes
+    parts = (_pack_part(dense[:, :cut], plan, target), _pack_part(dense[:, cut:], plan.rest, target))
+    return np.concatenate([part.reshape(-1) for part in parts])
+
+
+def _pack_part(dense: np.ndarray, plan: ConvPlan, target: CpuTarget) -> np.ndarray:
+    """(g', K/g', C/g', R, S) as `pack_conv` says."""
+    lanes = 1 if plan.spec.plain_input else target.lanes
     width = plan.block.vectors * target.lanes
     dense = pad_to(pad_to(dense, 1, width), 2, lanes)
-    parts = dense.reshape(plan.groups, dense.shape[1] // width, width, -1, lanes, r, s)
+    parts = dense.reshape(plan.groups, dense.shape[1] // width, width, -1, lanes, *dense.shape[3:])
     packed = parts.transpose(0, 1, 3, 5, 6, 4, 2)
     if not plan.bands:
         return np.ascontiguousarray(packed)
@@ -149,52 +159,66 @@ class DirectEmission:
         self.full: Index = k.size(plan.in_blocks)
         self.held = k.stack(plan.tiles_inside * plan.tile_sums * self.lanes) if plan.chunk else None
         self.partial: Index = int(plan.in_rest > 0)
+        self.first = k.size(plan.first) if plan.first else None
+        self.first_weights = k.size(plan.first * plan.depth_blocks * self.block_weights // plan.block.vectors)
 
     def channels_a_block(self) -> int:
         """What an input block has."""
         return 1 if self.spec.plain_input else self.lanes
 
     def emit(self) -> None:
-        """Items (image, rows, tiles, output channels), shared by the workers."""
+        """All items, shared by the workers."""
+        with self.k.items(self.items()) as item:
+            self.item(item)
+
+    def items(self) -> ir.Value:
+        """How many items (image, rows, tiles, output channels) there are."""
         k, spec, plan = self.k, self.spec, self.plan
-        in_blocks = plan.in_blocks + (plan.in_rest > 0)
-        filters = plan.out_blocks // plan.block.vectors
         parts = [ceil_div(spec.out_size[0], plan.rows_an_item), ceil_div(plan.tiles, plan.tiles_an_item)]
-        outer, inner = spec.batch, plan.groups * filters
+        outer, inner = spec.batch, plan.groups * plan.filters
         items = k.size(outer * inner * prod(parts))
         parts = [k.size(count) for count in parts]
-        sizes = [0, k.size(outer), *parts] if plan.images_inside else [0, *parts, k.size(inner)]
+        self.sizes = [0, k.size(outer), *parts] if plan.images_inside else [0, *parts, k.size(inner)]
         self.rows_an_item, self.tiles_an_item = k.size(plan.rows_an_item), k.size(plan.tiles_an_item)
-        image_blocks, out_blocks = k.size(plan.groups * in_blocks), k.size(plan.groups * plan.out_blocks)
-        end_row = k.size(spec.out_size[0])
-        with k.items(items) as item:
-            if plan.images_inside:
-                channel, image, row_item, tile_item = split_index(k, item, sizes)
-            else:
-                image, row_item, tile_item, channel = split_index(k, item, sizes)
-            block = k.mul(channel, plan.block.vectors)
-            planes = k.mul(image, image_blocks)
-            if plan.groups > 1:
-                group = k.b.udiv(k.i(channel), k.size(filters))
-                planes = k.add(planes, k.mul(group, k.size(in_blocks)))
-            if self.bands is not None:
-                at = k.mul(channel, 3)
-                band = [k.load(self.bands, k.add(at, i), I64) for i in range(3)]
-                planes, self.full, self.partial = k.add(planes, band[0]), band[1], band[2]
-            self.x_item = k.gep(self.x, k.mul(planes, self.plane))
-            self.w_item = k.gep(self.w, k.mul(channel, self.filter_size))
-            out = k.add(k.mul(image, out_blocks), block)
-            self.y_item = k.mul(out, self.out_plane)
-            self.bias_at = k.mul(block, self.lanes)
-            first = k.mul(row_item, self.rows_an_item)
-            last = minimum(k, k.add(first, self.rows_an_item), end_row)
-            begin = k.mul(tile_item, self.tiles_an_item)
-            end = k.add(begin, self.tiles_an_item)
-            self.first_row, self.first_tile = first, begin
-            if plan.chunk:
-                self._in_chunks((first, last), (begin, end))
-            else:
-                self._tiles((first, last), (begin, end), self._whole)
+        in_blocks = plan.in_blocks + (plan.in_rest > 0)
+        self.image_blocks = k.size(plan.groups * in_blocks)
+        self.out_blocks = k.size(plan.groups * plan.out_blocks)
+        self.end_row = k.size(spec.out_size[0])
+        self.group_blocks = (k.size(plan.filters), k.size(in_blocks)) if plan.groups > 1 else None
+        return items
+
+    def item(self, item: Index) -> None:
+        """The tiles of an item."""
+        k, plan = self.k, self.plan
+        if plan.images_inside:
+            channel, image, row_item, tile_item = split_index(k, item, self.sizes)
+        else:
+            image, row_item, tile_item, channel = split_index(k, item, self.sizes)
+        block = k.mul(channel, plan.block.vectors)
+        planes = k.mul(image, self.image_blocks)
+        if self.group_blocks is not None:
+            filters, in_blocks = self.group_blocks
+            planes = k.add(planes, k.mul(k.b.udiv(k.i(channel), filters), in_blocks))
+        if self.bands is not None:
+            at = k.mul(channel, 3)
+            band = [k.load(self.bands, k.add(at, i), I64) for i in range(3)]
+            planes, self.full, self.partial = k.add(planes, band[0]), band[1], band[2]
+        self.x_item = k.gep(self.x, k.mul(planes, self.plane))
+        self.w_item = k.gep(self.w, k.mul(channel, self.filter_size))
+        if self.first is not None:  # blocks of output channels behind those of another part
+            block = k.add(block, self.first)
+            self.w_item = k.gep(self.w_item, self.first_weights)
+        self.y_item = k.mul(k.add(k.mul(image, self.out_blocks), block), self.out_plane)
+        self.bias_at = k.mul(block, self.lanes)
+        first = k.mul(row_item, self.rows_an_item)
+        last = minimum(k, k.add(first, self.rows_an_item), self.end_row)
+        begin = k.mul(tile_item, self.tiles_an_item)
+        end = k.add(begin, self.tiles_an_item)
+        self.first_row, self.first_tile = first, begin
+        if plan.chunk:
+            self._in_chunks((first, last), (begin, end))
+        else:
+            self._tiles((first, last), (begin, end), self._whole)
 
     def _tiles(self, rows: tuple[Index, Index], tiles: tuple[Index, Index], visit: TileVisit) -> None:
         """Visit tiles [begin, end) of output rows [first, last), by pairs of rows where the plan says so."""
@@ -406,5 +430,19 @@ def emit_conv_direct(module: ir.Module, name: str, spec: DirectConvSpec, target:
     """The kernel `name(y, x, w, [bias], [extras], worker)` of a spec."""
     assert supports_direct(spec, target)
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
-    DirectEmission(k, in_chunks(plan_conv(spec, target), target)).emit()
+    plan = plan_conv(spec, target)
+    parts = [DirectEmission(k, in_chunks(part, target)) for part in (plan, plan.rest) if part is not None]
+    if len(parts) == 1:
+        parts[0].emit()
+        return k.finish()
+    whole, rest = parts
+    count = whole.items()
+    with (
+        k.items(k.add(count, rest.items())) as item,
+        k.b.if_else(k.b.icmp_signed("<", k.i(item), count)) as (then, otherwise),
+    ):
+        with then:
+            whole.item(item)
+        with otherwise:
+            rest.item(k.b.sub(k.i(item), count))
     return k.finish()

@@ -39,6 +39,14 @@ class ConvPlan:
     images_inside: bool = False
     lines: int = 1
     chunk: int = 0
+    first: int = 0
+    count: int = 0
+    rest: ConvPlan | None = None
+
+    @property
+    def filters(self) -> int:
+        """Register blocks that the output channels of a group make."""
+        return self.count // self.block.vectors
 
     @property
     def tiles_inside(self) -> int:
@@ -56,6 +64,10 @@ class ConvPlan:
         if self.bands:
             return max(full + rest for _, full, rest in self.bands)
         return self.in_blocks + (self.in_rest > 0)
+
+
+_WORTH = 0.95
+"""Two register blocks are more code: they have to save as much."""
 
 
 def bands_of(spec: DirectConvSpec, width: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
@@ -120,6 +132,34 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
     groups = 1 if banded else spec.group
     inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
     in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
+    base = ConvPlan(spec, Block(1, 1), groups, in_blocks, in_rest, outputs, (), 0, 0, 0)
+    whole = (
+        _whole_blocks(spec.out_size[1], outputs, target)
+        if spec.uneven and groups == 1 and not banded
+        else outputs
+    )
+    plan = _cut(base, 0, whole, target, banded)
+    return plan if whole == outputs else replace(plan, rest=_cut(base, whole, outputs - whole, target, False))
+
+
+def _whole_blocks(rows: int, outputs: int, target: CpuTarget) -> int:
+    """How many blocks of output channels take the first register block, where the rest gets another one."""
+
+    def cycles(count: int) -> float:
+        block = choose_block(rows, count, target, whole=True)
+        size, full, rest = even_tiles(rows, block.rows)
+        tiles = full * Block(size, block.vectors).cycles()
+        tiles += Block(rest, block.vectors).cycles() if rest else 0.0
+        return count // block.vectors * tiles
+
+    best = min(range(1, outputs), key=lambda count: cycles(count) + cycles(outputs - count), default=outputs)
+    together = cycles(outputs)
+    return best if best < outputs and cycles(best) + cycles(outputs - best) < _WORTH * together else outputs
+
+
+def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bool) -> ConvPlan:
+    """The plan of `outputs` blocks of output channels from `first` on."""
+    spec, groups, lanes = base.spec, base.groups, target.lanes
     height, width = spec.out_size
     if banded:
         block = _banded_block(spec, width, outputs, target)
@@ -133,7 +173,7 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         block, lines = Block(width, pair.vectors), 2
     tiles = ceil_div(width, block.rows)
     # An item's pixels of all input channels stay in half of L2 while the weights pass.
-    pixels = target.l2 // 2 // (4 * inputs * prod(spec.strides))
+    pixels = target.l2 // 2 // (4 * spec.in_channels // groups * prod(spec.strides))
     tiles_an_item = min(tiles, max(1, pixels // block.rows))
     rows_an_item = min(height, max(1, pixels // width))
     if target.threads > 1:
@@ -142,20 +182,18 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
         rows_an_item = min(rows_an_item, max(1, height // wanted))
         if height < wanted:
             tiles_an_item = min(tiles_an_item, max(1, tiles * height // wanted))
-    return ConvPlan(
-        spec,
-        block,
-        groups,
-        in_blocks,
-        in_rest,
-        outputs,
-        tile_runs(spec, block.rows),
-        tiles,
-        rows_an_item,
-        tiles_an_item,
-        bands_of(spec, block.vectors * lanes, lanes) if banded else (),
+    return replace(
+        base,
+        block=block,
+        runs=tile_runs(spec, block.rows),
+        tiles=tiles,
+        rows_an_item=rows_an_item,
+        tiles_an_item=tiles_an_item,
+        bands=bands_of(spec, block.vectors * lanes, lanes) if banded else (),
         images_inside=_images_inside(spec, groups * outputs // block.vectors, target),
         lines=lines,
+        first=first,
+        count=outputs,
     )
 
 

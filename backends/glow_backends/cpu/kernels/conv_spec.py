@@ -18,6 +18,7 @@ class DirectConvSpec:
     `plain_input` it is (N, C, H, W), which suits few channels. y and the extras are
     (N, K / c, OH, OW, c), bias (K padded to c); w is what `pack_conv` made of (K, C/g, R, S).
     `stored`: the elements of y, of the extras and of a blocked x in memory (f32, f16, bf16).
+    `uneven`: weights may lie in register blocks of two sizes, which only `pack_conv` can do.
     Operands: y, x, w, [bias], [extras].
     """
 
@@ -33,6 +34,7 @@ class DirectConvSpec:
     plain_input: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
     stored: str = "f32"
+    uneven: bool = False
 
     @property
     def out_size(self) -> tuple[int, int]:

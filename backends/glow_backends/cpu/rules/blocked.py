@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -78,6 +79,8 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     target, spec = context.target, conv_spec(op)
     algorithm, form = op.prop("algorithm"), op.prop("form")
     scratch = 0
+    if algorithm == "direct" and spec.stored == "f32" and not op.group("packed"):
+        spec = replace(spec, uneven=True)
     kernel_spec: DirectConvSpec | WinogradSpec | ChangingSpec = spec
     emit: Emitter = emit_conv_direct
     make: Callable[[Array], Array] = partial(pack_conv, spec=spec, target=target)
