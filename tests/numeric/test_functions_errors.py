@@ -279,7 +279,22 @@ def none_added(x):
     return None + x
 
 
+def other_order(x):
+    return np.reshape(x * np.ones((2, 3)), (3, 2), order="F")[0, 1]
+
+
+def two_lengths(x):
+    return len((x, x), x)
+
+
+def unequal(x):
+    return sum(a * b for a, b in tuple(zip((x, x), (x,), strict=True)))
+
+
 CASES = [
+    (other_order, "the argument 'order' cannot be compiled; leave it out"),
+    (two_lengths, "2 arguments by position, expected 1"),
+    (unequal, "zip of 2 and 1 items with strict=True"),
     (in_context, "With statements cannot be compiled; call the functions of the context yourself"),
     (formatted, "JoinedStr expressions cannot be compiled; build texts outside"),
     (rebinding, "closures capture by value"),

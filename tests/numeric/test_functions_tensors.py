@@ -115,3 +115,25 @@ def test_float32_stays() -> None:
     made = glow.jit(lambda x: x * 2.0 + 1)(np.ones(3, np.float32))
     assert made.dtype == np.float32
     assert glow.grad(lambda x: np.sum(x * 3.0))(np.ones(3, np.float32)).dtype == np.float32
+
+
+ARGUMENTS = (
+    lambda x: np.zeros_like(x, dtype=np.float64),
+    lambda x: np.ones_like(x, np.float64),
+    lambda x: np.asarray(x, np.float64),
+    lambda x: np.array((x[0, 0], x[1, 1]), dtype=np.float64),
+    lambda x: x.astype(dtype=np.float64),
+    lambda x: sum((x, x), start=2.0),
+    lambda x: sum(x, start=x[0]),
+    lambda x: sum([v * 2.0 for v in x], 1.0),
+)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("program", ARGUMENTS)
+def test_optional_arguments(program: Callable[..., Any], backend: str) -> None:
+    """By position or keyword; none is passed over."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made, expected = glow.jit(program, backend=backend)(x), program(x)
+    np.testing.assert_array_equal(made, expected)
+    assert made.dtype == expected.dtype

@@ -25,6 +25,30 @@ if TYPE_CHECKING:
 Handler = Callable[["Expressions", ast.AST, list[Value], Keywords], Value]
 
 
+def _takes(least: int, most: int | None, *names: str) -> Callable[[Handler], Handler]:
+    """A handler of `least` to `most` arguments by position, and of the keywords `names`."""
+
+    def refusing_others(handler: Handler) -> Handler:
+        def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+            for name in keywords.keys() - set(names):
+                hint = f"use {' and '.join(names)}" if names else "leave it out"
+                c.fail(node, f"the argument '{name}' cannot be compiled", hint)
+            if len(values) < least or (most is not None and len(values) > most):
+                wanted = (
+                    str(least)
+                    if least == most
+                    else f"{least} or more"
+                    if most is None
+                    else f"{least} to {most}"
+                )
+                c.fail(node, f"{len(values)} arguments by position, expected {wanted}")
+            return handler(c, node, values, keywords)
+
+        return handle
+
+    return refusing_others
+
+
 def _ssa(c: Expressions, node: ast.AST, values: list[Value]) -> list[SSAValue]:
     return [c.ssa(v, node) for v in values]
 
@@ -65,14 +89,18 @@ def _fold(name: str) -> Handler:
     return handle
 
 
+@_takes(1, 2, "start")
 def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
+    start = keywords.get("start", values[1] if len(values) > 1 else Static(0))
     if items is None:
-        return c.prim("sum_items", c.ssa(values[0], node))
-    start = values[1] if len(values) > 1 else Static(0)
+        made = c.prim("sum_items", c.ssa(values[0], node))
+        plain = isinstance(start, Static) and start.value == 0
+        return made if plain else c.binary("add", start, made, node)
     return _chain(c, "add", node, [start, *items])
 
 
+@_takes(2, None)
 def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     function, *sources = values
     items = [c.items(s, node) for s in sources]
@@ -89,6 +117,7 @@ def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     return c.tuple(*_ssa(c, node, made))
 
 
+@_takes(2, 3)
 def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     function, source, *start = values
     items = c.items(source, node)
@@ -100,14 +129,20 @@ def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
     return functools.reduce(lambda a, b: apply_value(c, node, function, [a, b], {}), [*start, *items])
 
 
+@_takes(1, None, "strict")
 def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     lists = [c.items(v, node) for v in values]
     if any(i is None for i in lists):
         c.unknown_length(node, "zip as a value", "use it in a for")
-    rows = zip(*[i for i in lists if i is not None], strict=False)
+    known = [i for i in lists if i is not None]
+    strict = keywords.get("strict")
+    if isinstance(strict, Static) and strict.value and len({len(i) for i in known}) > 1:
+        c.fail(node, f"zip of {' and '.join(str(len(i)) for i in known)} items with strict=True")
+    rows = zip(*known, strict=False)
     return c.tuple(*[c.tuple(*_ssa(c, node, list(row))) for row in rows])
 
 
+@_takes(1, 2, "start")
 def _enumerate(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     if items is None:
@@ -117,6 +152,7 @@ def _enumerate(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
     return c.tuple(*[c.tuple(n, c.ssa(v, node)) for n, v in zip(numbers, items, strict=True)])
 
 
+@_takes(1, 1)
 def _reversed(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     if items is None:
@@ -126,6 +162,7 @@ def _reversed(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
     return c.tuple(*_ssa(c, node, items[::-1]))
 
 
+@_takes(1, 3)
 def _range(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     numbers = [v.value for v in values if isinstance(v, Static)]
     if len(numbers) != len(values):
@@ -133,6 +170,7 @@ def _range(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     return Static(range(*numbers))
 
 
+@_takes(0, 1)
 def _tuple(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     if not values:
         return c.tuple()
@@ -148,11 +186,13 @@ def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
     return made
 
 
+@_takes(1, 1)
 def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     return Static(len(items)) if items is not None else c.prim("len", c.ssa(values[0], node))
 
 
+@_takes(1, 2, "ndigits")
 def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     given = [*values, *keywords.values()]
     if len(given) == 1 or isinstance(given[1], Static) and given[1].value is None:
@@ -160,10 +200,9 @@ def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     return apply_value(c, node, Static(round_digits), given, {})
 
 
+@_takes(2, 2)
 def _isinstance(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     """Decided by the types that a function is specialised for."""
-    if len(values) != 2:
-        c.fail(node, "isinstance takes a value and a type")
     items = c.items(values[1], node)
     kinds = [v.value for v in (values[1:] if items is None else items) if isinstance(v, Static)]
     kinds = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
@@ -175,16 +214,19 @@ def _isinstance(c: Expressions, node: ast.AST, values: list[Value], keywords: Ke
     return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr(n) for n in names]))
 
 
+@_takes(1, 1)
 def _callable(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr("function")]))
 
 
+@_takes(1, 2)
 def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     made = c.prim("log", c.ssa(values[0], node))
     return made if len(values) == 1 else c.prim("div", made, c.prim("log", c.ssa(values[1], node)))
 
 
 def _scaled(name: str, base: float) -> Handler:
+    @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         return c.prim("mul", c.prim(name, c.ssa(values[0], node)), c.constant(base))
 
@@ -192,6 +234,7 @@ def _scaled(name: str, base: float) -> Handler:
 
 
 def _any_all(conjunction: bool) -> Handler:
+    @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         items = c.items(values[0], node)
         if items is None:
@@ -215,14 +258,13 @@ def _any_all(conjunction: bool) -> Handler:
 def _reduction(name: str) -> Handler:
     """np.sum and its like: axis and keepdims."""
 
+    @_takes(1, 2, "axis", "keepdims")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         options = dict(keywords)
         if len(values) > 1:
             options["axis"] = values[1]
         attributes: dict[str, Attribute] = {}
         for key, value in options.items():
-            if key not in ("axis", "keepdims"):
-                c.fail(node, f"'{key}' of {name} cannot be compiled", "use axis and keepdims")
             if not (isinstance(value, Static) and value.value is None):
                 attributes[key] = static_attribute(c, node, key, value)
         return c.prim(f"op:{name}", c.ssa(values[0], node), **attributes)
@@ -233,31 +275,42 @@ def _reduction(name: str) -> Handler:
 def _shaped(value: float | None) -> Handler:
     """np.zeros, ones, full: an array of one value."""
 
+    @_takes(1 if value is not None else 2, 2 if value is not None else 3, "dtype")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
         given = values[1 if value is not None else 2 :]
-        named = {"dtype": given[0], **keywords} if given else keywords
-        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, named))
+        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, given, keywords))
 
     return handle
 
 
-def _dtype(c: Expressions, node: ast.AST, keywords: Keywords) -> dict[str, Attribute]:
-    if "dtype" not in keywords:
-        return {}
-    value = keywords["dtype"]
+def _dtype(
+    c: Expressions, node: ast.AST, given: Sequence[Value], keywords: Keywords
+) -> dict[str, StringAttr]:
+    """The option `dtype`, which is `given` by position or keyword, or not at all."""
+    value = given[0] if given else keywords.get("dtype", Static(None))
     if not isinstance(value, Static):
         c.fail(node, "dtype must be known when compiling", "write np.float32")
-    return {"dtype": StringAttr(np.dtype(value.value).name)}
+    return {} if value.value is None else {"dtype": StringAttr(np.dtype(value.value).name)}
+
+
+def _as_dtype(
+    c: Expressions, node: ast.AST, made: SSAValue, given: Sequence[Value], keywords: Keywords
+) -> SSAValue:
+    options = _dtype(c, node, given, keywords)
+    return c.prim("astype", made, **options) if options else made
 
 
 def _shaped_like(value: float) -> Handler:
+    @_takes(1, 2, "dtype")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        return c.prim("like", c.constant(value), c.ssa(values[0], node))
+        made = c.prim("like", c.constant(value), c.ssa(values[0], node))
+        return _as_dtype(c, node, made, values[1:], keywords)
 
     return handle
 
 
+@_takes(2, None)
 def _reshape(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     source, *shape = values
     whole = shape[0] if len(shape) == 1 else None
@@ -266,6 +319,7 @@ def _reshape(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywo
     return c.prim("reshape", c.ssa(source, node), c.ssa(whole, node))
 
 
+@_takes(1, None, "axes")
 def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     axes = keywords.get("axes", values[1] if len(values) == 2 else None)
     if len(values) > 2:
@@ -277,6 +331,7 @@ def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
 
 
 def _joined(name: str) -> Handler:
+    @_takes(1, 2, "axis")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         axis = keywords.get("axis", values[1] if len(values) > 1 else Static(0))
         options = {"axis": static_attribute(c, node, "axis", axis)}
@@ -289,33 +344,48 @@ def _joined(name: str) -> Handler:
     return handle
 
 
+@_takes(3, 3)
 def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    if len(values) != 3:
-        c.fail(node, "where takes a condition and two values")
     return c.prim("where", *_ssa(c, node, values))
 
 
 def _cast(dtype: str) -> Handler:
+    @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         return c.prim("astype", c.ssa(values[0], node), dtype=StringAttr(dtype))
 
     return handle
 
 
+@_takes(1, 2, "dtype")
 def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    items = c.items(values[0], node)
-    if isinstance(values[0], Static):
-        return Static(
-            np.array(values[0].value, **{n: v.value for n, v in keywords.items() if isinstance(v, Static)})
-        )
+    source, *given = values
+    if isinstance(source, Static):
+        options = _dtype(c, node, given, keywords)
+        name = options["dtype"].data if options else None
+        return Static(np.array(source.value, name))
+    items = c.items(source, node)
     if items is None:
-        return values[0]
-    return c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0), **_dtype(c, node, keywords))
+        return _as_dtype(c, node, c.ssa(source, node), given, keywords)
+    options = _dtype(c, node, given, keywords)
+    return c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0), **options)
 
 
+@_takes(2, 2)
 def _pow(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     base, exponent = _ssa(c, node, values)
     return c.prim("pow", c.prim("to_float", base), c.prim("to_float", exponent))
+
+
+@_takes(1, 1)
+def _square(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    x = c.ssa(values[0], node)
+    return c.prim("mul", x, x)
+
+
+@_takes(1, 1)
+def _rint(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    return c.prim("to_float", c.prim("round", c.ssa(values[0], node)))
 
 
 _UNARY = {
@@ -328,7 +398,7 @@ HANDLERS: dict[Any, Handler] = {
     abs: _prim("abs", 1), float: _prim("to_float", 1), int: _prim("to_int", 1), bool: _prim("to_bool", 1),
     max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
-    isinstance: _isinstance, callable: _callable, dict: _dict, np.einsum: einsum,
+    isinstance: _isinstance, callable: _callable, dict: _dict, np.einsum: _takes(2, None)(einsum),
     pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
     **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
     **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
@@ -339,10 +409,7 @@ HANDLERS: dict[Any, Handler] = {
     **{getattr(np, name): _prim(prim, 1) for name, prim in _UNARY.items() if prim not in ("floor", "ceil")},
     **{getattr(np, f"arc{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
     np.log: _prim("log", 1), np.abs: _prim("abs", 1), np.sign: _prim("sign", 1),
-    np.square: lambda c, n, v, k: (
-        c.prim("mul", c.ssa(v[0], n), c.ssa(v[0], n))
-    ),
-    np.rint: lambda c, n, v, k: c.prim("to_float", c.prim("round", c.ssa(v[0], n))),
+    np.square: _square, np.rint: _rint,
     np.floor: _prim("floor", 1), np.ceil: _prim("ceil", 1), np.negative: _prim("neg", 1),
     np.add: _prim("add", 2), np.subtract: _prim("sub", 2), np.multiply: _prim("mul", 2),
     np.divide: _prim("div", 2), np.power: _prim("pow", 2), np.maximum: _prim("max", 2),
@@ -373,8 +440,8 @@ def method(
     c: Expressions, node: ast.AST, base: SSAValue, name: str, values: list[Value], keywords: Keywords
 ) -> Value:
     """A method of an array or tuple."""
-    if name == "astype" and values and isinstance(values[0], Static):
-        return c.prim("astype", base, dtype=StringAttr(np.dtype(values[0].value).name))
+    if name == "astype":
+        return _as_dtype(c, node, base, values, keywords)
     if name == "copy":
         return base
     if name not in _METHODS:
