@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from graph_runner import Graph
+from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 from glow_dialects.ops.activation import SigmoidOp
@@ -85,3 +87,53 @@ def test_wrong_data(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong.write_text("text")
     assert profile.main([str(model), "--inputs", str(wrong), "-o", out]) == 1
     assert "not a .npy" in capsys.readouterr().err
+
+
+def test_open_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the data settles, shapes and a number that chooses a branch, is known to both commands."""
+    weights = np.random.default_rng(0).standard_normal((12, 12)).astype(np.float32)
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.array(16000), "rate")]
+
+    def branch(*names: str) -> onnx.GraphProto:
+        nodes, value = [], "x"
+        for number, name in enumerate(names * 3):
+            inputs = [value, "w"] if name == "MatMul" else [value]
+            value = f"{names[0]}{number}"
+            nodes.append(helper.make_node(name, inputs, [value]))
+        out = helper.make_tensor_value_info(value, TensorProto.FLOAT, None)
+        return helper.make_graph(nodes, f"branch_{names[0]}", [], [out])
+
+    nodes = [
+        helper.make_node("Equal", ["sr", "rate"], ["fast"]),
+        helper.make_node(
+            "If", ["fast"], ["y"], then_branch=branch("MatMul", "Tanh"), else_branch=branch("Tanh", "MatMul")
+        ),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 12]),
+        helper.make_tensor_value_info("sr", TensorProto.INT64, []),
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 12])
+    graph = helper.make_graph(nodes, "open", inputs, [output], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path, data, taken, out = (str(tmp_path / n) for n in ("m.onnx", "a.npz", "p.yaml", "q.mlir"))
+    onnx.save(model, path)
+    x = np.random.default_rng(1).standard_normal((3, 12)).astype(np.float32)
+    np.savez(data, x=x, sr=np.array(16000))
+    assert profile.main([path, "--inputs", data, "-o", taken]) == 0
+    assert quantize.main([path, "--profile", taken, "-o", out, "--report", "-", "--inputs", data]) == 0
+    assert "fully_connected" in Path(out).read_text() or "matmul" in capsys.readouterr().out
+    want = glow.compile(path).run({"x": x, "sr": np.array(16000)})["y"]
+    have = glow.compile(out).run({"x": x, "sr": np.array(16000)})["y"]
+    np.testing.assert_allclose(have, want, atol=0.15)
+
+
+def test_float_precisions(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """f16 and bf16 need no profile; integers do."""
+    for name in ("f16", "bf16"):
+        out = model.with_name(f"{name}.mlir")
+        assert quantize.main([str(model), "--precision", name, "-o", str(out)]) == 0
+        assert f"x{name}>" in out.read_text()
+    with pytest.raises(SystemExit):
+        quantize.main([str(model), "-o", str(out)])
+    assert "need --profile" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_compiler.api import compile, load
+from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import card_ops, context
@@ -27,6 +28,7 @@ from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
+from glow_passes.quantize.convert_floats import TYPES as FLOATS
 from glow_passes.quantize.convert_floats import ConvertFloatsPass
 from glow_passes.quantize.fold_conversions import FoldConversionsPass
 from glow_passes.quantize.histogram import plausible
@@ -67,22 +69,39 @@ def prepared(
     Where run-time numbers decide about an ONNX model's graph, such as the sampling rate of audio, it is
     the graph for the single integers in `feed`.
     """
-    module = _loaded(model, shapes, feed or {}).clone()
+    module = opened(model, shapes, {}, feed or {}).clone()
     _run(module, OPTIMIZE)
     return module
 
 
-def _loaded(model: Any, shapes: Mapping[str, Sequence[int]] | None, feed: Feed) -> ModuleOp:
+def opened(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None,
+    usual: Mapping[str, Sequence[int]],
+    feed: Feed,
+) -> ModuleOp:
+    """The graph of a model: of its `usual` shapes where it leaves some open and `shapes` gives none, and
+    for the single integers in `feed` where such decide about it.
+    """
     from glow_frontends.onnx import NotStatic, import_model
 
     try:
         return load(model, shapes)
+    except ShapeError:
+        if shapes or not usual:
+            raise
+        return opened(model, usual, {}, feed)
     except NotStatic:
-        arrays = {name: np.asarray(value) for name, value in feed.items()}
-        numbers = {name: a for name, a in arrays.items() if a.size == 1 and a.dtype.kind in "iub"}
+        numbers = {name: np.asarray(feed[name]) for name in numbers_of(feed)}
         if not numbers:
             raise
         return import_model(model, shapes=dict(shapes or {}), values=numbers)
+
+
+def numbers_of(feed: Feed) -> dict[str, int]:
+    """The single integers among the inputs."""
+    arrays = {name: np.asarray(value) for name, value in feed.items()}
+    return {name: int(a.item()) for name, a in arrays.items() if a.size == 1 and a.dtype.kind in "iub"}
 
 
 def _run(module: ModuleOp, passes: Sequence[ModulePass], ctx: Context | None = None) -> None:
@@ -107,7 +126,11 @@ def profile(
     if first is None:
         raise QuantizationError("the calibration data is empty: no batch was given")
     bound = shapes or {name: np.shape(value) for name, value in first.items()}
-    return profile_prepared(prepared(model, bound, first), chain([first], batches), backend, progress)
+    module = prepared(model, bound, first)
+    made = profile_prepared(module, chain([first], batches), backend, progress)
+    made.shapes = {name: tuple(shape) for name, shape in bound.items()}
+    made.numbers = numbers_of(first)
+    return made
 
 
 def checked(data: Data) -> Iterator[Feed]:
@@ -178,25 +201,29 @@ def quantize(
 
     `data`: an iterable of input dicts, a Profile, or the path of one. `schema`: asymmetric,
     symmetric, symmetric_uint8, symmetric_power2. `precision`: int8 or int16 of activations (weights
-    have 8 bits). `calibration`: none, kl, percentile, mse. `per_channel`: a scale for each output
-    channel of weights. `bias`: int32, int16, int8. `keep`: operators or names of values that stay
-    float. `everything`: also depthwise convolutions and layers too small to gain by it. Inputs and
-    outputs stay float. Raises QuantizationError.
+    have 8 bits); f16 and bf16 are `convert_floats`, which looks at no data. `calibration`: none, kl,
+    percentile, mse. `per_channel`: a scale for each output channel of weights. `bias`: int32, int16,
+    int8. `keep`: operators or names of values that stay float. `everything`: also depthwise
+    convolutions and layers too small to gain by it. Inputs and outputs stay float. Raises
+    QuantizationError.
     """
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     options = QuantizeOptions(schema, precision, calibration, per_channel, bias, names, everything)
+    if precision in FLOATS:
+        return convert_floats(model, precision, keep=names, shapes=shapes)
     options.check()
     if isinstance(data, str | Path):
         data = Profile.load(data)
-    first: Feed | None = None
-    if not isinstance(data, Profile):
+    if isinstance(data, Profile):
+        module = prepared(opened(model, shapes, data.shapes, data.numbers))
+    else:
         batches = checked(data)
         first = next(batches, None)
         if first is not None and shapes is None:
             shapes = {name: np.shape(value) for name, value in first.items()}
         feeds = batches if first is None else chain([first], batches)
         data = profile(model, feeds, backend, shapes)
-    module = prepared(model, shapes, first)
+        module = prepared(model, shapes, first)
     quantize_prepared(module, data, options)
     return module
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from glow_backends.base import Port, ports
 from glow_dialects.core.errors import BindingError, GlowError
+from glow_tools.common import read_module
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -73,6 +74,22 @@ def load_archive(path: Path) -> Feed:
     if not isinstance(loaded, dict):
         raise GlowError(f"{path}: one array; a .npz archive of arrays by name is needed")
     return loaded
+
+
+def open_model(
+    path: str, shapes: Mapping[str, Sequence[int]], usual: Mapping[str, Sequence[int]], feed: Feed
+) -> ModuleOp:
+    """The graph of a model file; an ONNX model's as `glow_compiler.quantization.opened` settles it."""
+    if not path.endswith(".onnx"):
+        return read_module(path, dict(shapes))
+    from glow_compiler.quantization import opened
+
+    return opened(path, shapes, usual, feed)
+
+
+def first_archive(files: Sequence[str]) -> Feed:
+    """The arrays of the first file, where it is a .npz: they settle what a model leaves open."""
+    return load_archive(Path(files[0])) if files and files[0].endswith(".npz") else {}
 
 
 def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import command, count_option, guarded, read_module, shape_option
+from glow_tools.common import command, count_option, guarded, shape_option
 
 EXAMPLES = """\
   glow-profile model.onnx --inputs images.npy -o profile.yaml
@@ -43,9 +43,11 @@ def _run(a: argparse.Namespace) -> int:
 
     from glow_compiler.quantization import profile
     from glow_dialects.core.files import whole
-    from glow_tools.feeds import feeds
+    from glow_tools.feeds import feeds, first_archive, open_model
 
-    module = read_module(a.model, dict(a.shape))
+    first = first_archive(a.inputs)
+    usual = {name: array.shape for name, array in first.items()}
+    module = open_model(a.model, dict(a.shape), usual, first)
     data = feeds(module, a.inputs, a.random, a.batches)
     with Progress(transient=True) as progress:
         task = progress.add_task("profiling", total=len(data))

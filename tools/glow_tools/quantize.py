@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import command, count_option, guarded, read_module, shape_option, write_text
+from glow_tools.common import command, count_option, guarded, shape_option, write_text
 
 if TYPE_CHECKING:
     from glow_compiler.quantization import Report
@@ -17,6 +17,7 @@ EXAMPLES = """\
   glow-quantize model.onnx --profile profile.yaml -o model.mlir
   glow-quantize model.onnx --profile profile.yaml --schema symmetric --calibration kl -o model.mlir
   glow-quantize model.onnx --profile profile.yaml -o qdq.onnx
+  glow-quantize model.onnx --precision bf16 -o narrow.mlir
   glow-quantize model.onnx --profile profile.yaml --keep softmax conv1 -o model.mlir
   glow-quantize model.onnx --profile profile.yaml --inputs images.npy --report out.html
 """
@@ -30,10 +31,10 @@ def _arguments() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("model", help=".onnx or .mlir file")
-    add("--profile", required=True, metavar="PROFILE.yaml", help="what glow-profile wrote")
+    add("--profile", metavar="PROFILE.yaml", help="what glow-profile wrote; f16 and bf16 need none")
     schemas = "asymmetric (default), symmetric, symmetric_uint8, symmetric_power2"
     add("--schema", default="asymmetric", help=schemas)
-    add("--precision", default="int8", help="int8 (default) or int16 activations")
+    add("--precision", default="int8", help="int8 (default) or int16 activations; f16, bf16")
     add("--calibration", default="none", help="none (default), kl, percentile, mse")
     add("--per-tensor", action="store_true", help="one scale for all channels of weights")
     add("--bias", default="int32", help="int32 (default), int16, int8")
@@ -55,17 +56,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = made.parse_args(argv)
     if not arguments.output and not arguments.report:
         made.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
+    if not arguments.profile and (arguments.report or arguments.precision.startswith("int")):
+        made.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
     return guarded(lambda: _run(arguments))
 
 
 def _run(a: argparse.Namespace) -> int:
     from glow_compiler import save
     from glow_compiler.quantization import Profile, quantize, report
-    from glow_tools.feeds import feeds
+    from glow_tools.feeds import feeds, open_model
 
-    shapes = dict(a.shape)
-    module = read_module(a.model, dict(shapes))
-    made = Profile.load(a.profile)
+    made = Profile.load(a.profile) if a.profile else Profile([])
+    module = open_model(a.model, dict(a.shape), made.shapes, made.numbers)
     options: dict[str, Any] = {
         "schema": a.schema,
         "precision": a.precision,

@@ -106,13 +106,19 @@ def graph_hash(lines: list[str]) -> str:
 
 @dataclass
 class Profile:
-    """Histograms by value name, channels of the inputs of layers, and the graph they belong to."""
+    """Histograms by value name, channels of the inputs of layers, and the graph they belong to.
+
+    `shapes` of the inputs, and the `numbers` among them that may decide which graph a model is: for
+    models that leave them open.
+    """
 
     graph: list[str]
     values: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
     batches: int = 0
     channels: dict[str, Channels] = field(default_factory=dict[str, Channels])
     axes: dict[str, int] = field(default_factory=dict[str, int])
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     @staticmethod
     def of(module: ModuleOp) -> Profile:
@@ -157,6 +163,8 @@ class Profile:
             "glow_profile": VERSION,
             "graph_hash": graph_hash(self.graph),
             "batches": self.batches,
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "numbers": self.numbers,
             "graph": self.graph,
             "values": {
                 name: {
@@ -207,6 +215,8 @@ def _from_document(content: object, path: str) -> Profile:
         if graph_hash(graph) != document["graph_hash"]:
             raise QuantizationError(f"{path}: the profile is damaged: its graph and hash differ")
         made = Profile(graph, batches=int(document["batches"]))
+        made.shapes = {str(n): tuple(int(d) for d in s) for n, s in document.get("shapes", {}).items()}
+        made.numbers = {str(n): int(v) for n, v in document.get("numbers", {}).items()}
         for name, entry in document["values"].items():
             counts = np.array(str(entry["histogram"]).split(), np.float64)
             low, high = float(entry["min"]), float(entry["max"])

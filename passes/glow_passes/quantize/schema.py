@@ -49,7 +49,7 @@ class Schema:
     def of(name: str, precision: str) -> Schema:
         """The schema of a name and one of PRECISIONS."""
         if precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
+            known = ", ".join((*PRECISIONS, "f16", "bf16"))
             raise QuantizationError(f"unknown precision '{precision}'; there are: {known}")
         return Schema(name, int(precision.removeprefix("int")))
 
