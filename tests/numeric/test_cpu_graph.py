@@ -142,6 +142,17 @@ def phases_apart(g: Graph) -> SSAValue:
     return y
 
 
+def spanned_axes(g: Graph) -> SSAValue:
+    """Filters as high or as wide as their image, with strides and pads along the other axis, and NHWC."""
+    x = g.input(values(2, 1, 20, 9))
+    y = g.b(ConvOp(x, g.constant(values(24, 1, 20, 3) / 9), g.constant(values(24)), pads=(0, 1, 0, 2)))
+    x = g.b(TransposeOp(y, permutation=(0, 2, 3, 1)))
+    x = g.b(ReshapeOp(x, results=tensor((2, 2, 10, 12))))
+    y = g.b(ConvOp(x, g.constant(values(33, 2, 3, 12) / 9), None, strides=(2, 1), pads=(1, 0, 1, 0)))
+    x = g.b(ReshapeOp(g.b(ReluOp(y)), results=tensor((2, 11, 5, 3))))
+    return g.b(ConvOp(x, g.constant(values(17, 2, 5, 3) / 6), g.constant(values(17)), layout="NHWC"))
+
+
 def channels_last(g: Graph) -> SSAValue:
     """NHWC: a convolution of its own layout, a vector of channels, transposes that vanish."""
     x = g.input(values(2, 10, 9, 20))
@@ -264,6 +275,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     several_filters_a_channel,
     transposed_in_groups,
     phases_apart,
+    spanned_axes,
     channels_last,
     signal,
     overlapping,

@@ -1,4 +1,4 @@
-"""glow-products: matrix products in their simplest form, with their biases."""
+"""glow-products: matrix products and convolutions in their simplest form, with their biases."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, rewrite
+from glow_passes.graph.linear import plain_properties
+
+FEW_CHANNELS = 4
+"""Images of no more channels are worth another view."""
 
 
 def batch_of_one_matrix(op: Any, r: Rewriter) -> SSAValue | None:
@@ -53,14 +59,47 @@ def matmul_and_bias(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-PATTERNS = (Pattern((BatchMatmulOp,), batch_of_one_matrix),)
+def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
+    """conv(x, w), w as high or as wide as x of few channels -> conv(x', w'), those places as channels."""
+    batch, channels, spatial = op.sizes(op.input)
+    if len(spatial) != 2 or channels > FEW_CHANNELS or op.prop("group") != 1 or op.group("predicate"):
+        return None
+    last, pads = op.prop("layout") == "NHWC", op.prop("pads")
+    spanned = [
+        k == n > 1 and not (b or e) for k, n, b, e in zip(op.kernel, spatial, pads, pads[2:], strict=False)
+    ]
+    if spanned not in ([True, False], [False, True]) or 1 in spatial or (spanned[0] and last):
+        return None
+    (height, width), (rows, columns), out = spatial, op.kernel, shape_of(op.filter)[0]
+    known, bias = plain_properties(op), next(iter(op.group("bias")), None)
+    if spanned[0]:
+        x = r(ReshapeOp.to(op.input, (batch, channels * height, 1, width)))
+        w = r(ReshapeOp.to(op.filter, (out, channels * height, 1, columns)))
+        return r(ConvOp(x, w, bias, **known))
+    x, w = op.input, op.filter
+    if not last:
+        x, w = (r(TransposeOp(v, permutation=(0, 2, 1, 3))) for v in (x, w))
+    x = r(ReshapeOp.to(x, (batch, height, 1, channels * width)))
+    w = r(ReshapeOp.to(w, (out, rows, 1, channels * width)))
+    known["layout"] = "NHWC"
+    made = r(ConvOp(x, w, bias, **known))
+    return made if last else r(TransposeOp(made, permutation=(0, 3, 1, 2)))
+
+
+PATTERNS = (
+    Pattern((BatchMatmulOp,), batch_of_one_matrix),
+    Pattern((ConvOp,), spanned_axis),
+)
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((AddOp,), matmul_and_bias),)
 
 
 @dataclass(frozen=True)
 class ProductsPass(ModulePass):
-    """Stacks of matrices as one matrix where that is possible; matmul and add as fully_connected."""
+    """Stacks of matrices as one matrix where that is possible; matmul and add as fully_connected.
+
+    An axis that a filter spans, of an image of few channels, becomes channels.
+    """
 
     name = "glow-products"
 

@@ -5,6 +5,11 @@ glow.placeholder @s input : tensor<5x2x3xf32>
 glow.placeholder @w input : tensor<3x4xf32>
 glow.placeholder @b input : tensor<4xf32>
 glow.placeholder @t input : tensor<2x4xf32>
+glow.placeholder @i input : tensor<2x1x6x9xf32>
+glow.placeholder @h input : tensor<8x1x6x3xf32>
+glow.placeholder @v input : tensor<8x1x3x9xf32>
+glow.placeholder @c output : tensor<2x8x1x7xf32>
+glow.placeholder @d output : tensor<2x8x4x1xf32>
 glow.placeholder @y output : tensor<2x4xf32>
 glow.placeholder @z output : tensor<5x2x4xf32>
 
@@ -39,4 +44,28 @@ glow.func @stack {
   // CHECK-NEXT: glow.reshape [[p]] : (tensor<10x4xf32>) -> tensor<5x2x4xf32>
   %p = glow.batch_matmul %s, %w : (tensor<5x2x3xf32>, tensor<3x4xf32>) -> tensor<5x2x4xf32>
   glow.save %p to @z : tensor<5x2x4xf32>
+}
+
+// A filter as high as its image: the rows are channels.
+// CHECK-LABEL: glow.func @high
+glow.func @high {
+  %i = glow.get @i : tensor<2x1x6x9xf32>
+  %h = glow.get @h : tensor<8x1x6x3xf32>
+  // CHECK: [[x:%.*]] = glow.reshape %i : (tensor<2x1x6x9xf32>) -> tensor<2x6x1x9xf32>
+  // CHECK-NEXT: [[w:%.*]] = glow.reshape %h : (tensor<8x1x6x3xf32>) -> tensor<8x6x1x3xf32>
+  // CHECK-NEXT: glow.conv [[x]], [[w]] {strides = array<i64: 1, 1>
+  // CHECK-SAME: -> tensor<2x8x1x7xf32>
+  %c = glow.conv %i, %h {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x1x6x9xf32>, tensor<8x1x6x3xf32>) -> tensor<2x8x1x7xf32>
+  glow.save %c to @c : tensor<2x8x1x7xf32>
+}
+
+// A filter as wide as its image: the columns are channels, which are last already.
+// CHECK-LABEL: glow.func @wide
+glow.func @wide {
+  %i = glow.get @i : tensor<2x1x6x9xf32>
+  %v = glow.get @v : tensor<8x1x3x9xf32>
+  // CHECK: glow.conv {{.*}}layout = "NHWC"{{.*}} : (tensor<2x6x1x9xf32>, tensor<8x3x1x9xf32>) -> tensor<2x4x1x8xf32>
+  // CHECK-NEXT: glow.transpose
+  %c = glow.conv %i, %v {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x1x6x9xf32>, tensor<8x1x3x9xf32>) -> tensor<2x8x4x1xf32>
+  glow.save %c to @d : tensor<2x8x4x1xf32>
 }
