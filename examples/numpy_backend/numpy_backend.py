@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, i1
 from xdsl.ir import SSAValue
 
 from glow_backends.base import Backend, Port, Program, Report, ports, public_name
-from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import (
@@ -31,7 +31,7 @@ from glow_dialects.instr.memory import (
     InstrFuncOp,
     ViewOp,
     WeightOp,
-    instr_functions,
+    instr_function,
 )
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.module import constants, placeholders
@@ -63,10 +63,7 @@ class NumpyBackend(Backend):
         return op.VIEW or (type(op) in (*UFUNCS, ReluOp) and plain and not quantized)
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
-        for candidate in instr_functions(module):
-            if candidate.sym_name.data == function:
-                return NumpyProgram(module, candidate)
-        raise CompileError(f"the module has no instruction function @{function}")
+        return NumpyProgram(module, instr_function(module, function))
 
 
 class NumpyProgram(Program):

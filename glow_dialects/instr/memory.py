@@ -31,6 +31,7 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.errors import CompileError
 from glow_dialects.core.instr_op import Access, InstrOp, own_instr
 from glow_dialects.core.types import Array, Buffer, bytes_of, shape_of
 from glow_dialects.ops.module import ConstantOp, lookup
@@ -277,6 +278,14 @@ def instr_functions(module: Operation) -> list[InstrFuncOp]:
     return [op for op in module.regions[0].block.ops if isinstance(op, InstrFuncOp)]
 
 
+def instr_function(module: Operation, name: str) -> InstrFuncOp:
+    """The instruction function called `name`; CompileError where there is none."""
+    for op in instr_functions(module):
+        if op.sym_name.data == name:
+            return op
+    raise CompileError(f"the module has no function @{name}, neither a glow.func nor a glow_instr.func")
+
+
 def origin(buffer: SSAValue) -> SSAValue:
     """The alloc or weight behind a buffer, through views."""
     while isinstance(buffer.owner, ViewOp):
@@ -315,6 +324,7 @@ __all__ = [
     "InstrFuncOp",
     "ViewOp",
     "WeightOp",
+    "instr_function",
     "instr_functions",
     "origin",
     "uses_of",

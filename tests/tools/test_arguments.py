@@ -130,6 +130,14 @@ def test_a_backend_that_was_made() -> None:
         glow.compile(doubling(), backend=InterpreterBackend)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_module_without_a_function(backend: str) -> None:
+    """A program is made of the function main."""
+    module = glow.GraphBuilder("other").module
+    with pytest.raises(glow.CompileError, match="no function @main, neither a glow.func nor"):
+        glow.compile(module, backend=backend)
+
+
 def test_tensors_that_cannot_be() -> None:
     """The builder refuses them where they are written."""
     g = doubling()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from glow_backends.base import Backend, Program
 from glow_backends.cpu import cache
 from glow_backends.cpu.target import named
-from glow_dialects.core.errors import CompileError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -153,12 +152,10 @@ class CpuBackend(Backend):
 
     def _compiled(self, module: ModuleOp, function: str, own: bool = False) -> Program:
         from glow_backends.cpu.build import compiled
-        from glow_dialects.instr.memory import instr_functions
+        from glow_dialects.instr.memory import instr_function
 
-        for candidate in instr_functions(module):
-            if candidate.sym_name.data == function:
-                return compiled(module, candidate, self.target, own, self._weights())
-        raise CompileError(f"the module has no instruction function @{function}")
+        found = instr_function(module, function)
+        return compiled(module, found, self.target, own, self._weights())
 
     def _weights(self) -> WeightPool:
         """Where the constants of this backend's programs are."""

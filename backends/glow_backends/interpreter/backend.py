@@ -20,7 +20,7 @@ from glow_dialects.instr.memory import (
     InstrFuncOp,
     ViewOp,
     WeightOp,
-    instr_functions,
+    instr_function,
 )
 from glow_dialects.ops.module import ConstantOp, lookup, placeholders
 
@@ -34,10 +34,7 @@ class InterpreterBackend(Backend):
         return op.INSTR is not None or op.VIEW
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
-        for candidate in instr_functions(module):
-            if candidate.sym_name.data == function:
-                return InterpreterProgram(module, candidate)
-        raise CompileError(f"the module has no instruction function @{function}")
+        return InterpreterProgram(module, instr_function(module, function))
 
 
 class InterpreterProgram(Program):

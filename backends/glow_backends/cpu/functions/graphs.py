@@ -21,7 +21,7 @@ from glow_backends.cpu.support import MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
-from glow_dialects.instr.memory import instr_functions
+from glow_dialects.instr.memory import instr_function
 
 Lower = Callable[[ModuleOp], object]
 """Takes a graph module to planned instructions for this CPU."""
@@ -63,7 +63,7 @@ class Graphs:
 
     def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
         lower(module)
-        function = next(f for f in instr_functions(module) if f.sym_name.data == "main")
+        function = instr_function(module, "main")
         selection = select(function, self._target)
         code = convert(module, function, selection, self._target)
         body = self._program.body.block
