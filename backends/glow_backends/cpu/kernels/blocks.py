@@ -140,8 +140,8 @@ NEAR = 1024
 
 
 def stream_parts(tiles: int, chunk: int) -> int:
-    """Into how many parts (a power of four) `tiles` tiles divide the fetching of a block."""
-    return 1 << ((max(1, min(tiles, chunk // LINE)).bit_length() - 1) & ~1)
+    """Into how many parts (a power of two) `tiles` tiles divide the fetching of a block."""
+    return 1 << (max(1, min(tiles, chunk // LINE)).bit_length() - 1)
 
 
 Dot = Callable[[KernelBuilder, ir.Value, ir.Value, ir.Value], ir.Value]

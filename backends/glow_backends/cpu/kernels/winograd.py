@@ -111,13 +111,13 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
             block = Block(rows, vectors)
             if not fits(block, target):
                 break
-            for blocks in (fewest, fewest + threads):
+            for blocks in (fewest, fewest + threads) if parts == 1 else (fewest,):
                 count = ceil_div(ceil_div(total, blocks), rows)
                 rounds = ceil_div(ceil_div(total, count * rows) * parts, threads)
                 found.append((rounds * count * block.cycles() / vectors, block, count * rows))
     least, best, _ = min(found, key=lambda f: f[0])
     alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
-    _, block, tiles = max(alike, key=lambda f: (f[1].rows, -f[0]))
+    _, block, tiles = max(alike, key=lambda f: (_fetched_evenly(f[2] // f[1].rows), f[1].rows, -f[0]))
     return WinogradPlan(
         block,
         (height, width),
@@ -131,6 +131,11 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         (inputs * tiles + 1) * lanes,
         (outputs // parts * tiles + 1) * lanes,
     )
+
+
+def _fetched_evenly(passes: int) -> bool:
+    """Whether so many passes over a block of weights fetch about as much of the next one each."""
+    return passes > 4 or passes.bit_count() == 1
 
 
 _FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
