@@ -35,7 +35,7 @@ def optimized(
 
     A kernel of vectors comes out of its emitter in final form, and so does anything large: LLVM's O3
     pipeline finds nothing there and takes three times as long as the passes that clean up addresses.
-    Loops over single elements gain by O3.
+    In large kernels of vectors next to nothing is computed twice. Loops over single elements gain by O3.
     """
     initialize_llvm()
     machine = target.machine()
@@ -48,13 +48,15 @@ def optimized(
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
-    if len(text) < _LARGE and not (kernel and _VECTOR.search(text)):
+    vectors = kernel and _VECTOR.search(text) is not None
+    if len(text) < _LARGE and not vectors:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
+        if len(text) < _LARGE or not vectors:
+            passes.add_new_gvn_pass()
         if len(text) < _LARGE:
             passes.add_loop_rotate_pass()
             passes.add_instruction_combine_pass()

@@ -65,10 +65,14 @@ def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0) -> Array:
     parts = padded.reshape(k // width, width, c // lanes, lanes, r, s)
     if not tile:
         return np.ascontiguousarray(parts.transpose(0, 2, 4, 5, 3, 1))
-    # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once.
-    taps = parts.reshape(-1, r * s).T.astype(np.float64)
-    made = (np.kron(FILTER[tile], FILTER[tile]) @ taps).astype(np.float32)
-    return np.ascontiguousarray(made.reshape(-1, *parts.shape[:4]).transpose(0, 1, 3, 4, 2))
+    # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once. A few numbers at a time stay in the
+    # cache, and one thread has them: BLAS wakes others for larger products, which then wait for more.
+    matrix = np.kron(FILTER[tile], FILTER[tile])
+    made = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
+    for panel, block in np.ndindex(k // width, c // lanes):
+        taps = np.ascontiguousarray(parts[panel, :, block].transpose(2, 3, 1, 0), np.float64)
+        made[:, panel, block] = (matrix @ taps.reshape(r * s, -1)).reshape(-1, lanes, width)
+    return made
 
 
 @dataclass(frozen=True)
