@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from llvmlite import ir
 
@@ -58,6 +59,7 @@ def may_overlap(total: int, rows: int) -> bool:
     return ceil_div(total, rows) * rows <= _OVERLAP * total
 
 
+@cache
 def choose_block(
     rows: int, vectors: int, target: CpuTarget, max_rows: int = 32, whole: bool = False
 ) -> Block:
