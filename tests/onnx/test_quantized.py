@@ -189,3 +189,38 @@ def test_numbers_that_decide_about_the_graph_come_from_the_data() -> None:
     made = model(nodes, feed, TensorProto.FLOAT, {"w": w, "rest": np.array([-1])})
     have = glow.compile(glow.quantize(made, [feed], everything=True)).run(feed)["y"]
     np.testing.assert_allclose(have, (feed["x"] @ w).reshape(6, 4), atol=0.1)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize(
+    ("zero", "dtype"), [(128, np.uint8), (93, np.uint8), (140, np.uint8), (-20, np.int8)]
+)
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_convolutions_by_weights_of_any_zero_point(
+    backend: str, zero: int, dtype: type, axis: int | None
+) -> None:
+    """Weights that are no signed bytes without their zero points stay on integers all the same."""
+    rng, span = np.random.default_rng(0), np.iinfo(dtype)
+    stored = rng.integers(span.min, span.max + 1, (24, 20, 3, 3)).astype(dtype)
+    count = () if axis is None else (24,)
+    around = zero + rng.integers(-3, 4, count) if count else np.array(zero)
+    weights: dict[str, Array] = {
+        "w": stored,
+        "w_scale": np.asarray(rng.uniform(0.001, 0.004, count), np.float32),
+        "w_zero": np.asarray(around, dtype),
+        "x_scale": np.array(0.02, np.float32),
+        "x_zero": np.array(117, np.uint8),
+        "b": rng.standard_normal(24).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "x_scale", "x_zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "x_scale", "x_zero"], ["r"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["v"], axis=axis or 0),
+        helper.make_node("Conv", ["r", "v", "b"], ["y"], pads=[1, 0, 1, 2], strides=[2, 1]),
+    ]
+    x = rng.uniform(-2, 2, (2, 20, 9, 7)).astype(np.float32)
+    made = model(nodes, {"x": x}, TensorProto.FLOAT, weights)
+    assert "glow.quantized_conv" in operators(made) and "glow.conv" not in operators(made)
+    _, want = results(made, {"x": x})
+    have = glow.compile(made, backend=backend).run({"x": x})["y"]
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)

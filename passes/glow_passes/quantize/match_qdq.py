@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
@@ -76,14 +76,42 @@ def _byte_source(value: SSAValue) -> SSAValue | None:
     return inner.input if kind.axis.data < 0 and kind.storage.width.data == 8 else None
 
 
-def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
-    """Constant signed bytes with zero point 0 and scales along `axis`, or one."""
+def _known_bytes(value: SSAValue, axis: int, r: Rewriter) -> tuple[SSAValue, Array, Array] | None:
+    """Constant bytes with scales along `axis`, or one: as they are, as numbers, and their zero points."""
     inner: Any = producer(value, DequantizeOp)
-    if inner is None or r.array(inner.input) is None:
+    array = inner and r.array(inner.input)
+    if not inner or array is None:
         return None
     kind = quantized_type(inner.input)
-    fits = kind.storage.width.data == 8 and kind.signed and kind.axis.data in (-1, axis)
-    return inner.input if fits and not kind.zero_point_array.any() else None
+    if kind.storage.width.data != 8 or kind.axis.data not in (-1, axis):
+        return None
+    spread = [1] * array.ndim
+    spread[axis] = -1
+    return inner.input, np.asarray(array).astype(np.int32), kind.zero_point_array.reshape(spread)
+
+
+def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
+    """Constant bytes less their zero points, where that is signed bytes."""
+    known = _known_bytes(value, axis, r)
+    if known is None:
+        return None
+    stored, numbers, zeros = known
+    if quantized_type(stored).signed and not zeros.any():
+        return stored
+    centred = numbers - zeros
+    if centred.min(initial=0) < -128 or centred.max(initial=0) > 127:
+        return None
+    return _signed(centred, quantized_type(stored), r)
+
+
+def _signed(numbers: Array, kind: UniformQuantizedType, r: Rewriter) -> SSAValue:
+    """Weights of zero point 0 and the scales of `kind`."""
+    scales = kind.scale_array.tolist()
+    if kind.axis.data < 0:
+        made = UniformQuantizedType.of(8, scales[0])
+    else:
+        made = UniformQuantizedType.of(8, scales, axis=kind.axis.data)
+    return r.weight(numbers.astype(np.int8), "weights", tensor(numbers.shape, made))
 
 
 def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | None:
@@ -129,6 +157,30 @@ def _linear(
 def conv(op: Any, r: Rewriter) -> SSAValue | None:
     """conv of dequantised bytes -> quantized_conv with a real result."""
     return _linear(op, r, QuantizedConvOp, 0, op.bias, **op.window_properties())
+
+
+def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
+    """conv(x, w - z) -> conv(x, w - 128) + (128 - z) sum of x's windows, where w - z is no signed byte."""
+    x, known = _byte_source(op.operands[0]), _known_bytes(op.operands[1], 0, r)
+    if x is None or known is None or op.prop("group") != 1 or op.group("predicate"):
+        return None
+    if _weights(op.operands[1], 0, r) is not None or element_of(op.results[0]) != f32:
+        return None
+    stored, numbers, zeros = known
+    middle = 0 if quantized_type(stored).signed else 128
+    kind, window = quantized_type(stored), op.window_properties()
+    weights = r(DequantizeOp(_signed(numbers - middle, kind, r), results=op.operands[1].type))
+    total = r(ConvOp(op.operands[0], weights, op.bias, results=op.results[0].type, **window))
+    ones = np.ones((1, *numbers.shape[1:]), np.int8)
+    each = r.weight(ones, "ones", tensor(ones.shape, UniformQuantizedType.of(8, 1.0)))
+    shape, axis = list(shape_of(op.results[0])), -1 if op.prop("layout") == "NHWC" else 1
+    shape[axis] = 1
+    sums = r(QuantizedConvOp(x, each, None, results=tensor(shape, f32), **window))
+    spread = [1] * len(shape)
+    spread[axis] = -1
+    rest = (kind.scale_array.reshape(-1) * (middle - zeros).reshape(-1)).astype(np.float32)
+    rest = np.broadcast_to(rest, numbers.shape[0]).reshape(spread)
+    return r(AddOp(total, r(MulOp(sums, r.weight(np.ascontiguousarray(rest), "rest")))))
 
 
 def product(op: Any, r: Rewriter) -> SSAValue | None:
@@ -233,6 +285,7 @@ PATTERNS = (
     Pattern((BitCastOp,), bit_cast_of_bit_cast),
     Pattern((TransposeOp,), transposed_constant),
     Pattern((ConvOp,), conv),
+    Pattern((ConvOp,), conv_of_unsigned),
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), product),
     Pattern((AddOp,), bias_of_product),
     Pattern((QuantizeOp,), quantize_of_linear),
