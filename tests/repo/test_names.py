@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 import glow_dialects.ops
 import glow_passes
+from glow_backends.base import backend_passes
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 
@@ -113,21 +114,25 @@ def mlir_stems(folder: str) -> list[str]:
     return sorted(path.stem for path in (FILECHECK / folder).rglob("*.mlir"))
 
 
-#: The names that tests may have, by folder of tests/filecheck.
-NAMES = {
-    "ops": set(CARDS),
-    "passes": {name.removeprefix("glow-").replace("-", "_") for name in PASS_NAMES},
-}
+def file_name(pass_name: str) -> str:
+    """`glow-share-buffers` -> `share_buffers`."""
+    return pass_name.removeprefix("glow-").replace("-", "_")
 
-#: Folders of tests/filecheck that hold a test of every name; the others are still filling.
-COMPLETE: tuple[str, ...] = ("ops",)
+
+#: The names that tests have, by folder of tests/filecheck.
+NAMES = {
+    "ops": set(CARDS) | {"module"},  # module: the operators that every graph is made of, which are no card
+    "passes": {file_name(name) for name in PASS_NAMES},
+}
 
 
 @pytest.mark.parametrize("folder", sorted(NAMES))
 def test_mlir_tests_and_names_agree(folder: str) -> None:
-    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X; complete folders lack none."""
-    tested = set(mlir_stems(folder))
-    structure = {"module"}  # the ops that every graph is made of, which are no card
-    assert sorted(tested - NAMES[folder] - structure) == [], "tests of nothing"
-    if folder in COMPLETE:
-        assert sorted(NAMES[folder] - tested) == [], f"no test in tests/filecheck/{folder}"
+    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X; none lacks a test."""
+    assert mlir_stems(folder) == sorted(NAMES[folder])
+
+
+def test_passes_of_backends_have_tests() -> None:
+    """backends/X.mlir tests the pass glow-X of a backend."""
+    wanted = {file_name(name) for name in backend_passes().keys() - PASS_NAMES}
+    assert sorted(wanted - set(mlir_stems("backends"))) == []

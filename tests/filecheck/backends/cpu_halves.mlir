@@ -1,0 +1,20 @@
+// RUN: glow-opt %s -p glow-cpu-halves | filecheck %s
+
+glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.25>>>
+glow.placeholder @x input : tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>
+glow.placeholder @y output : tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
+
+// Upper bytes with zero point 1, lower ones with 44: 256 + 44 = 300.
+// CHECK-LABEL: glow.func @main
+glow.func @main {
+  %x = glow.get @x : tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>
+  %w = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  // CHECK: glow.shift_right
+  // CHECK: glow.bitwise_and
+  // CHECK: glow.quantized_fully_connected {{.*}}(tensor<3x2x!quant.uniform<i8:f32, 128.0:1>>, {{.*}} -> tensor<3x2xi32>
+  // CHECK: glow.quantized_fully_connected {{.*}}(tensor<3x2x!quant.uniform<u8:f32, 0.5:44>>, {{.*}} -> tensor<3x2xi32>
+  // CHECK: glow.clip {{.*}}
+  // CHECK: glow.bit_cast {{.*}} -> tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
+  %y = glow.quantized_fully_connected %x, %w : (tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>, tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
+}

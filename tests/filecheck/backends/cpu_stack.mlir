@@ -1,0 +1,62 @@
+// RUN: glow-opt %s -p glow-cpu-stack | filecheck %s
+// RUN: glow-opt %s -p glow-cpu-stack,glow-irgen | filecheck %s --check-prefix INSTR
+
+glow.placeholder @x input : tensor<2x8xf32>
+glow.placeholder @v input : tensor<8xf32>
+glow.placeholder @y output : tensor<2x8xf32>
+glow.placeholder @z output : tensor<2x8xf32>
+glow.placeholder @b output : tensor<2x8xi1>
+
+// A chain with a broadcast operand and a number: one loop.
+// CHECK-LABEL: glow.func @chain
+// INSTR-LABEL: glow_instr.func @chain
+glow.func @chain {
+  %x = glow.get @x : tensor<2x8xf32>
+  %v = glow.get @v : tensor<8xf32>
+  %half = glow.splat {value = 0.5 : f64} : () -> tensor<f32>
+  // CHECK: %c = glow_cpu.stack %x, %v {steps = ["%2 = sub %0, %1", "%3 = exp %2", "%4 = constant(0.5)", "%5 = mul %3, %4"], outputs = array<i64: 5>} : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  // CHECK-NEXT: glow.save %c to @y
+  // INSTR: glow_cpu_instr.stack @out %c, @in %0, @in %1 {steps = 
+  %a = glow.sub %x, %v : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  %b = glow.exp %a : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = glow.mul %b, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  glow.save %c to @y : tensor<2x8xf32>
+}
+
+// A value that is needed elsewhere is stored as well; element types may change on the way.
+// CHECK-LABEL: glow.func @two_outputs
+glow.func @two_outputs {
+  %x = glow.get @x : tensor<2x8xf32>
+  // CHECK: %a, %c = glow_cpu.stack %x {steps = ["%1 = clip(0.0, 6.0) %0", "%2 = cmp_gt %1, %0 : i1"], outputs = array<i64: 1, 2>} : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
+  %a = glow.clip %x {min = 0.0 : f64, max = 6.0 : f64} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = glow.cmp_gt %a, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xi1>
+  glow.save %a to @y : tensor<2x8xf32>
+  glow.save %c to @b : tensor<2x8xi1>
+}
+
+// The sum needs the maximum of the exponentials: one loop for both would wait for itself.
+// CHECK-LABEL: glow.func @not_convex
+glow.func @not_convex {
+  %x = glow.get @x : tensor<2x8xf32>
+  // CHECK: glow.exp
+  // CHECK-NEXT: glow.reduce_max
+  // CHECK-NEXT: glow_cpu.stack
+  // CHECK-SAME: ["%2 = add %0, %1", "%3 = neg %2"]
+  %a = glow.exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %m = glow.reduce_max %a {axes = array<i64: 1>, keepdims = true} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %s = glow.add %a, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %n = glow.neg %s : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  glow.save %n to @y : tensor<2x8xf32>
+}
+
+// Two loops over the same operand stay two; a lone operator stays itself.
+// CHECK-LABEL: glow.func @alone
+glow.func @alone {
+  %x = glow.get @x : tensor<2x8xf32>
+  // CHECK: glow.relu
+  // CHECK: glow.tanh
+  %a = glow.relu %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %b = glow.tanh %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  glow.save %a to @y : tensor<2x8xf32>
+  glow.save %b to @z : tensor<2x8xf32>
+}

@@ -1,0 +1,39 @@
+// RUN: glow-opt %s --split-input-file --verify-diagnostics | glow-opt --split-input-file --verify-diagnostics | filecheck %s
+// RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s --check-prefix ERROR
+
+// Functions share what the module owns: constants, and placeholders of four kinds.
+// CHECK:      glow.constant @w = dense<1.000000e+00> : tensor<2xf32>
+// CHECK-NEXT: glow.placeholder @x input : tensor<2xf32>
+// CHECK-NEXT: glow.placeholder @s state : tensor<2xf32>
+// CHECK-NEXT: glow.placeholder @t trainable {init = #glow.resource<"t">} : tensor<2xf32>
+// CHECK-NEXT: glow.placeholder @y output {onnx.name = "y:0"} : tensor<2xf32>
+// CHECK:      glow.func @first {
+// CHECK-NEXT:   %x = glow.get @x : tensor<2xf32>
+// CHECK-NEXT:   glow.save %x to @y : tensor<2xf32>
+// CHECK:      glow.func @second training {
+// CHECK-NEXT:   %w = glow.get @w : tensor<2xf32>
+// CHECK-NEXT:   glow.save %w to @s : tensor<2xf32>
+glow.constant @w = dense<1.0> : tensor<2xf32>
+glow.placeholder @x input : tensor<2xf32>
+glow.placeholder @s state : tensor<2xf32>
+glow.placeholder @t trainable {init = #glow.resource<"t">} : tensor<2xf32>
+glow.placeholder @y output {onnx.name = "y:0"} : tensor<2xf32>
+glow.func @first {
+  %x = glow.get @x : tensor<2xf32>
+  glow.save %x to @y : tensor<2xf32>
+}
+glow.func @second training {
+  %w = glow.get @w : tensor<2xf32>
+  glow.save %w to @s : tensor<2xf32>
+}
+
+// -----
+
+// ERROR: error: the program is not valid: Redefinition of symbol "x"
+glow.placeholder @x input : tensor<2xf32>
+glow.constant @x = dense<1.0> : tensor<2xf32>
+
+// -----
+
+// ERROR: error: the program is not valid: glow.placeholder @x: tensor<?xf32> is not static; bind its shape
+glow.placeholder @x input : tensor<?xf32>
