@@ -101,10 +101,12 @@ def test_loader_with_a_smaller_last_batch(backend: str) -> None:
 
 
 def test_arrays_with_the_rest() -> None:
-    """`drop_last=False` trains on every sample of arrays."""
+    """Every sample of arrays is trained on, but with `drop_last`."""
     trainer, (x, y) = trainer_of(network()), samples(BATCH + 3)
-    trainer.fit((x, y), 2, drop_last=False, progress=False)
+    trainer.fit((x, y), 2, progress=False)
     assert trainer.steps == 4
+    trainer.fit((x, y), 2, drop_last=True, progress=False)
+    assert trainer.steps == 6
 
 
 def test_generators() -> None:
@@ -150,23 +152,15 @@ def test_resume_in_a_loader(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, again.state[name])
 
 
-def test_other_sizes_of_fixed_models() -> None:
-    """A model whose batch is not symbolic refuses other sizes, by name."""
-    x, y = samples(3)
-    fixed = glow.Trainer(exported(network(), torch.zeros(BATCH, 6), symbolic=False), backend="interpreter")
-    g = glow.GraphBuilder()
-    w = g.constant(np.ones((6, 4), np.float32), "w")
-    g.save(g.matmul(g.placeholder("x", (BATCH, 6)), w), "y")
-    for trainer in (fixed, glow.Trainer(g, backend="interpreter")):
-        with pytest.raises(BindingError, match="a batch of 3 samples: the model is made for 8"):
-            trainer.step(x, y)
-
-
-def test_smaller_last_batches_of_fixed_models() -> None:
-    """They are left out as those of arrays are, and refused where all samples are asked for."""
+def test_smaller_last_batches_that_do_not_fit() -> None:
+    """Where the model mixes samples they are left out, and refused where all samples are asked for."""
     x, y = samples(2 * BATCH + 3)
     data = [(x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, len(x), BATCH)]
-    fixed = glow.Trainer(exported(network(), torch.zeros(BATCH, 6), symbolic=False), backend="interpreter")
+    g = glow.GraphBuilder()
+    w = g.constant(random(BATCH, BATCH, seed=1), "w")
+    mixed = g.matmul(w, g.placeholder("x", (BATCH, 6)))
+    g.save(g.matmul(mixed, g.constant(random(6, CLASSES), "v")), "y")
+    fixed = glow.Trainer(g, backend="interpreter")
     fixed.fit(data, 2, progress=False)
     assert fixed.steps == 4
     with pytest.raises(BindingError, match="a batch of 3 samples"):

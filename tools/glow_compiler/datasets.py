@@ -51,9 +51,8 @@ def cut(
     expected: Sequence[Port],
     size: int,
     order: np.random.Generator | None,
-    rest: bool,
 ) -> Iterator[Batch]:
-    """Batches of `size` from whole arrays, shuffled by `order`; with `rest` also what fills no batch."""
+    """Batches of `size` from whole arrays, shuffled by `order`; the last one is what is left."""
     data, targets = by_name(inputs, expected), np.asarray(labels)
     count = len(targets)
     for name, array in data.items():
@@ -62,15 +61,15 @@ def cut(
     places = np.arange(count)
     if order is not None:
         order.shuffle(places)
-    for first in range(0, count if rest else count - size + 1, size):
+    for first in range(0, count, size):
         chosen = places[first : first + size]
         yield {n: a[chosen] for n, a in data.items()}, targets[chosen]
 
 
 def whole(
-    data: Iterator[Batch], expected: Sequence[Port], size: int, takes: Callable[[int], bool]
+    data: Iterator[Batch], expected: Sequence[Port], takes: Callable[[Any], bool] | None
 ) -> Iterator[Batch]:
-    """The batches but for a last one of fewer than `size` samples that the model does not take."""
+    """The batches but for a last one of fewer samples than the model's, unless the model `takes` them."""
     before: Batch | None = None
     for batch in data:
         if before is not None:
@@ -78,16 +77,27 @@ def whole(
         before = batch
     if before is None:
         return
-    count = samples(by_name(before[0], expected), expected, size)
-    if count is None or count >= size or takes(count):
+    if samples(by_name(before[0], expected), expected) is None or (takes is not None and takes(before[0])):
         yield before
 
 
-def samples(data: Mapping[str, Array], expected: Sequence[Port], size: int) -> int | None:
-    """How many samples arrays hold that are shaped like the inputs but for their number; else None."""
-    found = {len(data[p.name]) for p in expected if p.name in data and data[p.name].ndim}
-    alike = all(
-        p.name in data and p.shape[:1] == (size,) and data[p.name].shape[1:] == tuple(p.shape[1:])
-        for p in expected
-    )
-    return found.pop() if alike and len(found) == 1 else None
+def samples(data: Mapping[str, Array], expected: Sequence[Port]) -> int | None:
+    """How many samples arrays hold that differ from the inputs in their number alone, each in one axis.
+
+    None where they are as many, or the arrays differ in more.
+    """
+    found: set[tuple[int, int]] = set()
+    same: list[Port] = []
+    for port in expected:
+        array = data.get(port.name)
+        if array is None or array.ndim != len(port.shape):
+            return None
+        differ = [(want, have) for want, have in zip(port.shape, array.shape, strict=True) if want != have]
+        if len(differ) > 1:
+            return None
+        found.update(differ)
+        same += [] if differ else [port]
+    if len(found) != 1:
+        return None
+    want, have = found.pop()
+    return None if any(p.shape[:1] == (want,) for p in same) else have

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Port, Program, Report, check_inputs, get_backend
+from glow_backends.base import Port, Program, Report, check_inputs, get_backend, public_name
 from glow_compiler import checkpoint
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.losses import Loss
@@ -21,9 +21,11 @@ from glow_compiler.optim import Recipe
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.ops.module import placeholders
 from glow_passes.autodiff.freeze_placeholders import freeze_placeholders
 from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_passes.autodiff.rematerialize import BUDGET
+from glow_passes.graph.rebatch import rebatch
 from glow_runtime.compile import compile_module
 
 Metrics = Mapping[str, Callable[[Array, Array], float]]
@@ -53,7 +55,7 @@ class Trainer:
     `momentum` is that of running averages in normalisations (None: the model's), `seed` that of
     dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
-    A step of fewer samples than `batch` compiles once more, where the model's batch is symbolic.
+    A step of fewer samples than `batch` compiles once more, for a model that is made for so many.
     Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
     anything else that does not fit.
     """
@@ -91,16 +93,16 @@ class Trainer:
         self.detect_anomaly = detect_anomaly
         made = optimizer.compiled()
 
-        def build(bound: Mapping[str, Sequence[int]] | None) -> _Step:
-            module = _module(model, bound, trainable, batch, values)
+        def build(wanted: Mapping[str, Sequence[int]] | None) -> _Step:
+            module = _module_of(model, shapes, trainable, batch, values, wanted)
             graph = TrainingGraph(module, self.loss, made, trainable, output, momentum, seed)
             if memory_budget is not None:
                 main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
             return _Step(graph, self._compile(graph.training))
 
-        self._build, self._symbolic = build, _is_onnx(model)
-        self._whole = build(shapes)
-        self._others: dict[int, _Step] = {}
+        self._build = build
+        self._whole = build(None)
+        self._others: dict[tuple[tuple[int, ...], ...], _Step] = {}
         self.graph, self.state = self._whole.graph, self._whole.state
         self._inputs = self._whole.inputs
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
@@ -175,27 +177,33 @@ class Trainer:
             if inputs.shape == port.shape and inputs.dtype == port.dtype:
                 return self._whole, {port.name: inputs}
         data = by_name(inputs, self._inputs)
-        count = samples(data, self._inputs, self.batch)
-        chosen = self._whole if count in (None, self.batch) else self._resized(count)
+        count = samples(data, self._inputs)
+        chosen = self._whole
+        if count is not None:
+            try:
+                chosen = self._resized({n: a.shape for n, a in data.items()}, count)
+            except BindingError:
+                if all(data[p.name].shape[:1] != p.shape[:1] for p in self._inputs):
+                    raise
         return chosen, check_inputs(chosen.inputs, data)
 
-    def _resized(self, count: int) -> _Step:
+    def _resized(self, shapes: Mapping[str, tuple[int, ...]], count: int) -> _Step:
         """The step for another number of samples than `batch`; its states are copied in and out."""
-        if count not in self._others:
-            refusal = f"a batch of {count} samples: the model is made for {self.batch}"
-            if not self._symbolic or not count:
-                raise BindingError(refusal)
+        key = tuple(shapes[p.name] for p in self._inputs)
+        if key not in self._others:
             try:
-                made = self._build({p.name: (count, *p.shape[1:]) for p in self._inputs})
+                if not count:
+                    raise GlowError("there is nothing to learn from")
+                self._others[key] = self._build(shapes)
             except GlowError as error:
-                raise BindingError(f"{refusal}; {error}") from None
-            self._others[count] = made
-        return self._others[count]
+                raise BindingError(f"a batch of {count} samples: {error}") from None
+        return self._others[key]
 
-    def _takes(self, count: int) -> bool:
-        """Whether the model can be made for `count` samples."""
+    def _takes(self, inputs: Any) -> bool:
+        """Whether the model can be made for so many samples."""
+        data = by_name(inputs, self._inputs)
         try:
-            self._resized(count)
+            self._resized({n: a.shape for n, a in data.items()}, samples(data, self._inputs) or 0)
         except BindingError:
             return False
         return True
@@ -231,7 +239,7 @@ class Trainer:
         validation: Any = None,
         metrics: Metrics | None = None,
         shuffle: bool = True,
-        drop_last: bool = True,
+        drop_last: bool | None = None,
         checkpoint: str | Path | None = None,
         every: int = 0,
         progress: bool | Callable[[dict[str, float]], None] = True,
@@ -240,9 +248,9 @@ class Trainer:
 
         `dataset` is (inputs, labels) of arrays, cut into batches in an order that depends on the
         trainer's seed and the epoch only, or an iterable of such pairs, one a step, that can be
-        iterated once an epoch, or a function that makes one for an epoch's number. With `drop_last`
-        samples that fill no batch wait for another epoch's order; of an iterable a smaller last batch
-        is left out where the model's batch is fixed (an ONNX model with a symbolic one takes it).
+        iterated once an epoch, or a function that makes one for an epoch's number. A smaller last
+        batch is trained on, by a step compiled for it; where the model cannot be made for so few it
+        is left out, or, with `drop_last=False`, an error. With `drop_last=True` it is left out always.
         `validation` is data of the same forms, `metrics` are further figures of it by name:
         functions of outputs and labels.
         With `checkpoint` the training starts from that file where it exists, saves there after
@@ -268,17 +276,17 @@ class Trainer:
         return history
 
     def _epoch(
-        self, dataset: Any, shuffle: bool, drop_last: bool, path: Path | None, every: int
+        self, dataset: Any, shuffle: bool, drop_last: bool | None, path: Path | None, every: int
     ) -> dict[str, float]:
         total, count, start = 0.0, 0, time.perf_counter()
         if isinstance(dataset, tuple):
             order = np.random.default_rng([self.seed, self.epoch]) if shuffle else None
             inputs, labels = pair(dataset)
-            data = cut(inputs, labels, self._inputs, self.batch, order, not drop_last)
+            data = cut(inputs, labels, self._inputs, self.batch, order)
         else:
             data = batches(dataset, self.epoch)
-            if drop_last:
-                data = whole(data, self._inputs, self.batch, self._takes)
+        if drop_last is not False:
+            data = whole(data, self._inputs, None if drop_last else self._takes)
         for index, (inputs, labels) in enumerate(data):
             if index < self._position:
                 continue
@@ -378,6 +386,28 @@ def _is_onnx(model: Any) -> bool:
 
     path = isinstance(model, str | Path)
     return str(model).endswith(".onnx") if path else not isinstance(model, ModuleOp | GraphBuilder)
+
+
+def _module_of(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None,
+    trainable: Sequence[str],
+    batch: int | None,
+    values: Mapping[str, Array] | None,
+    wanted: Mapping[str, Sequence[int]] | None,
+) -> ModuleOp:
+    """The model as a module; with `wanted` shapes of inputs for another number of samples."""
+    if wanted is not None and _is_onnx(model):
+        try:
+            return _module(model, wanted, trainable, batch, values)
+        except GlowError:  # its shapes are fixed
+            pass
+    module = _module(model, shapes, trainable, batch, values)
+    if wanted is not None:
+        module = module.clone()
+        inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
+        rebatch(module, {inputs[n]: s for n, s in wanted.items() if n in inputs})
+    return module
 
 
 def _module(

@@ -21,6 +21,7 @@ from glow_passes.graph.noops import NoopsPass
 from glow_passes.graph.normalizations import NormalizationsPass
 from glow_passes.graph.place_constants import PlaceConstantsPass
 from glow_passes.graph.products import ProductsPass
+from glow_passes.graph.rebatch import RebatchPass
 from glow_passes.graph.reductions import ReductionsPass
 from glow_passes.graph.reshapes import ReshapesPass
 from glow_passes.graph.selects import SelectsPass
@@ -50,6 +51,7 @@ GRAPH_PASSES: tuple[type[ModulePass], ...] = (
     NormalizationsPass,
     PlaceConstantsPass,
     ProductsPass,
+    RebatchPass,
     ReductionsPass,
     ReshapesPass,
     SelectsPass,
