@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from glow_backends.cpu import bundle
 from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.kernels.conv_direct import pack_conv, packing
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.program import CpuProgram
+from glow_backends.cpu.target import host
 from glow_backends.cpu.weights import content_of
 from glow_frontends.builder import GraphBuilder
 from glow_runtime.compile import compile_module
@@ -62,3 +66,29 @@ def test_contents_are_told_apart(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "x", np.float32, "r")
     assert content_of(mapped[:4]) == content_of(np.memmap(tmp_path / "x", np.float32, "r")[:4])
     assert len({content_of(mapped[i : i + 4]) for i in range(8)} | {content_of(mapped[:8:2])}) == 9
+
+
+@pytest.mark.parametrize("channels", [(3, 16, 1), (16, 48, 1), (40, 80, 1), (64, 112, 1), (24, 24, 2)])
+def test_convolutions_of_one_packing_have_equal_filters(channels: tuple[int, int, int]) -> None:
+    """Whatever their images are."""
+    inner, outer, group = channels
+    target = host()
+    rng = np.random.default_rng(0)
+    seen: dict[str, np.ndarray] = {}
+    weights = rng.standard_normal((outer, inner // group, 3, 3)).astype(np.float32)
+    for size in range(5, 60):
+        spec = DirectConvSpec(
+            batch=1 + size % 3,
+            in_channels=inner,
+            out_channels=outer,
+            size=(size, 65 - size),
+            kernel=(3, 3),
+            pads=(1, 1, 1, 1),
+            group=group,
+            plain_input=inner == 3,
+            uneven=size % 2 == 1,
+        )
+        packed = pack_conv(weights, spec, target)
+        same = seen.setdefault(packing(spec, target), packed)
+        assert same.shape == packed.shape
+        np.testing.assert_array_equal(packed, same)

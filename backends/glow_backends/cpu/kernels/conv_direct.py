@@ -87,7 +87,8 @@ def _pack_part(dense: np.ndarray, plan: ConvPlan, target: CpuTarget) -> np.ndarr
 def packing(spec: DirectConvSpec, target: CpuTarget) -> str:
     """All that `pack_conv` depends on but the weights."""
     plan = plan_conv(spec, target)
-    return f"{spec.group} {plan.groups} {plan.block.vectors} {spec.plain_input}"
+    cuts = [(part.first, part.block.vectors) for part in (plan, plan.rest) if part is not None]
+    return f"{spec.group} {plan.groups} {spec.plain_input} {cuts}"
 
 
 def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
