@@ -35,6 +35,13 @@ def test_no_model(model: Any) -> None:
         glow.load(model)
 
 
+def test_the_module_shows_its_names() -> None:
+    """Names that are imported on first use are listed before."""
+    assert set(glow.__all__) <= set(dir(glow))
+    assert all(hasattr(glow, name) for name in (*glow.__all__, "__version__"))
+    assert not hasattr(glow, "compiel")
+
+
 def test_a_folder(tmp_path: Path) -> None:
     """A folder is named as what it is."""
     with pytest.raises(glow.GlowError, match="directory"):

@@ -55,15 +55,20 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Parts that few programs need are imported on first use."""
-    if name in _LAZY:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name == "optim":
-        from importlib import import_module
-
         return import_module("glow_compiler.optim")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("glow-compiler")
     raise AttributeError(f"module 'glow_compiler' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, those that are not imported yet too."""
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
