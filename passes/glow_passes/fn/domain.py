@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from glow_dialects.fn.record import Names
@@ -132,6 +133,22 @@ def marked(kind: Type, fixed: bool) -> Type:
             return FnType(tuple((n, tuple(marked(t, fixed) for t in c)) for n, c in kind.entries))
         case _:
             return kind
+
+
+@cache
+def has_sets(kind: Type) -> bool:
+    """Whether recursive sets of closures are part of a type."""
+    match kind:
+        case NamedType():
+            return True
+        case TupleType():
+            return any(map(has_sets, kind.items))
+        case EnvType():
+            return any(has_sets(t) for _, t in kind.entries)
+        case FnType():
+            return any(has_sets(t) for _, bound in kind.entries for t in bound)
+        case _:
+            return False
 
 
 def text(kind: Type) -> str:

@@ -49,6 +49,7 @@ from glow_passes.fn.domain import (
     Type,
     TypesDiffer,
     ZeroType,
+    has_sets,
     text,
     widened,
 )
@@ -79,6 +80,10 @@ class Instance:
     parent: Instance | None
     result: Type = BOTTOM
     number: int = 0
+    #: The instances that call it, to which its result matters.
+    callers: set[Instance] = field(default_factory=set["Instance"])
+    #: Whether recursive sets of closures are among its values.
+    named: bool = False
 
     def chain(self) -> list[Instance]:
         """This instance and those that led to it."""
@@ -114,7 +119,8 @@ class Specializer(Meaning):
         self.functions = functions
         self.instances: list[Instance] = []
         self.table: dict[tuple[Any, ...], Instance] = {}
-        self.changed = False
+        #: Instances to be visited again: what they depend on has changed since.
+        self.waiting: set[Instance] = set()
         self.visits = 0
         self.recursive: dict[str, bool] = {}
 
@@ -122,13 +128,15 @@ class Specializer(Meaning):
         """The instance of a function for argument types; errors of types are raised here."""
         root = self._new(name, list(arguments), None)
         for _ in range(60):
-            self.changed = self.sets.changed = False
-            count = len(self.instances)
-            for instance in self.instances[:count]:
-                self.visit(instance)
+            self.sets.changed = False
+            for instance in sorted(self.waiting, key=lambda i: i.number):
+                if instance in self.waiting:
+                    self.visit(instance)
             if self.visits > MAX_VISITS * self.unrolling.factor:
                 raise NotNative("types that take long to settle")
-            if not (self.changed or self.sets.changed) and len(self.instances) == count:
+            if self.sets.changed:
+                self.waiting.update(i for i in self.instances if i.named)
+            if not self.waiting:
                 break
         else:
             raise NotNative("types that keep growing")
@@ -165,7 +173,7 @@ class Specializer(Meaning):
         made = Instance(name, self.functions.table[name], arguments, parent, number=len(self.instances))
         self.table[key] = made
         self.instances.append(made)
-        self.changed = True
+        self.waiting.add(made)
         factor = self.unrolling.factor
         if len(self.instances) > MAX_INSTANCES * factor or self.visits > MAX_VISITS * factor:
             raise NotNative("a program of too many instances")
@@ -227,10 +235,11 @@ class Specializer(Meaning):
                 ) from None
             if new != old:
                 instance.parameters[index] = new
-                self.changed = True
+                self.waiting.add(instance)
 
     def visit(self, instance: Instance) -> None:
         """Infer the types of a body once more."""
+        self.waiting.discard(instance)
         result = self.body(instance)
         try:
             joined = self.sets.join(instance.result, result, recursive=self.is_recursive(instance.name))
@@ -241,13 +250,14 @@ class Specializer(Meaning):
             raise UnsupportedError(f"{where}: the paths return {error}; return one type") from None
         if joined != self.sets.resolve(instance.result):
             instance.result = joined
-            self.changed = True
+            self.waiting |= instance.callers
 
     def body(self, instance: Instance) -> Type:
         """The type of a function's value as far as it is known now."""
         scope = Scope(instance)
         for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
             scope.values[argument] = V(self.sets.resolve(kind))
+            instance.named = instance.named or has_sets(kind)
         for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
                 return self.sets.resolve(scope.values[op.value].type)
@@ -255,7 +265,8 @@ class Specializer(Meaning):
             if any(isinstance(v.type, Bottom) for v in operands):
                 scope.values[op.results[0]] = V(BOTTOM)
                 continue
-            scope.values[op.results[0]] = self.step(op, operands, instance)
+            made = scope.values[op.results[0]] = self.step(op, operands, instance)
+            instance.named = instance.named or has_sets(made.type)
             self.visits += 1
         raise AssertionError(instance.name)
 
@@ -320,6 +331,7 @@ class Specializer(Meaning):
                 target = self.instance(name, (*bound, *given), instance)
             except GlowError as error:
                 raise placed(error, where) from None
+            target.callers.add(instance)
             found.append((target, bound))
         return found
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions
 
 #: Operations that a graph of several turns has at most, where the turns are more.
-CHUNK = 200
+CHUNK = 64
 #: Operations of all turns that are written out together.
-WHOLE = 240
+WHOLE = 64
 #: The attribute of functions that stay loops.
 ROLLED = "rolled"
 
