@@ -92,6 +92,20 @@ def joined(g: Graph) -> SSAValue:
     return g.b(ConcatOp([half, rest], axis=1))
 
 
+def interpolated_join(g: Graph) -> SSAValue:
+    """Tokens as images, some of them resized, joined for one convolution."""
+    parts: list[SSAValue] = []
+    for size in (8, 4):
+        rows = g.b(MatmulOp(g.input(values(size * size, 12)), g.constant(values(12, 32) / 4)))
+        rows = g.b(ReshapeOp(rows, results=tensor((1, size * size, 32))))
+        turned = g.b(TransposeOp(rows, permutation=(0, 2, 1)))
+        image = g.b(ReshapeOp(turned, results=tensor((1, 32, size, size))))
+        if size < 8:
+            image = g.b(ResizeOp(image, sizes=(1, 32, 8, 8), scales=(1.0, 1.0, 2.0, 2.0), mode="linear"))
+        parts.append(image)
+    return g.b(ReluOp(conv(g, g.b(ConcatOp(parts, axis=1)), 20, 1)))
+
+
 def from_rows(g: Graph) -> SSAValue:
     """Convolutions of what was made with channels last: lines, pixels, and pixels of merged axes."""
     x = g.input(values(2, 12, 20))
@@ -271,6 +285,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     mobile_block,
     joined,
     from_rows,
+    interpolated_join,
     resized,
     several_filters_a_channel,
     transposed_in_groups,

@@ -214,3 +214,26 @@ glow.func @main {
   %c = glow.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: 0, 0, 0, 0, 0, 0>, dilations = array<i64: 1, 1, 1>} : (tensor<1x2x5x8x8xf32>, tensor<16x2x2x3x3xf32>) -> tensor<1x16x4x6x6xf32>
   glow.save %c to @y : tensor<1x16x4x6x6xf32>
 }
+
+// -----
+
+// A join that one convolution reads is one of blocks, and what it joins is blocked before it is interpolated.
+// CHECK-LABEL: glow.func @join
+// CHECK-DAG:   %[[A:.*]] = glow_cpu.block %a
+// CHECK-DAG:   %[[B:.*]] = glow_cpu.block %b
+// CHECK-DAG:   %[[R:.*]] = glow.resize %[[B]]
+// CHECK:       %[[J:.*]] = glow.concat %[[A]], %[[R]] {axis = 1 : i64} : {{.*}} -> tensor<1x2x4x4x8xf32>
+// CHECK-NEXT:  glow_cpu.conv %[[J]]
+glow.placeholder @a : tensor<1x8x4x4xf32>
+glow.placeholder @b : tensor<1x8x2x2xf32>
+glow.constant @w = dense<1.0> : tensor<8x16x1x1xf32>
+glow.placeholder @y output : tensor<1x8x4x4xf32>
+glow.func @join {
+  %a = glow.get @a : tensor<1x8x4x4xf32>
+  %b = glow.get @b : tensor<1x8x2x2xf32>
+  %w = glow.get @w : tensor<8x16x1x1xf32>
+  %r = glow.resize %b {sizes = array<i64: 1, 8, 4, 4>, scales = array<f64: 1.0, 1.0, 2.0, 2.0>} : (tensor<1x8x2x2xf32>) -> tensor<1x8x4x4xf32>
+  %j = glow.concat %a, %r {axis = 1 : i64} : (tensor<1x8x4x4xf32>, tensor<1x8x4x4xf32>) -> tensor<1x16x4x4xf32>
+  %c = glow.conv %j, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x16x4x4xf32>, tensor<8x16x1x1xf32>) -> tensor<1x8x4x4xf32>
+  glow.save %c to @y : tensor<1x8x4x4xf32>
+}

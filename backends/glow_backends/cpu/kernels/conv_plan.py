@@ -172,8 +172,9 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     if pair is not None:
         block, lines = Block(width, pair.vectors), 2
     tiles = ceil_div(width, block.rows)
-    # An item's pixels of all input channels stay in half of L2 while the weights pass.
-    pixels = target.l2 // 2 // (4 * spec.in_channels // groups * prod(spec.strides))
+    # An item's pixels of all input channels stay in L2 while the weights pass, which stay there if they can.
+    room = target.l2 // 8 if _weight_bytes(spec) <= target.l2 // 2 else target.l2 // 2
+    pixels = room // (4 * spec.in_channels // groups * prod(spec.strides))
     tiles_an_item = min(tiles, max(1, pixels // block.rows))
     rows_an_item = min(height, max(1, pixels // width))
     if target.threads > 1:
@@ -209,12 +210,17 @@ def in_chunks(plan: ConvPlan, target: CpuTarget) -> ConvPlan:
     return replace(plan, chunk=ceil_div(plan.in_blocks, chunks))
 
 
+def _weight_bytes(spec: DirectConvSpec) -> int:
+    """Bytes of all weights."""
+    return 4 * spec.out_channels * spec.in_channels // spec.group * prod(spec.kernel)
+
+
 def _images_inside(spec: DirectConvSpec, filters: int, target: CpuTarget) -> bool:
     """Whether all images pass before the next of `filters` blocks of output channels.
 
     Otherwise all weights pass for each image, which is more memory where images are small.
     """
-    weights = 4 * spec.out_channels * spec.in_channels // spec.group * prod(spec.kernel)
+    weights = _weight_bytes(spec)
     image = 4 * spec.in_channels // spec.group * prod(spec.size)
     if spec.batch == 1 or weights < target.l2 // 2:
         return False

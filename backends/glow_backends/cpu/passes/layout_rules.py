@@ -275,6 +275,8 @@ def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
     """Parts joined along channels in whole blocks, or along another axis."""
     forms = [region.known.get(v) for v in op.inputs]
     first = next((f for f in forms if f is not None), None)
+    if first is None and op in region.early:
+        first = region.blocked(op.inputs[0], last=False)
     if first is None or any(f and (f.last, f.rank) != (first.last, first.rank) for f in forms):
         return False
     axis = op.prop("axis")
@@ -362,7 +364,11 @@ def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
 def resize(op: ResizeOp, region: Region, target: CpuTarget) -> bool:
     """Interpolation of anything but channels."""
     form = region.known.get(op.input)
-    if form is None or op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+    if op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return False
+    if form is None and op in region.early:
+        form = region.blocked(op.input, last=False)
+    if form is None:
         return False
     sizes, scales = op.prop("sizes"), op.prop("scales")
     if sizes[form.axis] != form.channels or (scales and scales[form.axis] != 1):

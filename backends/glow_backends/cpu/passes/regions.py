@@ -80,6 +80,7 @@ class Region:
         self.symbols, self.lanes = symbols, lanes
         self.known: dict[SSAValue, Blocked] = {}
         self.plains: dict[SSAValue, SSAValue] = {}
+        self.early: set[Operation] = set()  # joins and interpolations to be blocked, whatever they read
         self.builder = Builder.at_end(function.body.block)
 
     def start(self, op: Operation) -> None:
