@@ -264,6 +264,13 @@ def saved(folder: Path, array: np.ndarray) -> Path:
     return path
 
 
+def test_run_standard_input(net: Path) -> None:
+    """A program comes from a pipe as well."""
+    for other in ("onnxruntime", "interpreter"):
+        done = run(run_command.main, "-", "--random", "0", "--compare", other, text=net.read_text())
+        assert f"agrees with {other}" in done.output, done
+
+
 def test_run_wrong_inputs(net: Path, tmp_path: Path) -> None:
     """Name, dtype and shape of a wrong input, and what was expected."""
     good = saved(tmp_path, np.zeros((2, 3), np.float32))

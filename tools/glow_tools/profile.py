@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(a: argparse.Namespace) -> int:
+    from rich.console import Console
     from rich.progress import Progress
 
     from glow_compiler.quantization import profile
@@ -49,7 +50,8 @@ def _run(a: argparse.Namespace) -> int:
     usual = {name: array.shape for name, array in first.items()}
     module = open_model(a.model, dict(a.shape), usual, first)
     data = feeds(module, a.inputs, a.random, a.batches)
-    with Progress(transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("profiling", total=len(data))
         made = profile(module, data, a.backend, progress=lambda done: progress.update(task, completed=done))
     with whole(a.output) as temporary:

@@ -8,13 +8,16 @@ import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glow_dialects.core.files import whole
-from glow_tools.common import command, count_option, fail, guarded, shape_option
+from glow_tools.common import command, count_option, fail, guarded, read_module, shape_option
 from glow_tools.feeds import load_array
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime
@@ -26,7 +29,7 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     made = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
     add = made.add_argument
-    add("model", help=".onnx or .mlir file")
+    add("model", help=".onnx or .mlir file; - is IR text on standard input")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
     add(
@@ -69,6 +72,8 @@ def _run(a: argparse.Namespace) -> int:
 
     console = Console(stderr=True)
     shapes = dict(a.shape)
+    if a.model == "-":
+        a.model = read_module(a.model)
     with console.status("reading the model") as status:
         start = time.perf_counter()
         net = glow.compile(
@@ -184,9 +189,9 @@ def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -
     return 1 if wrong else 0
 
 
-def _onnx(model: str) -> str | bytes:
+def _onnx(model: str | ModuleOp) -> str | bytes:
     """What onnxruntime reads: the model's file, or the model written as ONNX."""
-    if model.endswith(".onnx"):
+    if isinstance(model, str) and model.endswith(".onnx"):
         return model
     import glow_compiler as glow
     from glow_frontends.onnx.export import export_model
@@ -194,7 +199,7 @@ def _onnx(model: str) -> str | bytes:
     return export_model(glow.load(model)).SerializeToString()
 
 
-def _onnxruntime(model: str, feed: dict[str, Any]) -> dict[str, Any]:
+def _onnxruntime(model: str | ModuleOp, feed: dict[str, Any]) -> dict[str, Any]:
     try:
         from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError:
