@@ -80,6 +80,20 @@ def test_unknown_cpu() -> None:
     refused(run(opt.main, "-", "-p", "glow-cpu-layout{cpu=abacus}", text=str(doubling().module)), "haswell")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("glow-schedule{by=size}", "pass glow-schedule: by=size is not one of memory, order"),
+        ("glow-schedule{of=order}", "pass glow-schedule has no option 'of'; there are: by"),
+        ("glow-dce{deep=true}", "pass glow-dce has no option 'deep'; there are: none"),
+        ("glow-simplify{recognize=3}", "pass glow-simplify: "),
+    ],
+)
+def test_options_of_passes(text: str, words: str) -> None:
+    """What there is instead."""
+    refused(run(opt.main, "-", "-p", text, text=str(doubling().module)), words)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_inputs_of_other_forms(backend: str) -> None:
     """Any memory order, stride and byte order; a dict by name and nothing else."""

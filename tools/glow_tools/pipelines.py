@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import cache
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
@@ -52,10 +54,7 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
         if spec.name not in known:
             known |= backend_passes()  # imports the backends, so only where it must
         if spec.name in known:
-            try:
-                found.append(known[spec.name].from_spec(spec))
-            except Exception as error:
-                raise UnsupportedError(f"pass {spec.name}: {error}") from None
+            found.append(_with_options(known[spec.name], spec))
         elif spec.name in named(mcpu):
             found += named(mcpu)[spec.name]
         else:
@@ -66,6 +65,26 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
     return found
+
+
+def _with_options(kind: type[ModulePass], spec: ArgSpec) -> ModulePass:
+    """A pass with the options that a string gives; UnsupportedError names what there is instead."""
+    given = spec.normalize_parameter_names().parameters
+    types = {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
+    for name, values in given.items():
+        if name not in types:
+            known = ", ".join(types) or "none"
+            raise UnsupportedError(f"pass {kind.name} has no option '{name}'; there are: {known}")
+        choices = get_args(types[name]) if get_origin(types[name]) is Literal else ()
+        if choices and values not in [(c,) for c in choices]:
+            shown = ",".join(map(str, values))
+            raise UnsupportedError(
+                f"pass {kind.name}: {name}={shown} is not one of {', '.join(map(str, choices))}"
+            )
+    try:
+        return kind.from_spec(spec)
+    except Exception as error:
+        raise UnsupportedError(f"pass {kind.name}: {error}") from None
 
 
 def _specs(text: str) -> list[ArgSpec]:
