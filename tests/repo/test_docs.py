@@ -127,3 +127,10 @@ def test_links_lead_somewhere(document: str) -> None:
     base = (ROOT / document).parent
     missing = [target for target in LINK.findall(text) if not (base / target).exists()]
     assert missing == []
+
+
+def test_the_tables_of_operators_are_up_to_date() -> None:
+    """docs/operators.md says what its script finds in the cards, the rules and the lock files."""
+    script = [sys.executable, str(ROOT / "docs" / "make_operators.py"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
