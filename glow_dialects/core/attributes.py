@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    Float64Type,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -37,17 +39,33 @@ def to_attribute(value: object) -> Attribute:
     if isinstance(value, bool | np.bool_):
         return BoolAttr.from_bool(bool(value))
     if isinstance(value, int | np.integer):
-        return IntegerAttr(int(value), i64)
+        return _integer(int(value))
     if isinstance(value, float | np.floating):
-        return FloatAttr(float(value), f64)
+        return _real(float(value).hex())  # which tells -0.0 from 0.0
     if isinstance(value, str):
         return StringAttr(value)
     if isinstance(value, Sequence | np.ndarray):
         items: list[Any] = list(cast(Iterable[Any], value))
         if any(isinstance(v, float | np.floating) for v in items):
             return DenseArrayBase.from_list(f64, [float(v) for v in items])
-        return DenseArrayBase.from_list(i64, [int(v) for v in items])
+        return integers(i64, tuple(int(v) for v in items))
     raise TypeError(f"no attribute for {value!r}")
+
+
+@lru_cache(1 << 12)
+def _integer(value: int) -> IntegerAttr[IntegerType]:
+    return IntegerAttr(value, i64)
+
+
+@lru_cache(1 << 12)
+def _real(text: str) -> FloatAttr[Float64Type]:
+    return FloatAttr(float.fromhex(text), f64)
+
+
+@lru_cache(1 << 12)
+def integers(kind: IntegerType, values: tuple[int, ...]) -> DenseArrayBase[IntegerType]:
+    """A dense array; equal ones are one object, since most operators have the same few."""
+    return DenseArrayBase.from_list(kind, values)
 
 
 def to_python(attribute: Attribute | None) -> object:

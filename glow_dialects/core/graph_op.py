@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, TensorType, i32
+from xdsl.dialects.builtin import FloatAttr, TensorType, i32
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -23,7 +23,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import to_attribute, to_python
+from glow_dialects.core.attributes import integers, to_attribute, to_python
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 
@@ -79,7 +79,7 @@ class _Syntax(IRDLOperation):
         known = cls.get_irdl_definition().properties
         out = {**cls.property_defaults(), **properties}
         if SEGMENTS in known:
-            out[SEGMENTS] = DenseArrayBase.from_list(i32, list(sizes))
+            out[SEGMENTS] = integers(i32, tuple(sizes))
         return out
 
     def shown_properties(self) -> dict[str, Attribute]:

@@ -361,10 +361,15 @@ class KernelBuilder:
             self.b.position_at_end(done)
 
 
+_FLOAT_BYTES = {"float": 4, "double": 8, "half": 2, "bfloat": 2}
+
+
 def _size(kind: ir.Type) -> int:
+    if kind is F32:  # most of them
+        return 4
     if isinstance(kind, ir.IntType):
         return max(1, kind.width // 8)
-    return {"float": 4, "double": 8, "half": 2, "bfloat": 2}.get(str(kind), 8)
+    return _FLOAT_BYTES.get(str(kind), 8)
 
 
 def _suffix(kind: ir.Type) -> str:
