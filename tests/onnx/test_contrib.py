@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -360,3 +361,42 @@ def test_norms_of_the_standard_domain() -> None:
     feeds = {n: real(*d) for n, d in kinds}
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     agree(session.run(None, feeds)[0], glow.compile(made).run(feeds)["y"], 1e-4)
+
+
+def test_images_in_blocks(tmp_path: Path) -> None:
+    """What onnxruntime's last optimiser writes of a network of convolutions."""
+    image, sizes = [1, 3, 14, 14], [(24, 3, 1), (24, 1, 24), (40, 24, 1), (40, 20, 2)]
+    nodes, weights, x = list[onnx.NodeProto](), dict[str, Array](), "x"
+    for k, (filters, inner, group) in enumerate(sizes):
+        weights[f"w{k}"], weights[f"b{k}"] = real(filters, inner, 3, 3) / 4, real(filters)
+        inputs = [x, f"w{k}", f"b{k}"]
+        nodes.append(helper.make_node("Conv", inputs, [f"c{k}"], group=group, pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node(("Relu", "HardSwish", "Sigmoid", "Relu")[k], [f"c{k}"], [f"r{k}"]))
+        x = f"r{k}"
+    nodes += [
+        helper.make_node("MaxPool", [x], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Resize", ["m", "", "twice"], ["u"], mode="nearest", nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric"),
+        helper.make_node("Add", ["u", "r2"], ["s"]),
+        helper.make_node("AveragePool", ["s"], ["a"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["a"], ["y"]),
+    ]  # fmt: skip
+    weights["twice"] = np.array([1, 1, 2, 2], F)
+    graph = helper.make_graph(
+        nodes,
+        "blocks",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)],
+        [onnx.ValueInfoProto(name=n) for n in ("y", "a")],
+        [numpy_helper.from_array(v, n) for n, v in weights.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "blocks.onnx")
+    options.log_severity_level = 4
+    session = ort.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    written = onnx.load(options.optimized_model_filepath)
+    assert {n.domain for n in written.graph.node} & {"com.microsoft.nchwc"}
+    feeds = {"x": real(*image)}
+    got = glow.compile(written).run(feeds)
+    for name, want in zip(("y", "a"), session.run(None, feeds), strict=True):
+        agree(np.asarray(want), got[name], 1e-4)

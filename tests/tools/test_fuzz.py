@@ -205,7 +205,7 @@ def call(kind: str, source: str, result: str) -> onnx.NodeProto:
 
 def test_functions_that_double(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty functions, each calling the next twice: refused long before they are all expanded."""
-    monkeypatch.setattr("glow_frontends.onnx.scope.MAX_NODES", 300)
+    monkeypatch.setattr("glow_frontends.onnx.scope.MAX_EXPANDED", 300)
     versions = [helper.make_opsetid("d", 1), helper.make_opsetid("", 21)]
     functions = [
         helper.make_function(

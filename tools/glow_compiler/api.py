@@ -182,17 +182,16 @@ def _compile_onnx(
         return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
     def compiled(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        from glow_frontends.onnx import NotStatic, import_model
+        from glow_frontends.onnx import FEW_NODES, NotStatic, import_model
 
         if any(s.kind == "other" or s.dtype == object for s in inputs):
             return segmented(chosen, data)
+        given: dict[str, Any] = {"shapes": chosen, "values": data or None, "path": source.path}
         try:
-            module = import_model(source.proto, shapes=chosen, values=data or None, path=source.path)
+            module = import_model(source.proto, **given, unroll=FEW_NODES)
         except NotStatic:
             try:
-                module = import_model(
-                    source.proto, shapes=chosen, values=data or None, path=source.path, control=True
-                )
+                module = import_model(source.proto, **given, control=True)
             except ImportProblems:
                 return segmented(chosen, data)
         program = build(module, own=True)

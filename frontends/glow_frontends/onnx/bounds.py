@@ -27,6 +27,7 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.places import suppressed
 from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
 from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
+from glow_frontends.onnx.rules.spans import only_place
 from glow_frontends.onnx.values import AnyValue, BoundedValue, Value, rank, shape
 
 #: Results of more elements are cut to their length first: most of a bound is often unused.
@@ -283,6 +284,19 @@ def _joins(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | Bounde
     return [joined(g, [given.get(i, n[i]) for i in range(len(n.inputs))], axis)]
 
 
+def _one(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+    """Squeeze of the bounded axis, which then has one place."""
+    del rule
+    axes = _axes(g, n)
+    if list(given) != [0] or axes is None:
+        raise NeedsHost(n.op)
+    gone = axes_of(axes, rank(n[0]))
+    if given[0].axis not in gone or any(shape(n[0])[a] != 1 for a in gone if a != given[0].axis):
+        raise NeedsHost(n.op)
+    made = only_place(g, given[0])
+    return [g.reshape(made, [d for i, d in enumerate(shape(n[0])) if i not in gone])]
+
+
 def _reduced(neutral: float) -> Across:
     """A reduction along the bounded axis: what is not there is neutral."""
 
@@ -333,6 +347,7 @@ ACROSS: dict[str, Across] = {
     "Shape": _shape,
     "Size": _size,
     "Softmax": _along,
+    "Squeeze": _one,
     "TopK": _best,
 }
 FOLLOW: dict[str, Follow] = {

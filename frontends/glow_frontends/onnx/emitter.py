@@ -58,6 +58,10 @@ class Emitter:
         #: Upper bounds of lengths that only the run tells (see bounds.py).
         self.limits: dict[SSAValue, int] = {}
         self._made: dict[object, list[Value]] = {}
+        #: Places in a row, as `rules.spans` took them: what of, and the first.
+        self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        #: How many bodies of loops are around what is emitted now.
+        self.turning = 0
 
     # --- operators ---------------------------------------------------------------------------
     def __call__(

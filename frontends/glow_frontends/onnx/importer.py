@@ -16,6 +16,7 @@ from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import domain_of, load, opsets, sort_nodes
+from glow_frontends.onnx.node import MAX_NODES
 from glow_frontends.onnx.scope import Blocked, Scope, Session
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import BoundedValue, HostValue, MapValue, NoneValue, SequenceValue, Value
@@ -31,12 +32,14 @@ def import_model(
     path: str | Path | None = None,
     training: bool = False,
     control: bool = False,
+    unroll: int = MAX_NODES,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
     `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
     (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
-    With `control` branches and loops that run-time data decide become `glow.if` and `glow.loop`.
+    With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
+    `glow.loop`. Without it, loops that make up to `unroll` nodes are written out.
     With `training` dropout stays in the graph, which inference does without.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
@@ -44,7 +47,9 @@ def import_model(
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
     folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
-    return _Import(model, source, folder, training, control).run(dict(shapes or {}), dict(values or {}))
+    return _Import(model, source, folder, training, control, unroll).run(
+        dict(shapes or {}), dict(values or {})
+    )
 
 
 def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -68,6 +73,7 @@ class _Import:
         folder: Path | None,
         training: bool = False,
         control: bool = False,
+        unroll: int = MAX_NODES,
     ) -> None:
         self.model = model
         self.source = source
@@ -77,7 +83,7 @@ class _Import:
         self.taken = {"main"}
         self.emitter = Emitter(self.module, self.function, self.taken, training)
         functions = {(domain_of(f.domain), f.name, f.overload): f for f in getattr(model, "functions", ())}
-        self.session = Session(self.emitter, source, folder, functions, control=control)
+        self.session = Session(self.emitter, source, folder, functions, control=control, unroll=unroll)
         self.scope = Scope(self.session, {"": 1, **opsets(model.opset_import)})
 
     def run(self, shapes: dict[str, Sequence[int]], values: dict[str, Array]) -> ModuleOp:

@@ -26,6 +26,10 @@ from glow_frontends.onnx.values import (
 if TYPE_CHECKING:
     from glow_frontends.onnx.scope import Scope
 
+#: Loops that make more nodes are not written out where they can stay loops, and above MAX_NODES never.
+FEW_NODES = 512
+MAX_NODES = 4096
+
 
 @dataclass
 class Node:

@@ -25,7 +25,7 @@ from glow_frontends.onnx.functions import (
     schema_defaults,
 )
 from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import MAX_NODES, Node
 from glow_frontends.onnx.rules import find_rule, nearest
 from glow_frontends.onnx.tensors import from_sparse, to_array
 from glow_frontends.onnx.values import (
@@ -40,7 +40,7 @@ from glow_frontends.onnx.values import (
 #: Expansion of functions and subgraphs within each other stops here (recursion is not ONNX).
 MAX_DEPTH = 60
 #: And expansion as a whole here: functions that call functions twice grow without bound.
-MAX_NODES = 100_000
+MAX_EXPANDED = 100_000
 
 #: What rules and cards raise for nodes that are wrong or unusual; anything else is our bug.
 FAILURES = (
@@ -84,6 +84,8 @@ class Session:
     problems: list[Problem] = field(default_factory=list[Problem])
     #: Whether branches and loops that run-time data decide become operations with bodies.
     control: bool = False
+    #: Nodes that a loop makes at most where it is written out.
+    unroll: int = MAX_NODES
     #: How many of the problems only say that something depends on run-time data.
     needs: int = 0
     #: Nodes of functions and subgraphs so far.
@@ -200,8 +202,8 @@ class Scope:
     def _count(self) -> None:
         """Refuse expansions that would not end."""
         self.session.expanded += self.depth > 0
-        if self.session.expanded > MAX_NODES:
-            raise RuleError(f"functions and subgraphs expand to more than {MAX_NODES} nodes")
+        if self.session.expanded > MAX_EXPANDED:
+            raise RuleError(f"functions and subgraphs expand to more than {MAX_EXPANDED} nodes")
 
     def define(self, proto: NodeProto, results: Sequence[AnyValue | None]) -> None:
         for index, name in enumerate(proto.output):

@@ -83,7 +83,8 @@ class Setting:
         function = FuncOp.of("main")
         module = ModuleOp([function])
         emitter = Emitter(module, function, {"main"})
-        return module, Scope(Session(emitter, self.source, self.folder, self.functions), self.opsets)
+        session = Session(emitter, self.source, self.folder, self.functions, control=True)
+        return module, Scope(session, self.opsets)
 
 
 class GraphRunner:

@@ -71,6 +71,7 @@ RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
     "ai.onnx.ml": (ml.RULES, maps.RULES, svm.RULES, trees.RULES),
     "ai.onnx.preview.training": (training.RULES,),
     "com.microsoft": contrib.FAMILIES,
+    "com.microsoft.nchwc": (contrib.nchwc.RULES,),
 }
 
 

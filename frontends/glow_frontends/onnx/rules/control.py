@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from onnx import GraphProto, TypeProto
-from xdsl.dialects.builtin import i64
-from xdsl.ir import Attribute, Block, SSAValue
-from xdsl.utils.exceptions import VerifyException
+from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import tensor
-from glow_dialects.ops.control import IfOp, LoopOp, yielded
+from glow_dialects.ops.control import IfOp, yielded
+from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx import counts
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import FEW_NODES, Node
+from glow_frontends.onnx.rules import loops
+from glow_frontends.onnx.rules.forecast import forecast
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.values import (
@@ -29,9 +30,6 @@ from glow_frontends.onnx.values import (
     shape,
 )
 
-#: Loops of more iterations are never unrolled, nor those that would make more nodes than this.
-MAX_UNROLL = 4096
-MAX_NODES = 4096
 #: Nodes in two branches that may both run where the condition is not known.
 MAX_BRANCHES = 200
 #: Bytes by which a loop over known values may grow them while it is unrolled.
@@ -88,68 +86,78 @@ def _longer(g: Emitter, test: Value, yes: AnyValue, no: AnyValue, condition: SSA
 
 def _branch(g: Emitter, n: Node, condition: SSAValue, yes: GraphProto, no: GraphProto) -> list[AnyValue]:
     """A branch at run time; NeedsValue where the values of both are not tensors of the same types."""
-    blocks = [_body(g, n, graph, condition) for graph in (yes, no)]
+    blocks = [
+        loops.body_of(g, n, (), lambda _, graph=graph: _tensors(n.scope.subgraph(graph)), condition)
+        for graph in (yes, no)
+    ]
     kinds = [[v.type for v in yielded(block).values] for block in blocks]
     if kinds[0] != kinds[1]:
         raise NeedsValue(condition, "the shape of a branch's result")
     return list(g.builder.insert(IfOp.of(g.value(g.reshape(condition, ())), *blocks)).outputs)
 
 
-def _body(
-    g: Emitter, n: Node, graph: GraphProto, cause: SSAValue | None, kinds: Sequence[Attribute] = ()
-) -> Block:
-    """A subgraph as the body of an operation; NeedsValue where it is not static."""
-    problems = n.scope.session.problems
-    before = len(problems)
+def _tensors(values: Sequence[AnyValue]) -> list[Value]:
+    """The values of a body that stays one."""
+    found = [_tensor(v) for v in values]
+    if any(isinstance(v, np.ndarray) and v.dtype == object for v in found):
+        raise RuleError("strings")
+    return found
 
-    def make(values: Sequence[SSAValue]) -> list[Value]:
-        # The condition that a loop's body gets says that the loop goes on.
-        given: list[AnyValue] = [values[0], np.array(True), *values[1:]] if values else []
-        outputs = n.scope.subgraph(graph, given)
-        found = [_tensor(v) for v in outputs]
-        if any(isinstance(v, np.ndarray) and v.dtype == object for v in found):
-            raise RuleError("strings")
-        return [g.reshape(found[0], ()), *found[1:]] if values else found
 
-    try:
-        return g.body(kinds, make)
-    except (RuleError, VerifyException) as error:
-        del problems[before:]
-        raise NeedsValue(cause, f"a body of {n.op} ({error}), which") from None
+def loop(g: Emitter, n: Node) -> list[AnyValue]:
+    """Loop, written out where it is short and every turn's condition is known, else a loop at run time."""
+    body = n.graph("body")
+    return _shortest(n, lambda most: _unrolled(g, n, body, most), lambda: _turns(g, n, body))
+
+
+def _shortest(
+    n: Node, unrolled: Callable[[int], list[AnyValue]], turns: Callable[[], list[AnyValue]]
+) -> list[AnyValue]:
+    """A short loop written out; a long one as a loop where that can be made, and else written out, too."""
+    session = n.scope.session
+    if not session.control:
+        return unrolled(session.unroll)
+    for way in (lambda: unrolled(FEW_NODES), turns):
+        try:
+            return way()
+        except NeedsValue:
+            pass
+    return unrolled(session.unroll)
 
 
 def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     """A loop at run time, whose state keeps its types."""
-    state = [g.value(_tensor(_given(n, i))) for i in range(2, len(n.inputs))]
-    if len(body.output) != 1 + len(state):
-        raise NeedsHost(n.op)  # stacked values, whose number only the run tells
-    kinds = [v.type for v in state]
-    block = _body(g, n, body, None, [tensor((), i64), *kinds])
-    if [v.type for v in yielded(block).values[1:]] != kinds:
-        raise NeedsHost(n.op)
-    limit, going = (None if n.get(i) is None else g.value(g.reshape(n[i], ())) for i in (0, 1))
-    return list(g.builder.insert(LoopOp.of(limit, going, state, block)).outputs)
+    first = [_tensor(_given(n, i)) for i in range(2, len(n.inputs))]
+    going = np.array(True) if n.get(1) is None else n[1]
+    counters = forecast(n, body, n.get(0), going, first)
+    known = {} if counters is None else counters.values
+    kept = [k for k in range(len(first)) if k not in known]
+
+    def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
+        state = iter(now)
+        given = [known[k].at(g, number) if k in known else next(state) for k in range(len(first))]
+        # The condition that a body gets says that the loop goes on.
+        again, *made = _tensors(n.scope.subgraph(body, [number, np.array(True), *given]))
+        on = again if counters is None else np.array(True)
+        return on, [made[k] for k in kept], made[len(first) :]
+
+    limit, start = n.get(0), going
+    if counters is not None:
+        limit, start = np.array(counters.turns, np.int64), np.array(True)
+    made = iter(loops.Loop(g, n, limit, start, [g.value(first[k]) for k in kept], turn).run())
+    state = [known[k].last if k in known else next(made) for k in range(len(first))]
+    return [*state, *made]
 
 
-def loop(g: Emitter, n: Node) -> list[AnyValue]:
-    """Loop, unrolled: the trip count or every iteration's condition must be known."""
-    body = n.graph("body")
-    if n.scope.session.control:
-        try:
-            return _unrolled(g, n, body)
-        except NeedsValue:
-            return _turns(g, n, body)
-    return _unrolled(g, n, body)
-
-
-def _unrolled(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
+def _unrolled(g: Emitter, n: Node, body: GraphProto, most_nodes: int) -> list[AnyValue]:
     limit = None if n.get(0) is None else g.ints(n[0], "the trip count of Loop")[0]
     going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
     state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     count, stacked, most = 0, 0, _bytes(state) + MAX_GROWTH
+    outputs = state
     while going and (limit is None or count < limit):
-        _check_length(n, count, body, state)
+        _check_length(n, count, body, outputs, most_nodes)
         if _bytes(state) + stacked > most:
             raise RuleError(f"a loop that makes constants of more than {MAX_GROWTH >> 20} MiB")
         inputs: list[AnyValue] = [np.array(count, np.int64), np.array(True), *state]
@@ -169,12 +177,12 @@ def _bytes(values: Sequence[AnyValue]) -> int:
     return sum(v.nbytes for v in values if isinstance(v, np.ndarray))
 
 
-def _check_length(n: Node, steps: int, body: GraphProto, state: Sequence[AnyValue]) -> None:
-    """Leave long loops over run-time data to the host, which runs a compiled body."""
+def _check_length(n: Node, steps: int, body: GraphProto, values: Sequence[AnyValue], nodes: int) -> None:
+    """Refuse to write out loops over run-time data that make more than `nodes`."""
     if steps >= MAX_ITERATIONS:
         raise RuleError(f"a loop that has not ended after {steps} iterations")
-    computed = any(isinstance(v, SSAValue | BoundedValue) for v in state)
-    if computed and (steps >= MAX_UNROLL or steps * len(body.node) > MAX_NODES):
+    computed = any(isinstance(v, SSAValue | BoundedValue) for v in values)
+    if computed and steps * max(len(body.node), 1) > nodes:
         raise NeedsHost(n.op)
 
 
@@ -210,42 +218,77 @@ def _stack(g: Emitter, parts: list[Value], kind: TypeProto.Tensor | None, axis: 
 
 
 def scan(g: Emitter, n: Node) -> list[AnyValue]:
-    """Scan, unrolled; version 8 has a batch axis and optional lengths."""
-    body, count = n.graph("body"), n.integer("num_scan_inputs")
+    """Scan, written out where it is short; version 8 has a batch axis and optional lengths."""
     if n.opset < 9:
         return _batched_scan(g, n)
     inputs = [n[i] for i in range(len(n.inputs))]
-    return list(_scan(g, n, inputs, body, count))
+    return _shortest(n, lambda most: _scan(g, n, inputs, most), lambda: _scanned(g, n, inputs))
 
 
-def _scan(g: Emitter, n: Node, inputs: list[Value], body: GraphProto, count: int) -> list[AnyValue]:
+def _scan_parts(g: Emitter, n: Node, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    """The initial state, and what is scanned with its axis in front and in the order of the turns."""
+    count = n.integer("num_scan_inputs")
     states = len(inputs) - count
-    state: list[AnyValue] = list(inputs[:states])
-    sources = inputs[states:]
     axes = n.integers("scan_input_axes", (0,) * count)
     backwards = n.integers("scan_input_directions", (0,) * count)
-    yields = len(body.output) - states
-    out_axes = n.integers("scan_output_axes", (0,) * yields)
-    out_backwards = n.integers("scan_output_directions", (0,) * yields)
-    axes = tuple(axis_of(a, rank(s)) for a, s in zip(axes, sources, strict=True))
-    length = shape(sources[0])[axes[0]]
-    _check_length(n, length, body, [*state, *sources])
-    collected: list[list[Value]] = [[] for _ in range(yields)]
+    sources: list[Value] = []
+    for source, axis, back in zip(inputs[states:], axes, backwards, strict=True):
+        source = _moved(g, source, axis_of(axis, rank(source)), 0)
+        sources.append(g(FlipOp, source, axes=(0,)) if back else source)
+    return list(inputs[:states]), sources
+
+
+def _scan_results(g: Emitter, n: Node, stacks: Sequence[Value]) -> list[AnyValue]:
+    """Stacks of the turns' values with their axes and directions."""
+    axes = n.integers("scan_output_axes", (0,) * len(stacks))
+    backwards = n.integers("scan_output_directions", (0,) * len(stacks))
+    made: list[AnyValue] = []
+    for stack, axis, back in zip(stacks, axes, backwards, strict=True):
+        turned = g(FlipOp, stack, axes=(0,)) if back else stack
+        made.append(_moved(g, turned, 0, axis_of(axis, rank(stack))))
+    return made
+
+
+def _moved(g: Emitter, x: Value, source: int, target: int) -> Value:
+    """An axis at another place."""
+    order = [i for i in range(rank(x)) if i != source]
+    order.insert(target, source)
+    return g.transpose(x, order)
+
+
+def _scan(g: Emitter, n: Node, inputs: Sequence[Value], most_nodes: int) -> list[AnyValue]:
+    """Scan, written out."""
+    body = n.graph("body")
+    first, sources = _scan_parts(g, n, inputs)
+    state: list[AnyValue] = [*first]
+    length = shape(sources[0])[0]
+    _check_length(n, length, body, [*state, *sources], most_nodes)
+    collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(state))]
     for step in range(length):
-        items = [
-            at(g, s, a, length - 1 - step if back else step)
-            for s, a, back in zip(sources, axes, backwards, strict=True)
-        ]
+        items = [at(g, s, 0, step) for s in sources]
         outputs = n.scope.subgraph(body, [*state, *items])
-        state = outputs[:states]
-        for parts, value, back in zip(collected, outputs[states:], out_backwards, strict=True):
-            parts.insert(0 if back else len(parts), _tensor(value))
-    infos = [o.type.tensor_type for o in body.output[states:]]
-    stacked = [
-        _stack(g, parts, info, axis_of(axis, (rank(parts[0]) if parts else len(info.shape.dim)) + 1))
-        for parts, info, axis in zip(collected, infos, out_axes, strict=True)
-    ]
-    return [*state, *stacked]
+        state = outputs[: len(state)]
+        for parts, value in zip(collected, outputs[len(state) :], strict=True):
+            parts.append(_tensor(value))
+    infos = [o.type.tensor_type for o in body.output[len(state) :]]
+    stacks = [_stack(g, parts, info, 0) for parts, info in zip(collected, infos, strict=True)]
+    return [*state, *_scan_results(g, n, stacks)]
+
+
+def _scanned(g: Emitter, n: Node, inputs: Sequence[Value]) -> list[AnyValue]:
+    """Scan, as a loop."""
+    body = n.graph("body")
+    first, sources = _scan_parts(g, n, inputs)
+    state = [g.value(v) for v in first]
+
+    def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
+        items = [g(GatherOp, s, number, axis=0) for s in sources]
+        made = _tensors(n.scope.subgraph(body, [*now, *items]))
+        return np.array(True), made[: len(state)], made[len(state) :]
+
+    length = np.array(shape(sources[0])[0], np.int64)
+    made = loops.Loop(g, n, length, np.array(True), state, turn).run()
+    return [*made[: len(state)], *_scan_results(g, n, [_tensor(v) for v in made[len(state) :]])]
 
 
 def at(g: Emitter, x: Value, axis: int, index: int) -> Value:
@@ -261,7 +304,7 @@ def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
         raise RuleError("sequence lengths of Scan before opset 9")
     inputs = n.tensors(1)
     rows = [
-        _scan(g, n, [at(g, x, 0, row) for x in inputs], n.graph("body"), n.integer("num_scan_inputs"))
+        _scan(g, n, [at(g, x, 0, row) for x in inputs], n.scope.session.unroll)
         for row in range(shape(inputs[0])[0])
     ]
     return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]

@@ -17,6 +17,7 @@ from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
+from glow_frontends.onnx.rules.spans import span
 from glow_frontends.onnx.values import (
     BoundedValue,
     Value,
@@ -159,15 +160,18 @@ def join(g: Emitter, parts: list[Value], axis: int) -> Value:
     return g(ConcatOp, parts, axis=axis)
 
 
-def slice_(g: Emitter, n: Node) -> Value:
-    """Slice: bounds by attributes before opset 10, by inputs since."""
+def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
+    """Slice: bounds by attributes before opset 10, by inputs since; in a loop's body they may be computed."""
     x = n[0]
     if n.opset < 10:
         starts, ends = n.integers("starts"), n.integers("ends")
         axes, steps = n.integers("axes"), None
     else:
-        starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
         axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
+        if g.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
+            chosen = axes_of(axes if axes is not None else range(shape(n[1])[0]), rank(x))
+            return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
+        starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
     axes = axes_of(axes if axes is not None else range(len(starts)), rank(x))
     dims = shape(x)
     begin, end, step = [0] * len(dims), list(dims), [1] * len(dims)

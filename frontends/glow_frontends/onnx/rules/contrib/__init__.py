@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from glow_frontends.onnx.rules.contrib import attention, blocks, caches, fused, quantized
+from glow_frontends.onnx.rules.contrib import attention, blocks, caches, fused, nchwc, quantized
 from glow_frontends.onnx.rules.rule import Versions
 
 #: Families of the domain, as `rules.RULES` lists those of others.
@@ -16,4 +16,4 @@ FAMILIES: tuple[Mapping[str, Versions], ...] = (
     quantized.RULES,
 )
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "nchwc"]
