@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.irdl import operand_def, opt_operand_def, result_def
-
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import instr_op
-from glow_dialects.core.properties import bool_prop, float_prop, floats_prop, int_prop, str_prop
+from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample
-from glow_dialects.core.types import Tensor
 from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, recurrent_sample
 
 
@@ -19,29 +16,14 @@ from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, 
 class GruOp(RecurrentOp):
     """state = (1 - z) h + z state, with gates z, r, h in that order.
 
-    Shapes and layouts stand in `recurrent`. `activations` are names separated by commas, those of
-    the second direction after those of the first; `clip` 0 is no clipping.
+    Operands, shapes and layouts stand in `recurrent`.
     """
 
     name = "glow.gru"
     GATES = 3
     STATES = 1
     FUNCTIONS = ("sigmoid", "tanh")
-    direction = str_prop("forward")
-    activations = str_prop()
-    activation_alpha = floats_prop(())
-    activation_beta = floats_prop(())
-    clip = float_prop(0.0)
-    layout = int_prop(0)
     linear_before_reset = bool_prop(False)
-    input = operand_def(Tensor)
-    weights = operand_def(Tensor)
-    recurrence = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    lengths = opt_operand_def(Tensor)
-    initial_state = opt_operand_def(Tensor)
-    result = result_def(Tensor)
-    last_state = result_def(Tensor)
 
     @classmethod
     def step(cls, d: Direction, x: Any, states: Sequence[Any]) -> Sequence[Any]:

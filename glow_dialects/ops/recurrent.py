@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp
 from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.properties import check_choice
+from glow_dialects.core.properties import check_choice, float_prop, floats_prop, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.activation import (
     ClipOp,
     EluOp,
@@ -279,11 +280,29 @@ def activations_of(properties: dict[str, Any], index: int) -> list[tuple[str, fl
 
 
 class RecurrentOp(PureOp):
-    """Checks, result types and unrolling that rnn, gru and lstm share."""
+    """Fields, checks, result types and unrolling that rnn, gru and lstm share.
+
+    `activations` are names separated by commas, those of the second direction after those of the
+    first; `clip` 0 is no clipping.
+    """
 
     GATES = 1
     STATES = 1
     FUNCTIONS = ("tanh",)
+    direction = str_prop("forward")
+    activations = str_prop()
+    activation_alpha = floats_prop(())
+    activation_beta = floats_prop(())
+    clip = float_prop(0.0)
+    layout = int_prop(0)
+    input = operand_def(Tensor)
+    weights = operand_def(Tensor)
+    recurrence = operand_def(Tensor)
+    bias = opt_operand_def(Tensor)
+    lengths = opt_operand_def(Tensor)
+    initial_state = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+    last_state = result_def(Tensor)
 
     def __init__(self, *operands: Any, results: Any = None, predicate: Any = None, **properties: Any) -> None:
         direction = properties.get("direction") or "forward"
