@@ -169,6 +169,15 @@ def test_smaller_last_batches_that_do_not_fit() -> None:
         fixed.fit(data, 1, drop_last=False, progress=False)
 
 
+def test_statistics_of_one_sample() -> None:
+    """A last batch of one sample is left out by a normalisation of the batch, and refused by a step."""
+    trainer, (x, y) = trainer_of(network()), samples(BATCH + 1)
+    trainer.fit((x, y), 2, progress=False)
+    assert trainer.steps == 2
+    with pytest.raises(BindingError, match="a batch of 1 samples: .* one value for each channel"):
+        trainer.step(x[:1], y[:1])
+
+
 def test_several_inputs() -> None:
     """Numbers of words and features, in the model's order or by name; a loader's triples."""
 

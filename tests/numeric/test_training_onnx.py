@@ -252,3 +252,40 @@ def test_equal_weights() -> None:
         loss.backward()
         optimizer.step()
         assert trainer.step(x.numpy(), target.numpy()) == pytest.approx(loss.item(), rel=1e-4)
+
+
+def test_masks_and_scalars() -> None:
+    """A causal mask is no weight; a scalar that goes through exp, and a vector through softplus, are."""
+    torch = pytest.importorskip("torch")
+    from test_trainer_data import exported
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.temperature = torch.nn.Parameter(torch.tensor(0.5))
+            self.raw = torch.nn.Parameter(torch.zeros(5))
+            self.query, self.key = torch.nn.Linear(5, 4), torch.nn.Linear(5, 4)
+            self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+            self.register_buffer("finite", torch.full((3, 3), torch.finfo(torch.float32).min).triu(1))
+
+        def forward(self, x: Any) -> Any:
+            x = x * torch.nn.functional.softplus(self.raw)
+            scores = self.query(x) @ self.key(x).transpose(1, 2) * self.temperature.exp()
+            return ((scores + self.mask).softmax(2) + (scores + self.finite).softmax(2)) @ x
+
+    torch.manual_seed(0)
+    net, (x, y) = Network(), (torch.randn(4, 3, 5), torch.randn(4, 3, 5))
+    model = exported(net, x, symbolic=False)
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.1), backend="interpreter")
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+        trainer.step(x.numpy(), y.numpy())
+    found = trainer.parameters()
+    assert {"temperature", "raw"} <= found.keys()
+    assert not {"mask", "finite"} & found.keys()
+    for name, parameter in net.named_parameters():
+        if name in found:
+            np.testing.assert_allclose(found[name], parameter.detach().numpy(), rtol=1e-4, atol=1e-6)

@@ -194,7 +194,10 @@ class Trainer:
             try:
                 if not count:
                     raise GlowError("there is nothing to learn from")
-                self._others[key] = self._build(shapes)
+                made = self._build(shapes)
+                if made.graph.lone_statistics() > self.graph.lone_statistics():
+                    raise GlowError("a normalisation of the batch has one value for each channel")
+                self._others[key] = made
             except GlowError as error:
                 raise BindingError(f"a batch of {count} samples: {error}") from None
         return self._others[key]

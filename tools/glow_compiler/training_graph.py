@@ -16,6 +16,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, shape_of, typed
+from glow_dialects.ops.batch_norm import BatchNormTrainOp
 from glow_dialects.ops.module import (
     ConstantOp,
     FuncOp,
@@ -79,6 +80,11 @@ class TrainingGraph:
         self.rate: Tensor | None = None if rate is None else typed(rate.type)
         self.loss_name, self.labels = LOSS, LABELS
         self.own_inputs = (LABELS, LEARNING_RATE)
+
+    def lone_statistics(self) -> int:
+        """How many normalisations take the statistics of one value a channel, which say nothing."""
+        found = (op for op in main_of(self.training).body.block.ops if isinstance(op, BatchNormTrainOp))
+        return sum(all(shape_of(op.input)[axis] == 1 for axis in op.others) for op in found)
 
     def _check_reached(self, training: Training, patterns: Sequence[str]) -> None:
         """GlowError where weights were asked for that the loss does not depend on."""

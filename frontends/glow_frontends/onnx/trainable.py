@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -41,6 +43,16 @@ _SETTINGS = (
 STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
 
+#: Names that PyTorch's exporters give to parameters and buffers, not to constants of the graph.
+PARAMETER = re.compile(r"(?!val_\d|scalar_|constant|_?lifted|_?tensor_constant)([A-Za-z_]|\d+\.)[\w.]*")
+#: Larger entries stand for infinity.
+INFINITE = 1e9
+
+
+def _by_pytorch(model: ModelProto) -> bool:
+    return model.producer_name == "pytorch"
+
+
 def import_trainable(
     model: ModelProto | str | Path,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -60,7 +72,7 @@ def import_trainable(
         folder = Path(model).parent
         model = load(model)
     model = _without_modes(_untied(with_weights_outside(model)))
-    arrays = _weights(model.graph, folder)
+    arrays = _weights(model, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
             raise GlowError(f"no weight matches '{pattern}'; the weights are: {', '.join(arrays) or 'none'}")
@@ -82,17 +94,23 @@ def import_trainable(
     return module
 
 
-def _weights(graph: GraphProto, folder: Path) -> dict[str, Array]:
-    """Floating-point initializers that are used as weights and as no operator's setting."""
+def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
+    """Floating-point initializers that are used as weights and as no operator's setting.
+
+    Those with the names of PyTorch's modules are weights whatever reads them, and numbers among them too.
+    What has entries that stand for infinity is a mask.
+    """
+    graph = model.graph
     good, bad = _used_as(graph, WEIGHTS), {o.name for o in graph.output}
+    named = {i.name for i in graph.initializer if _by_pytorch(model) and PARAMETER.fullmatch(i.name)}
     for node in _nodes(graph):
         if node.op_type in _SETTINGS:
             bad |= set(node.input[1:])
     found: dict[str, Array] = {}
     for proto in graph.initializer:
-        if proto.name in good - bad and proto.dims:
+        if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if array.dtype.name in ("float32", "float64"):
+            if array.dtype.name in ("float32", "float64") and (np.abs(array) < INFINITE).all():
                 found[proto.name] = array
     return found
 
@@ -104,8 +122,7 @@ def _untied(model: ModelProto) -> ModelProto:
     rank (layers that begin as copies of one), and shared ones under one name; other exporters for
     what is shared, too, so that of theirs only vectors, which are equal by chance, are separated.
     """
-    ours = model.producer_name == "pytorch"
-    vectors = {i.name: i for i in model.graph.initializer if ours or len(i.dims) <= 1}
+    vectors = {i.name: i for i in model.graph.initializer if _by_pytorch(model) or len(i.dims) <= 1}
     copies = [n for n in model.graph.node if n.op_type == "Identity" and n.input[0] in vectors]
     if not copies:
         return model
