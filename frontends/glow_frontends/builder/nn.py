@@ -53,19 +53,8 @@ class Networks(Operators):
         layout: str = "NCHW",
     ) -> Value:
         """Convolution over any number of spatial axes; filter [O, C / group, *kernel] for NCHW."""
-        value = self.value(x)
-        count = len(value.shape) - 2
-        return self.one(
-            ConvOp,
-            value,
-            filter,
-            bias,
-            strides=_ints(strides, count),
-            pads=_ints(pads, 2 * count),
-            dilations=_ints(dilations, count),
-            group=group,
-            layout=layout,
-        )
+        value, window = self._window(x, strides, pads, dilations)
+        return self.one(ConvOp, value, filter, bias, group=group, layout=layout, **window)
 
     def conv_transpose(
         self,
@@ -81,24 +70,14 @@ class Networks(Operators):
         layout: str = "NCHW",
     ) -> Value:
         """Transposed convolution; filter [C, O / group, *kernel] for NCHW."""
-        value = self.value(x)
-        count = len(value.shape) - 2
-        return self.one(
-            ConvTransposeOp,
-            value,
-            filter,
-            bias,
-            strides=_ints(strides, count),
-            pads=_ints(pads, 2 * count),
-            dilations=_ints(dilations, count),
-            output_pads=_ints(output_pads, count),
-            group=group,
-            layout=layout,
-        )
+        value, window = self._window(x, strides, pads, dilations)
+        window["output_pads"] = _ints(output_pads, len(value.shape) - 2)
+        return self.one(ConvTransposeOp, value, filter, bias, group=group, layout=layout, **window)
 
     def _window(
-        self, x: Like, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints
+        self, x: Like, strides: Ints, pads: Ints, dilations: Ints, kernel: Ints = None
     ) -> tuple[Value, dict[str, Any]]:
+        """x, and the properties of a window over it that are given."""
         value = self.value(x)
         count = len(value.shape) - 2
         return value, {
@@ -119,7 +98,7 @@ class Networks(Operators):
         layout: str = "NCHW",
     ) -> Value:
         """The largest element of each window."""
-        value, window = self._window(x, kernel, strides, pads, dilations)
+        value, window = self._window(x, strides, pads, dilations, kernel)
         return self.one(MaxPoolOp, value, layout=layout, **window)
 
     def max_pool_with_argmax(
@@ -133,7 +112,7 @@ class Networks(Operators):
         layout: str = "NCHW",
     ) -> tuple[Value, Value]:
         """The largest element of each window, and its position in the flat input (i64)."""
-        value, window = self._window(x, kernel, strides, pads, dilations)
+        value, window = self._window(x, strides, pads, dilations, kernel)
         result, argmax = self.insert(MaxPoolWithArgmaxOp, value, layout=layout, **window)
         return result, argmax
 
@@ -149,12 +128,12 @@ class Networks(Operators):
         layout: str = "NCHW",
     ) -> Value:
         """The mean of each window; `count_include_pad` counts padding as zeros."""
-        value, window = self._window(x, kernel, strides, pads, dilations)
+        value, window = self._window(x, strides, pads, dilations, kernel)
         return self.one(AvgPoolOp, value, layout=layout, count_include_pad=count_include_pad, **window)
 
     def lp_pool(self, x: Like, kernel: Ints, *, strides: Ints = None, pads: Ints = None, p: int = 2) -> Value:
         """The p-norm of each window."""
-        value, window = self._window(x, kernel, strides, pads, None)
+        value, window = self._window(x, strides, pads, None, kernel)
         return self.one(LpPoolOp, value, p=p, **window)
 
     def global_avg_pool(self, x: Like) -> Value:
