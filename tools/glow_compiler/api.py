@@ -174,10 +174,14 @@ def _compile_onnx(
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         from glow_frontends.onnx import HostedModel
+        from glow_runtime.remembered import remembered
+
+        def segment(module: ModuleOp) -> Callable[[dict[str, Array]], dict[str, Array]]:
+            return remembered(module, backend, build).run
 
         if not hosted:
             folder = None if source.path is None else source.path.parent
-            hosted.append(HostedModel(source.proto, source.name, folder, lambda m: build(m).run))
+            hosted.append(HostedModel(source.proto, source.name, folder, segment))
         ports = [Port(s.name, chosen.get(s.name, ()), s.dtype) for s in inputs]
         return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
 
