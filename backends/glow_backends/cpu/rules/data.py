@@ -143,10 +143,10 @@ def gather(op: Any, context: CallContext) -> KernelCall | None:
     del context
     data = shape(op.data)
     axis: int = op.prop("axis")
-    if not known(op) or data[axis] == 0:
-        return None
     outer, run = prod(data[:axis]), prod(data[axis + 1 :])
     count = prod(shape(op.indices))
+    if not known(op) or (data[axis] == 0 and outer * count * run):
+        return None
     kinds = dtype_name(op.data), dtype_name(op.indices)
     spec = RowsSpec(outer, (data[axis],), count, run, *kinds)
     return KernelCall(emit_gather, spec, [op.result, op.data, op.indices])
@@ -162,10 +162,10 @@ def gather_nd(op: Any, context: CallContext) -> KernelCall | None:
 def _tuples(op: Any, batch: int, **more: Any) -> RowsSpec | None:
     data, indices = shape(op.data), shape(op.indices)
     limits = data[batch : batch + indices[-1]]
-    if not known(op) or 0 in limits:
+    count, run = prod(indices[batch:-1]), prod(data[batch + indices[-1] :])
+    if not known(op) or (0 in limits and count * run):
         return None
     kinds = dtype_name(op.data), dtype_name(op.indices)
-    count, run = prod(indices[batch:-1]), prod(data[batch + indices[-1] :])
     return RowsSpec(prod(data[:batch]), limits, count, run, *kinds, batched=batch > 0, **more)
 
 
