@@ -301,6 +301,34 @@ WINOGRAD = {
 }
 
 
+TWO = {"kernel": (3, 3), "strides": (2, 2)}
+STRIDED = {
+    "even": DirectConvSpec(2, 32, 64, (16, 24), **TWO, pads=(1, 1, 1, 1), epilogue=ALL),
+    "edges": DirectConvSpec(2, 16, 32, (13, 7), **TWO, pads=(1, 1, 1, 1), epilogue=ALL),
+    "no-pads": DirectConvSpec(1, 16, 48, (19, 61), **TWO),
+    "uneven-pads": DirectConvSpec(3, 20, 37, (14, 30), **TWO, pads=(0, 0, 1, 1), epilogue=ALL),
+    "one-pixel": DirectConvSpec(3, 16, 16, (1, 1), **TWO, pads=(1, 1, 1, 1)),
+    "many-tiles": DirectConvSpec(2, 16, 16, (120, 113), **TWO, pads=(1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", STRIDED)
+def test_winograd_of_stride_2(name: str, threads: int, cpu: str) -> None:
+    """Nine by nine pixels a tile of outputs, whole tiles and clipped ones."""
+    spec, target = WinogradSpec(STRIDED[name]), named(cpu, threads)
+    assert supports_winograd(spec.conv) and not supports_winograd(spec.conv, 2)
+
+    def emit(module, kernel, conv, target):
+        return emit_winograd(module, kernel, WinogradSpec(conv), target)
+
+    def pack(weights, conv, target):
+        return pack_winograd(weights, WinogradSpec(conv), target)
+
+    check_blocked(spec.conv, target, emit, pack, scratch=winograd_scratch_bytes(spec, target))
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("tile", [2, 4])
 @pytest.mark.parametrize("name", WINOGRAD)
@@ -331,7 +359,7 @@ def test_winograd_takes_only_3x3(kernel: tuple[int, int]) -> None:
     """Other filters, strides, groups and plain inputs are left to the direct kernel."""
     spec = DirectConvSpec(1, 16, 16, (8, 8), (3, 3))
     assert not supports_winograd(replace(spec, kernel=kernel))
-    assert not supports_winograd(replace(spec, strides=(2, 2)))
+    assert not supports_winograd(replace(spec, strides=(2, 1)))
     assert not supports_winograd(replace(spec, group=2))
     assert not supports_winograd(replace(spec, plain_input=True))
 

@@ -10,6 +10,7 @@ from glow_backends.cpu.jit import emit_object, new_module
 from glow_backends.cpu.kernels import indexing, layouts
 from glow_backends.cpu.kernels.arg_reduce import ArgReduceSpec, emit_arg_reduce
 from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
 from glow_backends.cpu.kernels.normalize import LayerNormSpec, emit_layer_norm
@@ -20,6 +21,7 @@ from glow_backends.cpu.kernels.resize import AxisPass, ResizeSpec, emit_resize
 from glow_backends.cpu.kernels.scan import CumsumSpec, emit_cumsum
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
+from glow_backends.cpu.kernels.winograd import WinogradSpec, emit_winograd
 from glow_backends.cpu.pointwise import Pointwise, Step
 from glow_backends.cpu.target import named
 
@@ -43,6 +45,8 @@ KERNELS: dict[str, tuple[Any, Any]] = {
         ResizeSpec(2, (AxisPass(5, 9, 18, 1, 2), AxisPass(1, 5, 10, 18, 2)), "f32", True),
     ),
     "lstm": (emit_recurrent, RecurrentSpec("lstm", 3, 2, 20, (False,), (LSTM,))),
+    "winograd": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (9, 9), (3, 3)))),
+    "winograd_strided": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (9, 9), (3, 3), (2, 2)))),
     "shuffle": (emit_permute_channels, PermuteChannelsSpec(1, 9, tuple(range(8))[::-1], 4)),
 }
 

@@ -42,6 +42,17 @@ FILTER = {
 }
 """The filter transform of Winograd tiles of 4 x 4 and 2 x 2 outputs."""
 
+C, D = 0.5, 1.25
+"""The points of 4 x 4 tiles of stride 2 are +-C, +-D and infinity: of those tried the least error."""
+STRIDED_FILTER = np.array(
+    [
+        [1 / n, 0, p / n]
+        for p, n in ((s * p, s * 2 * p * (p**2 - q**2)) for p, q in ((C, D), (D, C)) for s in (1, -1))
+    ]
+    + [[0, 0, 1], [0, 1, 0]]
+)
+"""Their filter transform: that of the first and last tap, then the middle tap."""
+
 
 def sizes_of(shape: tuple[int, ...], form: str) -> tuple[int, int, tuple[int, int]]:
     """(output channels, input channels, kernel) of a filter of four axes."""
@@ -55,7 +66,7 @@ def plain_filter(array: Array, form: str) -> Array:
     return turned[:, :, ::-1, ::-1] if form[0] == "I" else turned
 
 
-def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0) -> Array:
+def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0, stride: int = 1) -> Array:
     """OIHW to (K / width, C / lanes, R, S, lanes, width), channels padded with zeros.
 
     With a Winograd tile (4 or 2) to transformed (xi, K / width, C / lanes, lanes, width).
@@ -67,7 +78,8 @@ def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0) -> Array:
         return np.ascontiguousarray(parts.transpose(0, 2, 4, 5, 3, 1))
     # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once. A few numbers at a time stay in the
     # cache, and one thread has them: BLAS wakes others for larger products, which then wait for more.
-    matrix = np.kron(FILTER[tile], FILTER[tile])
+    line = FILTER[tile] if stride == 1 else STRIDED_FILTER
+    matrix = np.kron(line, line)
     made = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
     for panel, block in np.ndindex(k // width, c // lanes):
         taps = np.ascontiguousarray(parts[panel, :, block].transpose(2, 3, 1, 0), np.float64)

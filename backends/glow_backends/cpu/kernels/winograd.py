@@ -1,4 +1,4 @@
-"""Winograd convolution F(4x4, 3x3) and F(2x2, 3x3) on channel-blocked activations.
+"""Winograd convolution F(4x4, 3x3) and F(2x2, 3x3) on channel-blocked activations, of stride 1 or 2.
 
 Tiles of the output (4x4 or 2x2 pixels) are taken in blocks. A block's input tiles are transformed
 into V[xi][channel block][tile][c]; for each of the 36 (16) positions xi one matrix product with
@@ -11,7 +11,8 @@ error is less than half of that of the usual 0, +-1, +-2 and about twice a direc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -32,15 +33,15 @@ from glow_backends.cpu.kernels.blocks import (
     zeros,
 )
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
-from glow_backends.cpu.kernels.filter_pack import FILTER, pack_filter
-from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
+from glow_backends.cpu.kernels.filter_pack import FILTER, C, D, pack_filter
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
 from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission
 from glow_backends.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)
 class WinogradSpec:
-    """A 3x3 convolution of stride, dilation and group 1 in tiles of `tile` x `tile` outputs.
+    """A 3x3 convolution of dilation and group 1 in tiles of `tile` x `tile` outputs.
 
     Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
     Operands: y, x, w, [bias], [extras], scratch of `winograd_scratch_bytes`.
@@ -49,11 +50,21 @@ class WinogradSpec:
     conv: DirectConvSpec
     tile: int = 4
 
+    @property
+    def strided(self) -> bool:
+        """Whether the stride is 2."""
+        return self.conv.strides == (2, 2)
 
-def supports_winograd(spec: DirectConvSpec) -> bool:
-    """Whether a convolution can be taken in Winograd tiles."""
-    ones = (1, 1)
-    simple = spec.kernel == (3, 3) and spec.strides == ones and spec.dilations == ones
+    @property
+    def matrices(self) -> Sequence[tuple[int, int]]:
+        """Numbers of matrices of the transformed filter, and of the points that have each of them."""
+        return ((25, 1), (10, 4), (1, 16)) if self.strided else (((self.tile + 2) ** 2, 1),)
+
+
+def supports_winograd(spec: DirectConvSpec, tile: int = 4) -> bool:
+    """Whether a convolution can be taken in Winograd tiles: of stride 2 in those of 4 x 4."""
+    strides = ((1, 1), (2, 2)) if tile == 4 else ((1, 1),)
+    simple = spec.kernel == (3, 3) and spec.strides in strides and spec.dilations == (1, 1)
     return simple and spec.group == 1 and not spec.plain_input
 
 
@@ -63,6 +74,7 @@ class WinogradPlan:
 
     Strides (elements) of V and M along xi keep those planes off each other's cache sets. The output
     channels of a block are taken in `parts`, so that several workers can share it; M holds one part.
+    Several of the `points` xi may have the same one of the transformed filter's `matrices`.
     """
 
     block: Block
@@ -74,6 +86,7 @@ class WinogradPlan:
     in_blocks: int
     out_blocks: int
     points: int
+    matrices: int
     v_stride: int
     m_stride: int
 
@@ -87,6 +100,10 @@ class WinogradPlan:
         """Scratch elements of one worker."""
         return self.points * (self.v_stride + self.m_stride)
 
+    def spilled(self, target: CpuTarget) -> float:
+        """Bytes of V and M that move between the L2 cache and what is behind it."""
+        return self.blocks * _spilled(4 * self.scratch, target)
+
 
 @cache
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
@@ -94,11 +111,12 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     conv, lanes = spec.conv, target.lanes
     height, width = (ceil_div(size, spec.tile) for size in conv.out_size)
     total = conv.batch * height * width
-    points = (spec.tile + 2) ** 2
+    points, matrices = sum(n * each for n, each in spec.matrices), sum(n for n, _ in spec.matrices)
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
-    fewest = _fewest_blocks(total, 4 * points * lanes, inputs, outputs, target)
+    weights = 4 * matrices * inputs * outputs * lanes**2
+    fewest = _fewest_blocks(total, 4 * points * lanes * (inputs + outputs), weights, target)
     parts, threads = 1, target.threads
-    if total < _FEW_TILES * threads and 4 * points * inputs * outputs * lanes**2 > target.l2:
+    if total < _FEW_TILES * threads and weights > target.l2:
         # Workers that share a block each transform its tiles, but fetch only their part of the weights.
         parts = next((p for p in range(threads, outputs + 1) if outputs % p == 0), 1)
     elif threads > 1:
@@ -128,6 +146,7 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         inputs,
         outputs,
         points,
+        matrices,
         (inputs * tiles + 1) * lanes,
         (outputs // parts * tiles + 1) * lanes,
     )
@@ -142,20 +161,21 @@ _FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
 """Blocks have at least so many tiles, where there are as many, and at most so many bytes of V and M."""
 
 
-def _fewest_blocks(total: int, unit: int, inputs: int, outputs: int, target: CpuTarget) -> int:
+def _spilled(held: int, target: CpuTarget) -> float:
+    """Bytes that go out of the L2 cache and come back where so many are written, then read."""
+    return 2 * max(0.0, held - 0.75 * target.l2)
+
+
+def _fewest_blocks(total: int, tile: int, weights: int, target: CpuTarget) -> int:
     """Into how many blocks to cut `total` tiles so that the least memory moves past the L2 cache.
 
-    The weights pass once a block; V and M of a block, `unit` bytes a tile and channel block, go out
-    and come back as far as they exceed the cache.
+    The weights (bytes) pass once a block; V and M of a block, `tile` bytes a tile, go out and come back
+    as far as they exceed the cache.
     """
-    weights = unit * inputs * outputs * target.lanes
 
     def traffic(blocks: int) -> float:
-        held = ceil_div(total, blocks) * unit * (inputs + outputs)
-        beyond = max(0.0, 1 - 0.75 * target.l2 / held)
-        return blocks * weights + 2 * beyond * held * blocks
+        return blocks * (weights + _spilled(ceil_div(total, blocks) * tile, target))
 
-    tile = unit * (inputs + outputs)
     most = max(1, total // _FEW_TILES)
     least = min(most, ceil_div(total * tile, _SCRATCH))
     return min(range(least, most + 1), key=traffic)
@@ -169,7 +189,7 @@ def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
 def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) -> np.ndarray:
     """(K, C, 3, 3) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
     width = plan_winograd(spec, target).block.vectors * target.lanes
-    return pack_filter(weights, target.lanes, width, spec.tile)
+    return pack_filter(weights, target.lanes, width, spec.tile, spec.conv.strides[0])
 
 
 class WinogradEmission(TileEmission):
@@ -208,30 +228,35 @@ class WinogradEmission(TileEmission):
                     self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
                 k.store(k.i(block), held, kind=I64)
             low = k.mul(part, filters)
-            with k.loop(0, plan.points) as point, k.loop(0, filters) as output:
-                self._products(point, low, output, filters)
+            with k.loop(0, plan.matrices) as matrix, k.loop(0, filters) as output:
+                self._products(matrix, low, output, filters)
             start, vectors = k.mul(low, plan.block.vectors), plan.block.vectors
             with k.loop(0, k.mul(filters, vectors)) as channel, k.loop(first, live) as tile:
                 self.put_output_tile(k.add(start, channel), channel, tile, k.b.sub(k.i(tile), k.i(first)))
 
-    def _products(self, point: Index, low: Index, output: Index, filters: Index) -> None:
-        """M[point, output] = V[point] @ W[point, low + output], output one of `filters`."""
+    @contextmanager
+    def points_of(self, matrix: Index) -> Generator[Index]:
+        """The points whose products are by a matrix of the transformed filter."""
+        yield matrix
+
+    def _products(self, matrix: Index, low: Index, output: Index, filters: Index) -> None:
+        """M[point, output] = V[point] @ W[matrix, low + output], output one of `filters`."""
         k, plan = self.k, self.plan
         vectors, rows = plan.block.vectors, plan.block.rows
         width = vectors * self.lanes
         size = k.size(plan.in_blocks * self.lanes * width)
         every = k.size(plan.filters)
-        at = k.mul(k.add(k.add(k.mul(point, every), low), output), size)
-        w = k.gep(self.w, at)
-        v = k.gep(self.v, k.mul(point, self.v_stride))
-        m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
+        w = k.gep(self.w, k.mul(k.add(k.add(k.mul(matrix, every), low), output), size))
         full, rest = divmod(self.conv.in_channels, self.lanes)
         blocks_of = k.size(full)
         chunk, count = self.lanes * width, plan.tiles // rows
-        more = k.b.icmp_signed("<", k.add(output, 1), k.i(filters))
-        following = k.b.select(more, size, k.mul(size, k.add(k.b.sub(every, k.i(filters)), 1)))
+        more = k.b.icmp_signed("<", k.i(k.add(output, 1)), k.i(filters))
+        jump = k.i(k.mul(size, k.add(k.b.sub(every, k.i(filters)), 1)))
+        following = k.b.select(more, size, jump)
         parts = stream_parts(count, chunk)
-        with k.loop(0, self.tiles, rows) as tile:
+        with self.points_of(matrix) as point, k.loop(0, self.tiles, rows) as tile:
+            v = k.gep(self.v, k.mul(point, self.v_stride))
+            m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
             start = k.mul(tile, self.lanes)
             offsets = [r * self.lanes for r in range(rows)]
             sums = zeros(k, rows * vectors)
@@ -260,7 +285,7 @@ class WinogradEmission(TileEmission):
             k.store(value, to)
             to = k.gep(to, self.v_stride)
 
-    def _output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
+    def output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
         """A^T m."""
         k, add, sub = self.k, self.k.b.fadd, self.k.b.fsub
         total, difference = add(m[1], m[2]), sub(m[1], m[2])
@@ -292,8 +317,8 @@ class WinogradEmission(TileEmission):
             for _ in range(side):
                 points.append(self.vector(place, 0))
                 place = k.gep(place, self.m_stride)
-            half.append(self._output_line(points))
-        columns_of = [self._output_line([half[r][c] for r in range(side)]) for c in range(size)]
+            half.append(self.output_line(points))
+        columns_of = [self.output_line([half[r][c] for r in range(side)]) for c in range(size)]
         lines = list(zip(*columns_of, strict=True))
         block = k.add(k.mul(image, self.out_blocks), channel)
         position = k.index((block, self.out_plane), (row, width), (column, 1))
@@ -340,9 +365,53 @@ class WinogradEmission(TileEmission):
                     finish(held_at(r, c), place_of(r, c))
 
 
+class StridedEmission(WinogradEmission):
+    """Stride 2: of each line of 2 m + 1 pixels the even ones meet two taps, F(4, 2), the odd ones the third.
+
+    A line of points is five of F(4, 2) at +-`C`, +-`D` and infinity, then the m odd pixels as they are,
+    which all have the middle tap as their factor: 81 products a tile where the sums take 144.
+    """
+
+    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
+        super().__init__(k, spec, plan)
+        kinds = [min(i, 5) for i in range(self.side)]
+        matrices = [6 * row + column for row in kinds for column in kinds]
+        order = sorted(range(plan.points), key=lambda point: matrices[point])
+        begin = [sum(m < number for m in matrices) for number in range(plan.matrices + 1)]
+        self.order, self.begin = table(k, np.array(order)), table(k, np.array(begin))
+
+    @contextmanager
+    def points_of(self, matrix: Index) -> Generator[Index]:
+        k = self.k
+        first, last = (k.load(self.begin, k.add(matrix, i), I64) for i in (0, 1))
+        with k.loop(first, last) as number:
+            yield k.load(self.order, number, I64)
+
+    def input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
+        even, odd = d[::2], d[1::2]
+        outer, inner = (
+            (self.scale(-(q**2), even[0], even[2]), self.scale(-(q**2), even[1], even[3])) for q in (D, C)
+        )
+        last = self.scale(-(C**2) - D**2, even[2], self.scale((C * D) ** 2, even[0], even[4]))
+        points = [self.scale(f, s, t) for p, (s, t) in ((C, outer), (D, inner)) for f in (p, -p)]
+        return [*points, last, *odd]
+
+    def output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
+        add, sub = self.k.b.fadd, self.k.b.fsub
+        sums, differences = (add(m[0], m[1]), add(m[2], m[3])), (sub(m[0], m[1]), sub(m[2], m[3]))
+        found: list[ir.Value] = []
+        for power in range(4):
+            total = add(m[4], m[5 + power]) if power == 3 else m[5 + power]
+            for point, value in zip((C, D), differences if power % 2 else sums, strict=True):
+                total = self.scale(point**power, value, total)
+            found.append(total)
+        return found
+
+
 def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
-    assert supports_winograd(spec.conv) and spec.tile in FILTER
+    assert supports_winograd(spec.conv, spec.tile) and spec.tile in FILTER
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target, sized=True)
-    WinogradEmission(k, spec, plan_winograd(spec, target)).emit()
+    emission = StridedEmission if spec.strided else WinogradEmission
+    emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

@@ -36,7 +36,7 @@ class ChangingSpec:
 
 def supports_changing(spec: WinogradSpec, target: CpuTarget) -> bool:
     """Whether all tiles are taken at once: otherwise the filter would be transformed again and again."""
-    return supports_winograd(spec.conv) and plan_winograd(spec, target).blocks == 1
+    return not spec.strided and supports_winograd(spec.conv) and plan_winograd(spec, target).blocks == 1
 
 
 def _plan(spec: ChangingSpec, target: CpuTarget) -> tuple[WinogradPlan, int, int]:

@@ -17,12 +17,17 @@ A, B = sqrt(0.5), sqrt(2.0)
 """The interpolation points of 4 x 4 tiles are 0, +-A, +-B and infinity."""
 
 
+def window_side(conv: DirectConvSpec, tile: int) -> int:
+    """The height and width of the inputs that `tile` x `tile` outputs of a 3 x 3 convolution read."""
+    return conv.strides[0] * (tile - 1) + 3
+
+
 class TileEmission:
-    """A sized kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution of stride 1."""
+    """A sized kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution."""
 
     def __init__(self, k: KernelBuilder, conv: DirectConvSpec, tile: int) -> None:
         self.k, self.conv, self.size = k, conv, tile
-        self.lanes, self.side = k.target.lanes, tile + 2
+        self.lanes, self.side = k.target.lanes, window_side(conv, tile)
         self.across = tuple(k.size(ceil_div(size, tile)) for size in conv.out_size)
         self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
         self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
@@ -98,7 +103,8 @@ class TileEmission:
         image, row, column = self.place(tile)
         block = k.add(k.mul(image, blocks), channel)
         source = self.image_at(x, k.mul(block, self.image_plane))
-        first = (k.add(row, -conv.pads[0]), k.add(column, -conv.pads[1]))
+        step = conv.strides[0]
+        first = (k.add(k.mul(row, step), -conv.pads[0]), k.add(k.mul(column, step), -conv.pads[1]))
         lines = self.window(source, self.image_size, first, side)
         # Columns first, then rows; a column of the result is a row of points.
         half: list[list[ir.Value]] = []

@@ -17,6 +17,7 @@ from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
 from glow_backends.cpu.kernels.winograd_changing import supports_changing
+from glow_backends.cpu.kernels.winograd_tiles import window_side
 from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.rules.blocked import conv_spec
@@ -31,8 +32,8 @@ BYTES_A_CYCLE = 5.5
 """Rate at which one core streams weights from the last cache or from memory."""
 SHOWN, SHOWN_COMPUTING = 0.35, 0.9
 """The part of streaming that longer computing does not hide, and of computing that streaming does not."""
-TRANSFORM_CYCLES = {4: (280.0, 150.0), 2: (90.0, 50.0)}
-"""Measured cycles to transform one tile of one vector of channels, in and out."""
+TRANSFORM_CYCLES = {4: (90.0, 50.0), 6: (280.0, 150.0), 9: (1100.0, 450.0)}
+"""Measured cycles to transform one tile of one vector of channels, in and out, by the side of its window."""
 PACK_CYCLES = 90.0
 """Cycles to read a square of a filter, as many output channels and taps as lanes, and to turn it."""
 
@@ -56,11 +57,13 @@ def _together(cycles: float, weight_bytes: float) -> float:
 def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     """Estimated cycles of the Winograd kernel on one core."""
     plan, lanes = plan_winograd(spec, target), target.lanes
-    weights = plan.points * plan.in_blocks * plan.out_blocks * lanes**2
-    products = weights * plan.blocks * plan.tiles / (2 * lanes) / 0.88
-    into, out = TRANSFORM_CYCLES[spec.tile]
+    pairs = plan.in_blocks * plan.out_blocks * lanes**2
+    products = pairs * plan.blocks * plan.tiles / (2 * lanes) / 0.88
+    into, out = TRANSFORM_CYCLES[window_side(spec.conv, spec.tile)]
     transforms = plan.total * (plan.in_blocks * into + plan.out_blocks * out)
-    return transforms + _together(products, 4 * weights)
+    moved = SHOWN * plan.spilled(target) / BYTES_A_CYCLE
+    sums = (_together(n * each * products, 4 * n * pairs) for n, each in spec.matrices)
+    return transforms + moved + sum(sums)
 
 
 def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
@@ -78,8 +81,8 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
 def algorithm_cycles(spec: DirectConvSpec, target: CpuTarget, winograd: bool = True) -> dict[str, float]:
     """Estimated cycles of each algorithm for a convolution."""
     costs = {"direct": direct_cycles(spec, target)}
-    if winograd and supports_winograd(spec):
-        for tile in (2, 4):
+    for tile in (2, 4):
+        if winograd and supports_winograd(spec, tile):
             costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
     return costs
 
@@ -89,7 +92,7 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
     With `changing` the filter is packed at every run, which counts too.
     """
-    costs = algorithm_cycles(spec, target)
+    costs = algorithm_cycles(spec, target, winograd=spec.strides == (1, 1) or not changing)
     if changing:
         for name in costs:
             costs[name] += packing_cycles(spec, tile_of(name), target)
@@ -106,7 +109,7 @@ def choose_weights(spec: ConvWeightsSpec, target: CpuTarget) -> str:
     plan = plan_weights(spec, target)
     pairs = plan.units * plan.panels * plan.vectors
     direct = prod((conv.batch, *conv.out_size)) * pairs * lanes * 9 / 2 / 0.8
-    into, out = TRANSFORM_CYCLES[4]
+    into, out = TRANSFORM_CYCLES[6]
     transforms = plan.total * into * (plan.units + plan.panels * plan.vectors)
     products = 36 * plan.total * pairs * lanes / 2 / 0.8
     sums = 36 * pairs * lanes**2 * 4 * plan.blocks / BYTES_A_CYCLE
