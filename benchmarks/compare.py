@@ -3,6 +3,7 @@
     python -m benchmarks.compare                                 # every table
     python -m benchmarks.compare --tables light,small --rounds 5
     python -m benchmarks.compare --zoo FOLDER                    # NAME.onnx with inputs NAME.npz
+    python -m benchmarks.compare --zoo FOLDER --cases FOLDER     # their inputs of two shapes: NAME/a, NAME/b
     python -m benchmarks.compare --architectures FOLDER          # from python -m benchmarks.architectures
 
 Each engine runs in a process of its own, pinned to the same cores; short rounds alternate between the
@@ -26,6 +27,7 @@ import numpy as np
 
 from benchmarks import models
 from benchmarks.report import write_report
+from benchmarks.shapes import medians
 from glow_tools.bench import chosen_cores, engines, machine
 from glow_tools.bench_race import Race
 
@@ -44,6 +46,7 @@ class Settings:
     seconds: float
     zoo: Path | None
     architectures: Path | None
+    cases: Path | None
 
 
 def race(model: Path, settings: Settings, threads: int = 1, inputs: Path | None = None) -> Row:
@@ -141,6 +144,19 @@ def training(settings: Settings) -> list[Row]:
     return rows
 
 
+def shapes(settings: Settings) -> list[Row]:
+    """What another input shape costs in a warm process."""
+    if settings.zoo is None or settings.cases is None:
+        return []
+    rows: list[Row] = []
+    for path in sorted(settings.zoo.glob("*.onnx")):
+        if (settings.cases / path.stem / "b").is_dir():
+            rows.append(medians(path, settings.cases / path.stem, settings.rounds))
+            cpu, wall = rows[-1]["second"]
+            print(f"{path.stem:28} {cpu:.2f} s of processor time, {wall:.2f} s", flush=True)
+    return rows
+
+
 TABLES: dict[str, Callable[[Settings], list[Row]]] = {
     "light": light,
     "batch8": batch8,
@@ -150,6 +166,7 @@ TABLES: dict[str, Callable[[Settings], list[Row]]] = {
     "architectures": architectures,
     "kernels": kernels,
     "training": training,
+    "shapes": shapes,
 }
 
 
@@ -161,6 +178,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4, help="an engine and round (default: 0.4)")
     parser.add_argument("--zoo", type=Path, help="folder of models with inputs")
     parser.add_argument("--architectures", type=Path, help="folder of models")
+    parser.add_argument("--cases", type=Path, help="folder of inputs of two shapes")
     parser.add_argument("--output", type=Path, default=HERE, help="folder for the results")
     a = parser.parse_args()
     wanted = a.tables.split(",")
@@ -170,7 +188,7 @@ def main() -> None:
     results_file = a.output / "results.json"
     results: dict[str, Any] = json.loads(results_file.read_text()) if results_file.exists() else {}
     with tempfile.TemporaryDirectory(prefix="glow-benchmarks-") as folder:
-        settings = Settings(Path(folder), a.rounds, a.seconds, a.zoo, a.architectures)
+        settings = Settings(Path(folder), a.rounds, a.seconds, a.zoo, a.architectures, a.cases)
         for name in wanted:
             print(f"--- {name}: {TABLES[name].__doc__}", flush=True)
             load = machine()["load"]

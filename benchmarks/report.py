@@ -42,6 +42,8 @@ def write_report(results: Mapping[str, Any], folder: Path) -> None:
         parts += kernel_table(results["kernels"])
     if "training" in results:
         parts += training_table(results["training"])
+    if "shapes" in results:
+        parts += shapes_table(results["shapes"])
     (folder / "RESULTS.md").write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
     bars = speeds(results)
     if bars:
@@ -147,6 +149,22 @@ def training_table(table: Mapping[str, Any]) -> list[str]:
             f"| {row['model']} | {ours['milliseconds']:.3f} | {theirs['milliseconds']:.3f} | {ratio:.2f} "
             f"| {ours['megabytes']:.0f} | {theirs['megabytes']:.0f} |"
         )
+    return [*lines, ""]
+
+
+def shapes_table(table: Mapping[str, Any]) -> list[str]:
+    """What a second input shape costs."""
+    lines = [
+        "## Another input shape in a warm process\n",
+        stamp(table),
+        "Seconds of the processor (all threads) and elapsed: from the file to the first answer with an empty "
+        "cache, and for a program of a second shape after that.\n",
+        "| model | first, processor s | elapsed s | second, processor s | elapsed s | kernels | new ones |",
+        "| --- |" + " ---: |" * 6,
+    ]
+    for row in table["rows"]:
+        times = (f"{t:.2f}" for t in (*row["first"], *row["second"]))
+        lines.append(f"| {row['model']} | {' | '.join(times)} | {row['kernels']} | {row['compiled']} |")
     return [*lines, ""]
 
 
