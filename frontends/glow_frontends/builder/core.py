@@ -98,6 +98,14 @@ class Value:
         return self._with("cmp_ge", other)
 
 
+def axis_of(x: Value, axis: int, more: int = 0) -> int:
+    """An axis of x, or of a tensor of `more` axes more, counted from the front; ShapeError for another."""
+    rank = max(1, len(x.shape) + more)
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} of {x.type}")
+    return axis % rank
+
+
 Like = Value | SSAValue | Array | float | int | bool
 """What operators take: a value, or an array or number that becomes a constant."""
 

@@ -32,7 +32,7 @@ class GraphBuilder(Math, Shapes, Networks):
     """Builds the function `name` of a new module; `module` is valid after every call.
 
     Operators take values, arrays and numbers, check their operands at once (ShapeError) and return
-    values. There is a method for each operator of the `glow` dialect.
+    values. There is a method for each operator that models are written with; `insert` takes any card.
     """
 
     def __init__(self, name: str = "main") -> None:

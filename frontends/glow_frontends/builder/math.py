@@ -19,7 +19,7 @@ from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.builder.core import Like, Operators, Value, binary, unary
+from glow_frontends.builder.core import Like, Operators, Value, axis_of, binary, unary
 
 
 class Math(Operators):
@@ -145,9 +145,8 @@ class Math(Operators):
     # --- reductions ---------------------------------------------------------------------------
     def _reduce(self, kind: type, x: Like, axes: Sequence[int] | int | None, keepdims: bool) -> Value:
         value = self.value(x)
-        rank = len(value.shape)
-        given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
-        wanted = tuple(sorted(a + rank if a < 0 else a for a in given))
+        given = range(len(value.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+        wanted = tuple(sorted(axis_of(value, a) for a in given))
         return self.one(kind, value, axes=wanted, keepdims=keepdims)
 
     def reduce_sum(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:
@@ -206,10 +205,10 @@ class Math(Operators):
 
     def _arg(self, kind: type, x: Like, axis: int, keepdims: bool) -> Value:
         value = self.value(x)
-        return self.one(kind, value, axis=axis % max(1, len(value.shape)), keepdims=keepdims)
+        return self.one(kind, value, axis=axis_of(value, axis), keepdims=keepdims)
 
     def cumsum(self, x: Like, axis: int, exclusive: bool = False, reverse: bool = False) -> Value:
         """Running sums along an axis."""
         value = self.value(x)
-        where = axis % max(1, len(value.shape))
+        where = axis_of(value, axis)
         return self.one(CumsumOp, value, axis=where, exclusive=exclusive, reverse=reverse)

@@ -22,7 +22,7 @@ from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
-from glow_frontends.builder.core import Like, Operators, Value, binary
+from glow_frontends.builder.core import Like, Operators, Value, axis_of, binary
 
 Ints = Sequence[int] | int | None
 
@@ -148,12 +148,12 @@ class Networks(Operators):
     def softmax(self, x: Like, axis: int = -1) -> Value:
         """exp(x) over its sum along an axis."""
         value = self.value(x)
-        return self.one(SoftmaxOp, value, axis=axis % len(value.shape))
+        return self.one(SoftmaxOp, value, axis=axis_of(value, axis))
 
     def log_softmax(self, x: Like, axis: int = -1) -> Value:
         """The logarithm of `softmax`."""
         value = self.value(x)
-        return self.one(LogSoftmaxOp, value, axis=axis % len(value.shape))
+        return self.one(LogSoftmaxOp, value, axis=axis_of(value, axis))
 
     def batch_norm(
         self,
@@ -178,13 +178,13 @@ class Networks(Operators):
     ) -> Value:
         """Zero mean and unit variance over the axes from `axis` on."""
         value = self.value(x)
-        where = axis % len(value.shape)
+        where = axis_of(value, axis)
         return self.one(LayerNormOp, value, scale, bias, axis=where, epsilon=float(epsilon))
 
     def rms_norm(self, x: Like, scale: Like | None = None, axis: int = -1, epsilon: float = 1e-5) -> Value:
         """Unit root mean square over the axes from `axis` on."""
         value = self.value(x)
-        return self.one(RmsNormOp, value, scale, axis=axis % len(value.shape), epsilon=float(epsilon))
+        return self.one(RmsNormOp, value, scale, axis=axis_of(value, axis), epsilon=float(epsilon))
 
     def instance_norm(self, x: Like, scale: Like, bias: Like, epsilon: float = 1e-5) -> Value:
         """Normalisation of each channel of each example (NCHW)."""
@@ -201,7 +201,7 @@ class Networks(Operators):
     def lp_normalize(self, x: Like, axis: int = -1, p: int = 2) -> Value:
         """x over its p-norm along an axis."""
         value = self.value(x)
-        return self.one(LpNormalizeOp, value, axis=axis % len(value.shape), p=p)
+        return self.one(LpNormalizeOp, value, axis=axis_of(value, axis), p=p)
 
     def dropout(self, x: Like, ratio: float = 0.5, seed: int = 0) -> Value:
         """The identity in inference; zeros at random in training."""

@@ -27,7 +27,7 @@ from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.trilu import TriluOp
-from glow_frontends.builder.core import Like, Operators, Value, unary
+from glow_frontends.builder.core import Like, Operators, Value, axis_of, unary
 
 
 class Shapes(Operators):
@@ -60,7 +60,7 @@ class Shapes(Operators):
     def concat(self, values: Sequence[Like], axis: int) -> Value:
         """Tensors side by side along an axis."""
         first = self.value(values[0])
-        return self.one(ConcatOp, [first, *values[1:]], axis=axis % max(1, len(first.shape)))
+        return self.one(ConcatOp, [first, *values[1:]], axis=axis_of(first, axis))
 
     def slice(
         self, x: Like, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int] | None = None
@@ -88,11 +88,13 @@ class Shapes(Operators):
 
     def flip(self, x: Like, axes: Sequence[int]) -> Value:
         """Axes in reverse order."""
-        return self.one(FlipOp, x, axes=tuple(axes))
+        value = self.value(x)
+        return self.one(FlipOp, value, axes=tuple(axis_of(value, a) for a in axes))
 
     def gather(self, data: Like, indices: Like, axis: int = 0) -> Value:
         """Slices of an axis, by index."""
-        return self.one(GatherOp, data, indices, axis=axis)
+        value = self.value(data)
+        return self.one(GatherOp, value, indices, axis=axis_of(value, axis))
 
     def gather_nd(self, data: Like, indices: Like, batch_dims: int = 0) -> Value:
         """Slices by vectors of indices (ONNX GatherND)."""
@@ -100,7 +102,8 @@ class Shapes(Operators):
 
     def gather_elements(self, data: Like, indices: Like, axis: int = 0) -> Value:
         """One element an index, along an axis."""
-        return self.one(GatherElementsOp, data, indices, axis=axis)
+        value = self.value(data)
+        return self.one(GatherElementsOp, value, indices, axis=axis_of(value, axis))
 
     def scatter_nd(self, data: Like, indices: Like, updates: Like, reduction: str = "none") -> Value:
         """`data` with slices replaced or combined (ONNX ScatterND)."""
@@ -110,18 +113,20 @@ class Shapes(Operators):
         self, data: Like, indices: Like, updates: Like, axis: int = 0, reduction: str = "none"
     ) -> Value:
         """`data` with elements replaced or combined, along an axis."""
-        return self.one(ScatterElementsOp, data, indices, updates, axis=axis, reduction=reduction)
+        value = self.value(data)
+        where = axis_of(value, axis)
+        return self.one(ScatterElementsOp, value, indices, updates, axis=where, reduction=reduction)
 
     def one_hot(self, indices: Like, values: Like, depth: int, axis: int = -1) -> Value:
         """values[1] where the index is, values[0] elsewhere."""
         given = self.value(indices)
-        where = axis + len(given.shape) + 1 if axis < 0 else axis
+        where = axis_of(given, axis, more=1)
         return self.one(OneHotOp, given, values, depth=depth, axis=where)
 
     def top_k(self, x: Like, k: int, axis: int = -1, largest: bool = True) -> tuple[Value, Value]:
         """The k largest (or smallest) of an axis, sorted, and where they are (i64)."""
         given = self.value(x)
-        where = axis % max(1, len(given.shape))
+        where = axis_of(given, axis)
         values, indices = self.insert(TopKOp, given, k=k, axis=where, largest=largest)
         return values, indices
 
