@@ -163,7 +163,6 @@ STRUCTURE: dict[str, int] = {
     "astype": 1,
     "to_tuple": 1,
     "with_item": 3,
-    "getitem": 1,
     "sum_items": 1,
     "fill_like": 2,
     "item_at": 1,
@@ -177,7 +176,7 @@ STRUCTURE: dict[str, int] = {
 }
 
 #: Primitives of any number of arguments.
-VARIADIC = ("stack_values", "are_floats")
+VARIADIC = ("stack_values", "are_floats", "getitem")
 
 
 def check_primitive(name: str, count: int) -> None:

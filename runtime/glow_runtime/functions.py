@@ -21,7 +21,7 @@ from glow_passes.fn.functions import Functions
 from glow_passes.fn.optimize import optimize_functions
 from glow_passes.fn.specialize import Instance, Specializer, infer
 from glow_passes.fn.unrolling import deep
-from glow_runtime.lowering import lower
+from glow_runtime.lowering import lower, quiet_gc
 
 if TYPE_CHECKING:
     from glow_backends.cpu.functions.native import NativeFunction
@@ -92,7 +92,8 @@ class FunctionProgram:
         """The program for argument types; errors of types are raised here."""
         found = self.instances.get(types)
         if found is None:
-            found = self.instances[types] = self._specialize(types)
+            with quiet_gc():
+                found = self.instances[types] = self._specialize(types)
         return found
 
     def _specialize(self, types: tuple[Type, ...]) -> Specialized:

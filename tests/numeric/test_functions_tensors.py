@@ -137,3 +137,29 @@ def test_optional_arguments(program: Callable[..., Any], backend: str) -> None:
     made, expected = glow.jit(program, backend=backend)(x), program(x)
     np.testing.assert_array_equal(made, expected)
     assert made.dtype == expected.dtype
+
+
+def halves(x):
+    """Slices whose bounds the types tell, of arrays and tuples."""
+    k, n = x.shape[0] // 2, x.shape[1] - 1
+    s = 0.0
+    for v in (1.0, 2.0, 3.0, 4.0)[1:n]:
+        s = s + v * np.sum(x[k:, :n])
+    for i in range(3):
+        s = s + np.sum(x[i : i + 2] ** 2)
+    return s + np.sum(x[::-1][: k - 1] ** 3)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_bounds_of_slices(backend: str) -> None:
+    """The value, the gradient and the gradient of its norm."""
+    x, step = RANDOM.normal(size=(6, 4)), RANDOM.normal(size=(6, 4))
+    compiled = glow.jit(halves, backend=backend)
+
+    def norm(y: Any) -> Any:
+        return np.sum(glow.grad(halves)(y) ** 2)
+
+    assert np.isclose(compiled(x), halves(x))
+    for f, plain in ((compiled, halves), (glow.jit(norm, backend=backend), glow.jit(norm))):
+        expected = (plain(x + 1e-6 * step) - plain(x - 1e-6 * step)) / 2e-6
+        assert np.isclose(np.sum(glow.grad(f)(x) * step), expected, rtol=1e-5)

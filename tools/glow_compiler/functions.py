@@ -19,6 +19,7 @@ from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.fn.record import Record, items_of, names_of
 from glow_passes.fn.domain import NotNative
 from glow_runtime.functions import FunctionProgram, Value, type_of
+from glow_runtime.lowering import quiet_gc
 
 if TYPE_CHECKING:
     from glow_runtime.function_profile import FunctionProfile
@@ -83,8 +84,9 @@ class CompiledFunction:
             from glow_frontends.python import import_function
 
             start = time.perf_counter()
-            module, name = import_function(self)
-            self._program = FunctionProgram(module, name, self.backend, self.unroll)
+            with quiet_gc():
+                module, name = import_function(self)
+                self._program = FunctionProgram(module, name, self.backend, self.unroll)
             self._program.seconds["import"] = time.perf_counter() - start
         return self._program
 

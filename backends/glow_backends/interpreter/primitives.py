@@ -19,7 +19,8 @@ from glow_dialects.fn.record import Record
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.ops.module import ConstantOp as GraphConstant
 from glow_dialects.ops.module import GetOp
-from glow_passes.fn.tensors import evaluate_tensors
+from glow_passes.fn.tensor_shapes import key_of, with_bounds
+from glow_passes.fn.tensors import evaluate_tensors, takes_part
 
 
 class Closure(NamedTuple):
@@ -134,10 +135,25 @@ def _with_zero(name: str, x: tuple[Any, ...]) -> Any:
     raise AssertionError(name)
 
 
+def _slice_cotangent(op: PrimOp, x: tuple[Any, ...]) -> Any:
+    """`vjp:getitem` of a tuple."""
+    if not takes_part(op.attributes, len(x)):
+        return ZERO
+    (part,) = key_of(with_bounds(op.attributes, x))
+    if op.prim.data.count("vjp:") % 2 == 0:
+        return x[-1][part]
+    items = [ZERO] * len(x[0])
+    items[part] = x[-1]
+    return tuple(items)
+
+
 def _tensor(op: PrimOp) -> Callable[..., Any]:
     attributes = dict(op.attributes)
+    sliced = op.prim.data.endswith(":getitem")
 
     def run(*x: Any) -> Any:
+        if sliced and is_tuple(x[0]) and x[-1] is not ZERO:
+            return _slice_cotangent(op, x)
         if any(v is ZERO for v in x):
             if op.prim.data in ("add", "sub"):
                 return _with_zero(op.prim.data, x)
@@ -370,12 +386,10 @@ def _shape(op: PrimOp) -> Callable[..., Any]:
 def _getitem(op: PrimOp) -> Callable[..., Any]:
     on_tensors = _tensor(op)
 
-    def run(x: Any) -> Any:
+    def run(x: Any, *bounds: int) -> Any:
         if is_tuple(x):
-            from glow_passes.fn.tensors import key_of
-
-            return x[key_of(op.attributes)[0]]
-        return on_tensors(x)
+            return x[key_of(with_bounds(op.attributes, (x, *bounds)))[0]]
+        return on_tensors(x, *bounds)
 
     return run
 

@@ -20,15 +20,18 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     whole = c.expression(node.value, env)
     if isinstance(node.slice, ast.Slice):
         items = c.items(whole, node)
-        bounds = [_bound(c, part, env) for part in (node.slice.lower, node.slice.upper, node.slice.step)]
-        if items is not None:
+        numbers: list[SSAValue] = []
+        entry = _entry(c, node.slice, env, numbers)
+        if items is not None and not numbers:
+            bounds = [int(b) if b else None for b in entry.data.split(":")]  # pyright: ignore
             return c.tuple(*[c.ssa(v, node) for v in items[slice(*bounds)]])
-        return c.prim("getitem", c.ssa(whole, node), key=ArrayAttr([_entry(c, node.slice, env)]))
+        return c.prim("getitem", c.ssa(whole, node), *numbers, key=ArrayAttr([entry]))
     if isinstance(node.slice, ast.Tuple) or isinstance(node.slice, ast.Constant) and node.slice.value is None:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if all(_fixed(c, part, env) for part in parts):
-            key = ArrayAttr([_entry(c, part, env) for part in parts])
-            return c.prim("getitem", c.ssa(whole, node), key=key)
+            numbers = []
+            key = ArrayAttr([_entry(c, part, env, numbers) for part in parts])
+            return c.prim("getitem", c.ssa(whole, node), *numbers, key=key)
         return _picked(c, c.ssa(whole, node), parts, env)
     index = c.expression(node.slice, env)
     if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
@@ -56,19 +59,20 @@ def _picked(c: Expressions, made: SSAValue, parts: Sequence[ast.expr], env: Env)
         return made
     whole = StringAttr("::")
     entries: list[Attribute] = []
-    numbers: list[tuple[int, SSAValue]] = []
+    indices: list[tuple[int, SSAValue]] = []
+    numbers: list[SSAValue] = []
     for axis, part in enumerate(parts):
         if isinstance(part, ast.Constant) and part.value in (None, Ellipsis):
             c.fail(
                 part, "a new axis or ... beside an index that is not known now", "index one axis at a time"
             )
         if isinstance(part, ast.Slice):
-            entries.append(_entry(c, part, env))
+            entries.append(_entry(c, part, env, numbers))
         else:
             entries.append(whole)
-            numbers.append((axis, c.value(part, env)))
-    made = c.prim("getitem", made, key=ArrayAttr(entries))
-    for axis, index in reversed(numbers):
+            indices.append((axis, c.value(part, env)))
+    made = c.prim("getitem", made, *numbers, key=ArrayAttr(entries))
+    for axis, index in reversed(indices):
         made = c.prim("op:gather", made, index, axis=IntegerAttr(axis, i64))
     return made
 
@@ -81,20 +85,23 @@ def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:
     return False
 
 
-def _bound(c: Expressions, part: ast.expr | None, env: Env) -> int | None:
+def _bound(c: Expressions, part: ast.expr | None, env: Env, numbers: list[SSAValue]) -> str:
+    """A bound of a slice: nothing, a number, or `$k` for a further argument k that the types tell."""
     if part is None:
-        return None
+        return ""
     made = c.expression(part, env)
-    if not isinstance(made, Static) or not isinstance(made.value, int | None):
-        c.fail(part, "the bounds of a slice must be known when compiling", "use numbers")
-    return made.value
+    if isinstance(made, Static):
+        if not isinstance(made.value, int | None):
+            c.fail(part, f"a bound of a slice cannot be {made.value!r}", "use ints")
+        return "" if made.value is None else str(int(made.value))
+    numbers.append(c.ssa(made, part))
+    return f"${len(numbers)}"
 
 
-def _entry(c: Expressions, part: ast.expr, env: Env) -> Attribute:
-    """One axis of a key: `a:b:c`, a number, `new` or `...`."""
+def _entry(c: Expressions, part: ast.expr, env: Env, numbers: list[SSAValue]) -> Attribute:
+    """One axis of a key: `a:b:c`, a number, `new` or `...`; bounds not known yet go to `numbers`."""
     if isinstance(part, ast.Slice):
-        bounds = [_bound(c, p, env) for p in (part.lower, part.upper, part.step)]
-        return StringAttr(":".join("" if b is None else str(b) for b in bounds))
+        return StringAttr(":".join(_bound(c, p, env, numbers) for p in (part.lower, part.upper, part.step)))
     if isinstance(part, ast.Constant) and part.value is Ellipsis:
         return StringAttr("...")
     made = c.expression(part, env)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import array_of, to_python
 from glow_dialects.core.errors import UnsupportedError
@@ -31,7 +32,8 @@ from glow_passes.fn.domain import (
     marked,
     text,
 )
-from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor
+from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor, slice_cotangent
+from glow_passes.fn.tensor_shapes import with_bounds
 from glow_passes.fn.tensors import Kind, region, vjp_operand
 from glow_passes.fn.values import V, Values, parts
 
@@ -116,6 +118,8 @@ class Meaning(Values):
         rule = STRUCTURE.get(name)
         if rule is not None:
             return rule(self, op, x, where)
+        if name.endswith(":getitem") and isinstance(x[0].type, TupleType):
+            return slice_cotangent(self, op, x, where)
         if any(isinstance(v.type, ZeroType) for v in x):
             return self._with_zero(name, x)
         if name in ("eq", "ne") and any(isinstance(v.type, TupleType | Text | NoneType) for v in x):
@@ -208,6 +212,14 @@ class Meaning(Values):
         kinds = [TensorType(shape_of(v), dtype_of(v.type).name) for v in op.yielded]
         return V(TupleType(tuple(kinds)), self.t.graph(op, x))
 
+    def known_bounds(self, attributes: Any, x: list[V], where: str) -> Any:
+        """The attributes of a primitive, with the numbers of slices that are arguments."""
+        numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
+        try:
+            return with_bounds(attributes, numbers)
+        except VerifyException as error:
+            raise UnsupportedError(f"{where}: {error}") from None
+
     def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors: the type that its operators give."""
         kinds: list[Kind] = []
@@ -221,13 +233,19 @@ class Meaning(Values):
                 raise UnsupportedError(
                     f"{where}: {name.split(':')[-1]} of {text(v.type)}; use numbers or arrays"
                 )
-        if name.startswith("vjp:") and _is_fixed(x[vjp_operand(attributes)]):
+        if name.startswith("vjp:") and _is_nothing(x[vjp_operand(attributes)]):
             return V(ZERO)
+        attributes = self.known_bounds(attributes, x, where)
         made = region(name, attributes, kinds, where).type
         result = scalar_or_tensor(shape_of(made), dtype_of(made))
         if _is_fixed(*x):
             result = marked(result, True)
         return V(result, self.t.tensor(name, attributes, x, result, where))
+
+
+def _is_nothing(v: V) -> bool:
+    """Whether there are no cotangents of a value: ints, and arrays that are fixed."""
+    return isinstance(v.type, Scalar) and v.type.kind != "float" or _is_fixed(v)
 
 
 def _is_fixed(*values: V) -> bool:

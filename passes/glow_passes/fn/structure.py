@@ -30,7 +30,7 @@ from glow_passes.fn.domain import (
     widened,
 )
 from glow_passes.fn.tensor_shapes import key_of
-from glow_passes.fn.tensors import shape_attribute
+from glow_passes.fn.tensors import shape_attribute, takes_part
 from glow_passes.fn.values import V, components, parts
 
 if TYPE_CHECKING:
@@ -424,12 +424,29 @@ def _full(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 def _getitem(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if isinstance(x[0].type, TupleType):
-        key = key_of(op.attributes)
-        assert isinstance(key[0], slice)
-        return m.tuple(parts(x[0])[key[0]])
+        return m.tuple(_part_of_tuple(m, op, x, x[0], where))
     if _is_zero(x[0]):
         return x[0]
     return m.tensors("getitem", op.attributes, x, where)
+
+
+def _part_of_tuple(m: Meaning, op: PrimOp, x: list[V], whole: V, where: str) -> list[V]:
+    (part,) = key_of(m.known_bounds(op.attributes, x, where))
+    assert isinstance(part, slice)
+    return parts(whole)[part]
+
+
+def slice_cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    """`vjp:getitem` of a tuple: the cotangents of its items; what is applied to that takes the part again."""
+    d = x[-1]
+    if _is_zero(d) or not takes_part(op.attributes, len(x)):
+        return V(ZERO)
+    if op.prim.data.count("vjp:") % 2 == 0:
+        return m.tuple(_part_of_tuple(m, op, x, d, where))
+    items = [V(ZERO)] * len(parts(x[0]))
+    (part,) = key_of(m.known_bounds(op.attributes, x, where))
+    items[part] = parts(d)
+    return m.tuple(items)
 
 
 def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:

@@ -31,7 +31,7 @@ from glow_dialects.core.types import (
 )
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.ops import card_of
-from glow_passes.fn.tensor_shapes import key_of, padded_key
+from glow_passes.fn.tensor_shapes import key_of, padded_key, with_bounds
 
 Attributes = Mapping[str, Attribute]
 
@@ -233,6 +233,16 @@ def _path(attributes: Attributes) -> list[int]:
 def vjp_operand(attributes: Attributes) -> int:
     """The operand whose cotangent a `vjp:` primitive gives."""
     return _path(attributes)[-1]
+
+
+def takes_part(attributes: Attributes, count: int) -> bool:
+    """Whether a `vjp:` of a linear primitive, with `count` operands, is by what the primitive is linear in.
+
+    Of getitem, that is the first operand; of what is applied to its cotangent, the cotangent, which is last.
+    """
+    first, *rest = _path(attributes)
+    own = count - 1 - len(rest)
+    return first == 0 and rest == list(range(own, own + len(rest)))
 
 
 def _safe_log(
@@ -441,7 +451,7 @@ def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], w
     """The value of a primitive for arrays (and Python numbers, whose type is weak)."""
     kinds: list[Kind] = []
     arrays: list[Array] = []
-    options = dict(attributes)
+    options = dict(with_bounds(attributes, values))
     if name in ("reshape", "full"):
         at = 1 if name == "reshape" else 0
         options["shape"] = shape_attribute(values[at])
