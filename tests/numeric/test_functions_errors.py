@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any
 
 import numpy as np
@@ -433,3 +433,47 @@ def test_arguments() -> None:
         glow.jit(text, backend="gpu")
     with pytest.raises(glow.GlowError, match="argument 0 is a set"):
         glow.jit(text)(set())
+
+
+def masked(x):
+    return np.sum(x[x > 2.0])
+
+
+def picked(x):
+    return np.sum(x[np.array([0, 1])])
+
+
+def of_many(*values):
+    return values[0] * values[1]
+
+
+def test_indices_and_packed_arguments() -> None:
+    """Arrays as subscripts are refused, not taken for numbers; so are gradients by one of `*values`."""
+    for backend in ("cpu", "interpreter"):
+        with pytest.raises(glow.GlowError, match="use np.where"):
+            glow.jit(masked, backend=backend)(np.arange(6.0))
+        with pytest.raises(glow.GlowError, match="use glow.ops.gather"):
+            glow.jit(picked, backend=backend)(np.arange(6.0))
+    with pytest.raises(glow.GlowError, match="one argument, a tuple"):
+        glow.grad(of_many, argnums=1)
+    assert glow.grad(of_many)(2.0, 3.0) == (3.0, 2.0)
+
+
+def doubled(function):
+    """A decorator."""
+
+    @wraps(function)
+    def double(*values):
+        return function(*values) * 2.0
+
+    return double
+
+
+@doubled
+def decorated(x):
+    return x + 1.0
+
+
+def test_decorated() -> None:
+    """What the decorator made is compiled, not what it wraps."""
+    assert glow.jit(decorated)(2.0) == 6.0

@@ -117,7 +117,7 @@ class CompiledFunction:
         """Machine code that takes `count` arguments, then keywords, and knows the defaults of the others."""
         import inspect
 
-        parameters = inspect.signature(self._function).parameters
+        parameters = inspect.signature(self._function, follow_wrapped=False).parameters
         if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             return None
         if count == len(given):
@@ -137,7 +137,7 @@ class CompiledFunction:
         import inspect
 
         try:
-            signature = inspect.signature(self._function)
+            signature = inspect.signature(self._function, follow_wrapped=False)
             bound = signature.bind(*arguments, **keywords)
         except TypeError as error:
             raise BindingError(f"{getattr(self._function, '__name__', 'function')}: {error}") from None
@@ -243,9 +243,27 @@ def _differentiated(
     if not positions or not all(isinstance(p, int) for p in positions):
         raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
     chosen = backend or getattr(function, "backend", "cpu")
+    _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function
     made = _Gradient(function, positions, single, with_value)
     return CompiledFunction(plain, chosen, made, getattr(function, "unroll", 0))
+
+
+def _check_named(function: Callable[..., Any], positions: Sequence[int], word: str) -> None:
+    """Refuse to differentiate by one of `*arguments`, which are one tuple where they are compiled."""
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return
+    packed = [i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL]
+    if packed and any(p < 0 or p > packed[0] for p in positions):
+        name = parameters[packed[0]].name
+        raise UnsupportedError(
+            f"{word}: argnums counts *{name} as one argument, a tuple; name the parameters, or take"
+            f" argnums={packed[0]} and an item of the tuple of gradients"
+        )
 
 
 def grad(

@@ -88,7 +88,7 @@ class Importer:
             inner = inner.glow_gradient[0]
         inner = getattr(_plain(inner), "glow_function", _plain(inner))
         source = read(_written_as(inner))
-        names = list(inspect.signature(inner).parameters)
+        names = list(inspect.signature(inner, follow_wrapped=False).parameters)
         with_value = getattr(function, "glow_gradient", (None, None, None, False))[3]
         kind = f"{'value_and_' if with_value else ''}grad" if hasattr(function, "glow_gradient") else "entry"
         name = self._fresh(kind)

@@ -45,12 +45,12 @@ def read(function: Callable[..., Any]) -> Source:
     """The source of a function; FunctionError where there is none (built-in, made by exec)."""
     name = getattr(function, "__qualname__", repr(function))
     try:
-        text, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
+        text, first = inspect.getsourcelines(function.__code__)  # a wrapper's own, not that of what it wraps
+    except (OSError, TypeError, AttributeError):
         hint = "write it in a file or a notebook cell"
         raise FunctionError(f"the source of {name} cannot be read", hint) from None
     dedented = textwrap.dedent("".join(text))
-    file = inspect.getsourcefile(function) or "<unknown>"
+    file = inspect.getsourcefile(function.__code__) or "<unknown>"
     code = function.__code__
     tree = _parse(dedented, name, f"{file}:{first}")
     node = _find(tree, code, first)

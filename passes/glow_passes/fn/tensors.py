@@ -327,6 +327,10 @@ def _getitem(
 
 
 def _item(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    if element_of(values[1]) == i1:
+        raise VerifyException("an array picked by a mask has no shape known when compiling; use np.where")
+    if int(np.prod(shape_of(values[1]))) != 1:
+        raise VerifyException("an array of indices; use glow.ops.gather(x, indices, axis=0)")
     index = u.reshape(u.cast(values[1], i64), ())
     return u.op("gather", values[0], index, axis=0)
 
