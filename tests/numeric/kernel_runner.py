@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import sizes_of
+from glow_backends.cpu.builder import TICKET_BYTES, sizes_of
 from glow_backends.cpu.target import CpuTarget, named
 
 CPU = os.environ.get("GLOW_TEST_CPU", "host")  # such as haswell, on a machine that can run it
@@ -46,9 +46,12 @@ class Kernel:
         self.engine.finalize_object()
         self.threads = threads
         self.sizes = np.array(sizes_of(function), np.int64)
-        operands = len(function.args) - 1
+        several = threads > 1
+        operands = len(function.args) - 1 - several
         address = self.engine.get_function_address("kernel")
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * operands, ctypes.c_int64)
+        kind = ctypes.CFUNCTYPE(
+            None, *[ctypes.c_void_p] * operands, ctypes.c_int64, *[ctypes.c_void_p] * several
+        )
         self.call = kind(address)
 
     def __call__(self, *buffers: np.ndarray) -> None:
@@ -56,8 +59,9 @@ class Kernel:
         pointers = [b.ctypes.data for b in buffers]
         if self.sizes.size:
             pointers.append(self.sizes.ctypes.data)
+        tickets = [aligned(np.zeros(self.threads * TICKET_BYTES, np.uint8))] if self.threads > 1 else []
         for worker in range(self.threads):
-            self.call(*pointers, worker)
+            self.call(*pointers, worker, *(t.ctypes.data for t in tickets))
 
 
 def run_kernel(
