@@ -149,3 +149,43 @@ def test_long_scan(length: int) -> None:
     first = node("Transpose", ["x"], ["turned"])
     main = graph([first, scan], [info("x", F, [length, 3])], outputs, start=np.ones(3, np.float32))
     agree(main, RNG.standard_normal((length, 3)).astype(np.float32))
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("boxes", [3, 200])
+def test_crops_of_boxes(mode: str, boxes: int) -> None:
+    """TensorFlow's crop_and_resize: a loop over rows of boxes, each the region of a Resize."""
+    body = graph(
+        [
+            node("Add", ["i", "one"], ["i2"]),
+            node("Slice", ["x", "i", "i2", "zero"], ["row"]),
+            node("Reshape", ["row", "four"], ["box"]),
+            node("Slice", ["box", "zero", "two"], ["begin"]),
+            node("Slice", ["box", "two", "four"], ["end"]),
+            node("Concat", ["whole0", "begin", "whole1", "end"], ["roi"], axis=0),
+            node(
+                "Resize",
+                ["image", "roi", "", "sizes"],
+                ["crop"],
+                mode=mode,
+                coordinate_transformation_mode="tf_crop_and_resize",
+                extrapolation_value=7.0,
+            ),
+            node("Identity", ["on"], ["on2"]),
+        ],
+        [info("i", I, [1]), info("on", B, [])],
+        [info("on2", B, []), info("crop", F, [1, 2, 4, 3])],
+        one=np.array([1]),
+        zero=np.array([0]),
+        two=np.array([2]),
+        four=np.array([4]),
+        whole0=np.zeros(2, np.float32),
+        whole1=np.ones(2, np.float32),
+        sizes=np.array([1, 2, 4, 3]),
+    )
+    loop = node("Loop", ["n", "go"], ["crops"], body=body)
+    weights: dict[str, Any] = {"n": np.int64(boxes), "go": np.array(True)}
+    weights["image"] = RNG.standard_normal((1, 2, 9, 8)).astype(np.float32)
+    outputs = [info("crops", F, [boxes, 1, 2, 4, 3])]
+    main = graph([loop], [info("x", F, [boxes, 4])], outputs, **weights)
+    agree(main, (RNG.random((boxes, 4)) * 1.3 - 0.1).astype(np.float32))

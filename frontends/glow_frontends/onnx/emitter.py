@@ -60,6 +60,8 @@ class Emitter:
         self._made: dict[object, list[Value]] = {}
         #: Places in a row, as `rules.spans` took them: what of, and the first.
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        #: Numbers of turns, and how many turns there are at most.
+        self.turns: dict[SSAValue, int] = {}
         #: How many bodies of loops are around what is emitted now.
         self.turning = 0
 

@@ -51,7 +51,10 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """Both branches, and a selection of each output: right as all operators are free of effects."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
     if n.scope.session.control:
-        return _branch(g, n, condition, *graphs)
+        try:
+            return _branch(g, n, condition, *graphs)
+        except NeedsValue:
+            pass
     if sum(len(graph.node) for graph in graphs) > MAX_BRANCHES:
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.session.problems

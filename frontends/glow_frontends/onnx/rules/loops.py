@@ -94,7 +94,9 @@ class Loop:
         g, width = self.g, len(self.state)
 
         def make(values: Sequence[SSAValue]) -> list[Value]:
-            number = values[0] if first is None else g(AddOp, values[0], first)
+            number = g.value(values[0] if first is None else g(AddOp, values[0], first))
+            if isinstance(self.limit, np.ndarray):
+                g.turns[number] = int(self.limit.reshape(-1)[0])
             going, state, added = self.turn(number, values[1 : 1 + width])
             going = g.reshape(going, ())
             if not rows:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
+from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.resize import ResizeOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.unary_math import CeilOp, FloorOp
 from glow_frontends.onnx.emitter import Emitter, check_size
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axes_of
-from glow_frontends.onnx.values import Value, rank, shape
+from glow_frontends.onnx.rules.spans import component
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+
+FLOAT = np.dtype(np.float32)
 
 
 def resize(g: Emitter, n: Node) -> Value:
@@ -21,7 +32,8 @@ def resize(g: Emitter, n: Node) -> Value:
     if n.opset < 11:
         return _simple(g, n, g.known(n[1], "the scales of Resize"))
     axes = axes_of(n.integers("axes") or range(rank(x)), rank(x))
-    roi = None if n.get(1) is None else g.known(n[1], "the region of Resize")
+    cropped = n.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    given_roi = n.get(1) if cropped else None
     scales = None if n.get(2) is None else g.known(n[2], "the scales of Resize").astype(np.float64)
     if scales is not None and scales.size == 0:
         scales = None
@@ -42,6 +54,9 @@ def resize(g: Emitter, n: Node) -> Value:
         sizes = [_size(whole[a], s) for a, s in zip(axes, chosen, strict=True)]
     for axis, ratio, size in zip(axes, chosen, sizes, strict=True):
         ratios[axis], whole[axis] = ratio, size
+    if isinstance(given_roi, SSAValue):
+        return _cropped(g, n, x, given_roi, axes, [whole[a] for a in axes])
+    roi = given_roi
     properties: dict[str, Any] = {
         "mode": _mode(n),
         "coordinate_transformation_mode": n.text("coordinate_transformation_mode", "half_pixel"),
@@ -57,6 +72,60 @@ def resize(g: Emitter, n: Node) -> Value:
             begins[axis], ends[axis] = float(roi[index]), float(roi[index + len(axes)])
         properties["roi"] = (*begins, *ends)
     return _sized(g, x, whole, ratios, **properties)
+
+
+def _cropped(g: Emitter, n: Node, x: Value, roi: Value, axes: Sequence[int], sizes: Sequence[int]) -> Value:
+    """tf_crop_and_resize of a region that only the run tells, linear or nearest, axis by axis."""
+    mode, outside = _mode(n), n.number("extrapolation_value", 0.0)
+    nearest = n.text("nearest_mode", "round_prefer_floor")
+    if mode == "cubic" or (mode == "nearest" and nearest not in ROUNDINGS) or len(set(axes)) < len(axes):
+        raise NeedsValue(None, "the region of Resize")
+    inside: Value = np.array(True)
+    for index, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        begin, end = (cast_to(g, component(g, roi, i), FLOAT) for i in (index, index + len(axes)))
+        last = shape(x)[axis] - 1
+        known = isinstance(begin, np.ndarray) and isinstance(end, np.ndarray)
+        if known and (begin, end, size) == (0, 1, last + 1):
+            continue
+        places = _places(g, begin, end, size, last)
+        along = (size, *(1,) * (rank(x) - axis - 1))
+        fits = g(AndOp, g(CmpGeOp, places, _real(0)), g(CmpLeOp, places, _real(last)))
+        inside = g(AndOp, inside, g.reshape(fits, along))
+        places = g(MinOp, g(MaxOp, places, _real(0)), _real(last))
+        if mode == "nearest":
+            x = _taken(g, x, ROUNDINGS[nearest](g, places), axis)
+            continue
+        low = g(FloorOp, places)
+        high = g(MinOp, g(AddOp, low, _real(1)), _real(last))
+        left, right = _taken(g, x, low, axis), _taken(g, x, high, axis)
+        share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
+        x = g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
+    return g(SelectOp, inside, x, g.like(outside, x))
+
+
+def _places(g: Emitter, begin: Value, end: Value, size: int, last: int) -> Value:
+    """Where `size` places of a region from `begin` to `end` lie on an axis up to `last`."""
+    if size == 1:
+        return g.reshape(g(MulOp, g(AddOp, begin, end), _real(0.5 * last)), (1,))
+    steps = (np.arange(size) * (last / (size - 1))).astype(np.float32)
+    return g(AddOp, g(MulOp, begin, _real(last)), g(MulOp, steps, g(SubOp, end, begin)))
+
+
+def _taken(g: Emitter, x: Value, places: Value, axis: int) -> Value:
+    return g(GatherOp, x, cast_to(g, places, np.dtype(np.int64)), axis=axis)
+
+
+def _real(number: float) -> np.ndarray:
+    return np.array(number, np.float32)
+
+
+#: Whole numbers for `nearest_mode`.
+ROUNDINGS: dict[str, Callable[[Emitter, Value], Value]] = {
+    "ceil": lambda g, x: g(CeilOp, x),
+    "floor": lambda g, x: g(FloorOp, x),
+    "round_prefer_ceil": lambda g, x: g(FloorOp, g(AddOp, x, _real(0.5))),
+    "round_prefer_floor": lambda g, x: g(CeilOp, g(SubOp, x, _real(0.5))),
+}
 
 
 def _size(size: int, scale: float) -> int:

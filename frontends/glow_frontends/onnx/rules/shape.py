@@ -169,7 +169,7 @@ def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
     else:
         axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
         if g.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
-            chosen = axes_of(axes if axes is not None else range(shape(n[1])[0]), rank(x))
+            chosen = axes_of(axes if axes is not None else range(int(np.prod(shape(n[1])))), rank(x))
             return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
         starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
     axes = axes_of(axes if axes is not None else range(len(starts)), rank(x))

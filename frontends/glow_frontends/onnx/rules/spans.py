@@ -31,7 +31,7 @@ def component(g: Emitter, x: Value, index: int) -> Value:
             if index < shape(part)[0]:
                 return component(g, part, index)
             index -= shape(part)[0]
-    if shape(x) == (1,):
+    if shape(x) in ((), (1,)):
         scalar = x.owner.input if isinstance(x.owner, ReshapeOp) else x
         return g.reshape(scalar, ())
     return g(GatherOp, x, np.array(index, np.int64), axis=0)
@@ -62,6 +62,11 @@ def span(
 def _open(g: Emitter, x: Value, axis: int, step: int, start: Value, end: Value) -> BoundedValue | Value:
     dim = shape(x)[axis]
     step = min(step, dim)
+    count = _width(g, start, end, dim) if step == 1 else None
+    if count is not None and isinstance(x, np.ndarray) and (x == x.reshape(-1)[0]).all():
+        return np.take(x, range(count), axis)
+    if count is not None:
+        return g(GatherOp, x, g(AddOp, start, np.arange(count)), axis=axis)
     size, last, width, zero = (np.array(v, np.int64) for v in (dim, dim - 1, step, 0))
     low, high = (_inside(g, v, size) for v in (start, end))
     rounded = g(AddOp, g(MaxOp, g(SubOp, high, low), zero), np.array(step - 1, np.int64))
@@ -71,6 +76,23 @@ def _open(g: Emitter, x: Value, axis: int, step: int, start: Value, end: Value) 
     if isinstance(made, SSAValue):
         g.spans[made] = (g.value(x), g.value(g(MinOp, low, last)))
     return g.bounded(made, axis, length)
+
+
+def _width(g: Emitter, start: Value, end: Value, dim: int) -> int | None:
+    """How many places a span has that begins at the number of a turn and lies inside the axis."""
+    first, last = _scalar(start), _scalar(end)
+    if not (isinstance(first, SSAValue) and isinstance(last, SSAValue) and isinstance(last.owner, AddOp)):
+        return None
+    for one, more in (last.owner.operands, last.owner.operands[::-1]):
+        if _scalar(one) is first and isinstance(more.owner, LiteralOp) and first in g.turns:
+            count = int(more.owner.array().reshape(-1)[0])
+            return count if count > 0 and g.turns[first] - 1 + count <= dim else None
+    return None
+
+
+def _scalar(x: Value) -> Value:
+    """What was brought to the shape of `x`."""
+    return _scalar(x.owner.input) if isinstance(x, SSAValue) and isinstance(x.owner, ReshapeOp) else x
 
 
 def _inside(g: Emitter, bound: Value, size: np.ndarray) -> Value:
