@@ -59,13 +59,7 @@ class UniformQuantizedType(ParametrizedAttribute, TypeAttribute):
         """The quantised type of `width` bits; sequences with `axis` >= 0 are per axis."""
         many = [scales] if isinstance(scales, float | int) else list(scales)
         zeros = [zero_points] * len(many) if isinstance(zero_points, int) else list(zero_points)
-        return UniformQuantizedType(
-            IntegerType(width, Signedness.SIGNLESS if signed else Signedness.UNSIGNED),
-            f32,
-            IntAttr(axis),
-            ArrayAttr(FloatAttr(float(s), 64) for s in many),
-            ArrayAttr(IntAttr(int(z)) for z in zeros),
-        )
+        return _uniform(width, tuple(many), tuple(zeros), signed, axis)
 
     @property
     def signed(self) -> bool:
@@ -205,6 +199,20 @@ def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f3
     sizes = tuple(map(int, shape))
     plain = type(element) in _FLOAT_DTYPES or isinstance(element, IntegerType)
     return _plain_tensor(sizes, element) if plain else TensorType(element, sizes)
+
+
+@lru_cache(1 << 9)
+def _uniform(
+    width: int, scales: tuple[float, ...], zero_points: tuple[int, ...], signed: bool, axis: int
+) -> UniformQuantizedType:
+    """A quantised type; an attribute for each of thousands of channels takes its time."""
+    return UniformQuantizedType(
+        IntegerType(width, Signedness.SIGNLESS if signed else Signedness.UNSIGNED),
+        f32,
+        IntAttr(axis),
+        ArrayAttr(FloatAttr(float(s), 64) for s in scales),
+        ArrayAttr(IntAttr(int(z)) for z in zero_points),
+    )
 
 
 @lru_cache(1 << 12)
