@@ -256,6 +256,23 @@ def volume(g: Graph) -> SSAValue:
     return g.b(ConvOp(y, w, None, layout="NHWC"))
 
 
+def volume_transposed(g: Graph) -> SSAValue:
+    """Three spatial axes transposed: overlapping planes, gaps, planes side by side, and NHWC."""
+    y = g.input(values(2, 6, 3, 4, 5))
+    cases = (
+        ((3, 3, 2), (2, 1, 2), (1, 0, 1, 1, 1, 0), (1, 0, 0)),
+        ((2, 2, 2), (2, 2, 1), (0,) * 6, (0, 1, 0)),
+        ((1, 2, 1), (2, 1, 1), (0,) * 6, (1, 0, 0)),
+    )
+    for kernel, strides, pads, more in cases:
+        w = g.constant(values(shape_of(y)[1], 6, *kernel) / 4)
+        window: dict[str, Any] = {"strides": strides, "pads": pads, "output_pads": more}
+        y = g.b(ReluOp(g.b(ConvTransposeOp(y, w, g.constant(values(6)), **window))))
+    y = g.b(TransposeOp(y, permutation=(0, 2, 3, 4, 1)))
+    w = g.constant(values(6, 4, 1, 1, 3) / 6)
+    return g.b(ConvTransposeOp(y, w, None, dilations=(2, 1, 1), pads=(1, 0, 0, 2, 0, 0), layout="NHWC"))
+
+
 def video(g: Graph) -> SSAValue:
     """Three spatial axes and few channels: the planes under the filter are channels."""
     x = g.input(values(2, 3, 8, 9, 7))
@@ -299,6 +316,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
     weights_at_run_time,
     few_output_channels,
     volume,
+    volume_transposed,
     large_images,
 ]
 

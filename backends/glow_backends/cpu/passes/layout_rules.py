@@ -37,7 +37,7 @@ from glow_backends.cpu.passes.training_rules import (
     conv_weights,
     pool_backward,
 )
-from glow_backends.cpu.passes.volume_rules import volume_conv
+from glow_backends.cpu.passes.volume_rules import volume_conv, volume_transpose
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
@@ -246,7 +246,9 @@ def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
 
 
 def adjoint(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
-    """A transposed convolution."""
+    """A transposed convolution of one to three spatial axes."""
+    if len(shape_of(op.input)) == 5:
+        return volume_transpose(op, region, target)
     return conv_transpose(op, region, target) or changing_transpose(op, region, target)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions of three spatial axes: a sum of blocked convolutions of planes, one a filter plane."""
+"""Convolutions of three spatial axes: sums of convolutions of planes, transposed ones as well."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
 from glow_backends.cpu.kernels.epilogue import EpilogueStep
+from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose
 from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.steps import steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
@@ -128,7 +131,79 @@ def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue
     return region.add(made)
 
 
-def _planes(op: ConvOp, region: Region, last: bool) -> SSAValue:
+def _planes(op: ConvOp | ConvTransposeOp, region: Region, last: bool) -> SSAValue:
     """The input as N D C H W."""
     order = (0, 1, 4, 2, 3) if last else (0, 2, 1, 3, 4)
     return region.add(TransposeOp(region.plain(op.input), permutation=order))
+
+
+def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
+    """conv_transpose(x[N C D H W], w): one of planes that makes what each filter plane adds, and sums."""
+    array = region.array(op.filter) if region.is_known(op.filter) else None
+    if array is None or dtype_of(op.input.type) != np.float32 or op.prop("group") != 1:
+        return False
+    if op.group("predicate") or not all(region.is_known(v) for v in op.group("bias")):
+        return False
+    last = op.prop("layout") == "NHWC"
+    filters = np.moveaxis(array, -1, 1) if last else array
+    batch, channels, (depth, *size) = op.sizes(op.input)
+    _, out, (planes, *result) = op.sizes(op.result)
+    pads, strides, dilations = op.prop("pads"), op.prop("strides"), op.prop("dilations")
+    axis = Axis.of(depth, planes, filters.shape[2], strides[0], pads[0], dilations[0])
+    if any(p < 0 for p in axis.pads):
+        return False
+    image = region.add(ReshapeOp.to(_planes(op, region, last), (batch * depth, channels, *size)))
+    wide = filters.transpose(0, 2, 1, 3, 4).reshape(channels, -1, *filters.shape[3:])
+    weights = region.weight(np.ascontiguousarray(wide), f"{region.name_of(op.filter)}.planes")
+    flat = ConvTransposeOp(
+        image,
+        weights,
+        None,
+        strides=strides[1:],
+        pads=(pads[1], pads[2], pads[4], pads[5]),
+        dilations=dilations[1:],
+        output_pads=op.prop("output_pads")[1:],
+    )
+    made = region.add(flat)
+    if conv_transpose(flat, region, target):
+        made = region.plain(made)
+        flat.detach()
+        flat.erase()
+    parts = region.add(ReshapeOp.to(made, (batch, depth, len(axis.taps), out, *result)))
+    stacked = _added_planes(region, axis, parts)
+    moved = region.add(TransposeOp(stacked, permutation=(0, 3, 1, 2, 4, 5)))
+    value = region.add(ReshapeOp.to(moved, (batch, out, axis.steps * axis.stride, *result)))
+    if axis.steps * axis.stride != planes:
+        value = region.add(SliceOp.window(value, (0,) * 5, (batch, out, planes, *result)))
+    for bias in op.group("bias"):
+        value = region.add(AddOp(value, region.add(ReshapeOp.to(region.constant(bias), (1, out, 1, 1, 1)))))
+    if last:
+        value = region.add(TransposeOp(value, permutation=(0, 2, 3, 4, 1)))
+    region.plains[op.result] = value
+    return True
+
+
+def _added_planes(region: Region, axis: Axis, parts: SSAValue) -> SSAValue:
+    """What the taps make of each plane, [N, D, taps, ...], as the sums [N, steps, phases, ...]."""
+    if axis.taps == tuple((phase, 0) for phase in range(axis.stride)):
+        return parts  # each plane of the result is one tap's
+    before, after = axis.pads
+    if before or after:
+        pads = (0, before, 0, 0, 0, 0, 0, after, 0, 0, 0, 0)
+        parts = region.add(PadOp(parts, pads=pads))
+    batch, _, _, *rest = shape_of(parts)
+    phases: list[SSAValue] = []
+    for phase in range(axis.stride):
+        total: SSAValue | None = None
+        for tap, (own, offset) in enumerate(axis.taps):
+            if own != phase:
+                continue
+            start = offset - axis.low
+            size = (batch, axis.steps, 1, *rest)
+            term = region.add(SliceOp.window(parts, (0, start, tap, *(0,) * len(rest)), size))
+            total = term if total is None else region.add(AddOp(total, term))
+        if total is None:
+            zero = np.zeros((batch, axis.steps, 1, *rest), np.float32)
+            total = region.weight(zero, "no_tap")
+        phases.append(total)
+    return phases[0] if len(phases) == 1 else region.add(ConcatOp(phases, axis=2))
