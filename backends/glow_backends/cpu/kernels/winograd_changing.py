@@ -36,13 +36,19 @@ class ChangingSpec:
 
 def supports_changing(spec: WinogradSpec, target: CpuTarget) -> bool:
     """Whether all tiles are taken at once: otherwise the filter would be transformed again and again."""
-    return not spec.strided and supports_winograd(spec.conv) and plan_winograd(spec, target).blocks == 1
+    if spec.strided or not supports_winograd(spec.conv):
+        return False
+    return plan_winograd(spec, replace(target, threads=1)).blocks == 1
 
 
 def _plan(spec: ChangingSpec, target: CpuTarget) -> tuple[WinogradPlan, int, int]:
     """(the plan with M of one panel, input blocks of a chunk, stride of the transformed filter)."""
-    plan, lanes = plan_winograd(spec.winograd, target), target.lanes
+    plan, lanes = plan_winograd(spec.winograd, replace(target, threads=1)), target.lanes
+    # Workers share the panels of output channels, each with all tiles.
     vectors = plan.block.vectors
+    while vectors > 1 and (plan.out_blocks % vectors or plan.out_blocks // vectors < target.threads):
+        vectors -= 1
+    plan = replace(plan, block=replace(plan.block, vectors=vectors))
     plan = replace(plan, m_stride=(vectors * plan.tiles + 1) * lanes)
     block = 4 * plan.points * lanes**2 * vectors
     chunk = plan.in_blocks
