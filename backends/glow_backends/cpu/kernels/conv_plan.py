@@ -218,10 +218,12 @@ def _weight_bytes(spec: DirectConvSpec) -> int:
 def _images_inside(spec: DirectConvSpec, filters: int, target: CpuTarget) -> bool:
     """Whether all images pass before the next of `filters` blocks of output channels.
 
-    Otherwise all weights pass for each image, which is more memory where images are small.
+    Otherwise all weights pass for each image, which is more memory where images are small or stay in
+    the cache.
     """
     weights = _weight_bytes(spec)
     image = 4 * spec.in_channels // spec.group * prod(spec.size)
     if spec.batch == 1 or weights < target.l2 // 2:
         return False
-    return weights + filters * spec.batch * image < spec.batch * weights
+    passes = 1 if spec.batch * image <= target.l2 // 2 else filters  # how often the images come from memory
+    return weights + passes * spec.batch * image < spec.batch * weights
