@@ -26,7 +26,7 @@ from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph import OPTIMIZE
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
-from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, annotate
+from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, MOMENTS, annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
 from glow_passes.quantize.convert_floats import TYPES as FLOATS
 from glow_passes.quantize.convert_floats import ConvertFloatsPass
@@ -235,7 +235,7 @@ def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
-            for name in (ATTRIBUTE, CHANNELS):
+            for name in (ATTRIBUTE, CHANNELS, MOMENTS):
                 op.attributes.pop(name, None)
 
 

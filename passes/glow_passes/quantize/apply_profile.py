@@ -16,12 +16,14 @@ from glow_passes.quantize.schema import QuantizationError, Schema
 
 #: `range = array<f64: low, high>` on the operation whose first result lies between them.
 ATTRIBUTE = "range"
+#: `moments = array<f64: mean, mean square>` of the same result.
+MOMENTS = "moments"
 #: `channels = array<f64: means, least, largest>` on what makes the input of a layer.
 CHANNELS = "channels"
 
 
 def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: str) -> None:
-    """Give every observed value's operation its calibrated range."""
+    """Give every observed value's operation its calibrated range and its moments."""
     profile.check_data()
     profile.check_graph(module)
     for function in functions(module):
@@ -33,6 +35,7 @@ def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: st
                 continue
             low, high = calibrated(histogram, schema, calibration)
             value.owner.attributes[ATTRIBUTE] = DenseArrayBase.from_list(f64, [low, high])
+            value.owner.attributes[MOMENTS] = DenseArrayBase.from_list(f64, histogram.moments())
             channels = profile.channels.get(name)
             if channels is not None:
                 value.owner.attributes[CHANNELS] = DenseArrayBase.from_list(f64, channels.numbers())

@@ -8,7 +8,7 @@ Every node becomes an island of its own; glow-fold-conversions joins them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ from glow_passes.quantize.channels import (
 )
 from glow_passes.quantize.fold_conversions import MOVES
 from glow_passes.quantize.light import light_layers
+from glow_passes.quantize.noise import hand_on, noisy
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
@@ -102,10 +103,10 @@ class Quantizer:
         self.names = value_names(function)
         self.float: set[Operation] = set()
         self.evened: dict[SSAValue, tuple[SSAValue, Array]] = {}
+        self.noisy: list[str] = []
 
-    def run(self) -> int:
-        """Quantise every node that has a rule; the number of nodes."""
-        count = 0
+    def run(self) -> list[str]:
+        """Quantise every node that has a rule; the layers that it costs too much, by name."""
         operators = [op for op in self.function.body.block.ops if isinstance(op, GraphOp)]
         self.float = {op for op in operators if self._stays_float(op)} | sensitive(self.function)
         if not self.options.everything:
@@ -114,7 +115,6 @@ class Quantizer:
             if op.parent is None or op in self.float:
                 continue
             if self.table(op):
-                count += 1
                 continue
             if isinstance(op, (*MOVES, ReluOp, ClipOp)) and not isinstance(op, ConcatOp):
                 if op.operands[0] in self.integer:
@@ -126,8 +126,7 @@ class Quantizer:
             made = rule(op, self, Builder.before(op)) if rule is not None else None
             if made is not None:
                 self.replace(op, made)
-                count += 1
-        return count
+        return self.noisy
 
     def _stays_float(self, op: GraphOp) -> bool:
         """Whether an operator is none for integers, or one that was asked to be kept."""
@@ -193,6 +192,7 @@ class Quantizer:
         old = op.results[0]
         real = b(DequantizeOp(stored, results=old.type))
         real.name_hint = old.name_hint
+        hand_on(op, real)
         self.kinds[real] = quantized_type(stored)
         self.integer.add(real)
         old.replace_all_uses_with(real)
@@ -224,10 +224,7 @@ class Quantizer:
 
         Numbers that hard_swish or a sigmoid sends to one end need no integers of their own.
         """
-        use = value.first_use
-        if use is None or not is_used_once(value) or not isinstance(use.operation, GraphOp):
-            return low, high
-        chain = chain_from(use.operation, self.array)
+        chain = self.readers(value)
         if not chain or self.array(value) is not None:
             return low, high
         x = np.linspace(low, high, SAMPLES)
@@ -240,6 +237,13 @@ class Quantizer:
         if not changes.size:
             return low, high
         return float(x[max(changes[0] - 1, 0)]), float(x[min(differs[-1] + 1, SAMPLES - 1)])
+
+    def readers(self, value: SSAValue) -> list[GraphOp]:
+        """The chain of functions that alone reads a value."""
+        use = value.first_use
+        if use is None or not is_used_once(value) or not isinstance(use.operation, GraphOp):
+            return []
+        return chain_from(use.operation, self.array)
 
     def result_kind(self, value: SSAValue) -> UniformQuantizedType | None:
         """The type to compute `value` in: that of the relu or clip which alone reads it, if any."""
@@ -385,10 +389,14 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     kind = symmetric_type(weights, axis if q.options.per_channel else -1, least=least)
     units = kind.scale_array * scale_of(source)
     stored = quantize_array(weights.astype(np.float64), kind)
+    error = weights - dequantize_array(stored, kind)
+    lost = error if even is None else error / by_weight(op, even[1], weights)
+    if noisy(op, (weights, lost), (source, to), [op, *q.readers(op.results[0])][-1].results[0]):
+        q.noisy.append(q.names[op.results[0]])
     real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[output_axis(op)])
     if means is not None:
         # What rounding the weights moves the mean of each output by.
-        lost = (weights - dequantize_array(stored, kind)) * by_weight(op, means, weights)
+        lost = error * by_weight(op, means, weights)
         others = tuple(i for i in range(weights.ndim) if i != output_axis(op))
         real_bias = real_bias + lost.sum(axis=others)
     bias = None
@@ -460,8 +468,8 @@ class QuantizePass(ModulePass):
     """Quantise nodes with ranges (glow-apply-profile), except operators and values in `keep`.
 
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
-    activations; weights have 8 bits). bias: int32, int16, int8. everything: also the layers of little
-    arithmetic (see light.py), which stay float otherwise.
+    activations; weights have 8 bits). bias: int32, int16, int8. everything: also layers of little
+    arithmetic (see light.py) and those that lose much (see noise.py), which stay float otherwise.
     """
 
     name = "glow-quantize"
@@ -478,6 +486,10 @@ class QuantizePass(ModulePass):
             raise QuantizationError(f"unknown bias precision '{self.bias}'; there are: {known}")
         schema = Schema.of(self.schema, self.precision)
         options = Options(schema, self.per_channel, BIASES[self.bias], self.keep, self.everything)
-        for function in functions(op):
-            Quantizer(op, function, options).run()
+        for number, function in enumerate(functions(op)):
+            noisy: list[str] = []
+            if not self.everything:
+                trial = op.clone()
+                noisy = Quantizer(trial, list(functions(trial))[number], options).run()
+            Quantizer(op, function, replace(options, keep=(*self.keep, *noisy))).run()
         Symbols(op).sweep()
