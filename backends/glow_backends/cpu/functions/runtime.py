@@ -179,13 +179,10 @@ class Support:
         b.call(move, [floor, base, count, ir.Constant(I1, 0)])
         b.store(b.gep(floor, [count]), self.heap)
         moved = b.sub(b.ptrtoint(base, I64), b.ptrtoint(floor, I64))
-        lowered: list[ir.Value] = []
-        for value, size in zip(kept, sizes, strict=True):
-            if size:
-                above = b.sub(b.ptrtoint(value, I64), b.ptrtoint(base, I64))
-                below = b.gep(value, [b.neg(moved)])
-                value = b.select(b.icmp_unsigned("<", above, count), below, value)
-            lowered.append(value)
+        lowered = [
+            b.call(self._lowerer(), [v, base, count, moved]) if s else v
+            for v, s in zip(kept, sizes, strict=True)
+        ]
         end = b.block
         b.branch(done)
         b.position_at_end(done)
@@ -234,6 +231,20 @@ class Support:
             self._copy(b, place, value, size)
             b.ret(place)
         return self._helpers["keep"]
+
+    def _lowerer(self) -> ir.Function:
+        """lower(tensor, base, count, moved): where a tensor lies after `count` bytes at `base` moved down."""
+        if "lower" not in self._helpers:
+            kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64, I64])
+            made = self._helpers["lower"] = ir.Function(self.module, kind, "fn.lower")
+            made.linkage = "internal"
+            made.attributes.add("noinline")
+            value, base, count, moved = made.args
+            b = ir.IRBuilder(made.append_basic_block("entry"))
+            above = b.sub(b.ptrtoint(value, I64), b.ptrtoint(base, I64))
+            below = b.gep(value, [b.neg(moved)])
+            b.ret(b.select(b.icmp_unsigned("<", above, count), below, value))
+        return self._helpers["lower"]
 
     def place(self, b: ir.IRBuilder, index: int) -> ir.Value:
         """Where the caller wants the tensor of a number among the registers of the result."""
