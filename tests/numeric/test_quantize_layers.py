@@ -125,3 +125,14 @@ def test_activation_ranges_end_where_it_is_constant() -> None:
     (kind,) = (op.operands[0].type.element_type for op in lookups)  # pyright: ignore
     least = (-128 - kind.zero_point_array[0]) * kind.scale_array[0]  # pyright: ignore
     assert -4 < least < -2.9
+
+
+def test_noisy_layers_stay_float() -> None:
+    """Large inputs whose results are clipped leave no integers for what is not."""
+    x, w = _normal(64, 48), _normal(48, 32)
+    for largest, name in ((4, "quantized_fully_connected"), (400, "matmul")):
+        x[0] = largest
+        g = glow.GraphBuilder()
+        g.save(g.clip(g.matmul(g.placeholder("x", x.shape), g.constant(w, "w")), min=-9.0, max=9.0), "y")
+        assert name in _operators(quantize(g, [{"x": x}], backend="interpreter"))
+        assert "matmul" not in _operators(quantize(g, [{"x": x}], backend="interpreter", everything=True))
