@@ -205,7 +205,10 @@ def _compile_onnx(
         key = source.key(chosen, data)
         program = None if key is None else backend.recall(key)
         if program is None:
-            program = compiled(chosen, data)
+            from glow_runtime.lowering import quiet_gc
+
+            with quiet_gc():
+                program = compiled(chosen, data)
             if key is not None and not isinstance(program, SegmentedProgram):
                 backend.remember(key, program)
         return program
