@@ -35,7 +35,7 @@ def compile_module(
     if has_control(module):
         from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
-        return ControlProgram(module, made.name)
+        return ControlProgram(module, made)
     work = module if own else module.clone()
     stages = lower(work, made, verify, progress, ctx)
     if progress is not None:

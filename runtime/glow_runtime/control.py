@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Program, Report, ports
+from glow_backends.base import Backend, Program, Report, ports
 from glow_dialects.core.types import Array
 from glow_passes.fn.outline_control import outline_control
 from glow_runtime.functions import ASKED, FunctionProgram, type_of
@@ -17,7 +17,7 @@ from glow_runtime.functions import ASKED, FunctionProgram, type_of
 class ControlProgram(Program):
     """A module whose function `main` has `glow.if` or `glow.loop`: native branches and loops on the CPU."""
 
-    def __init__(self, module: ModuleOp, backend: str) -> None:
+    def __init__(self, module: ModuleOp, backend: Backend) -> None:
         start = time.perf_counter()
         self.inputs, self.outputs = ports(module, "input"), ports(module, "output")
         work = module.clone()

@@ -8,15 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glow_backends.base import get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_dialects.fn.dialect import FuncOp
 from glow_dialects.fn.syntax import FnOp
 from glow_passes.fn.domain import Type
 from glow_passes.fn.specialize import infer
-from glow_passes.fn.unrolling import deep
 from glow_runtime.functions import FunctionProgram
-from glow_runtime.lowering import lower
 
 
 @dataclass(frozen=True)
@@ -62,17 +59,13 @@ def profile(program: FunctionProgram, types: tuple[Type, ...], arguments: Sequen
         return FunctionProfile(
             "interpreter", seconds, _lines((table[n], c) for n, c in machine.counts.items())
         )
-    from glow_backends.cpu.functions.native import NativeFunction
-
     inferred, root = infer(program.functions, program.name, types, found.types.ahead_only)  # pyright: ignore
-    backend = get_backend(program.backend)
-    with deep():
-        native = NativeFunction(inferred, root, program.name, lambda m: lower(m, backend), counting=True)
+    native = program.machine_code(inferred, root, counting=True)
     start = time.perf_counter()
     native(arguments)
     seconds = time.perf_counter() - start
     pairs = ((i.function, int(native.counts[i.number])) for i in inferred.instances)
-    return FunctionProfile(program.backend, seconds, _lines(pairs))
+    return FunctionProfile(program.backend.name, seconds, _lines(pairs))
 
 
 def _lines(counted: Iterable[tuple[FuncOp, int]]) -> tuple[Line, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import get_backend
+from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnsupportedError
@@ -56,12 +56,16 @@ class Specialized:
 
 
 class FunctionProgram:
-    """A module of functions, closed, with the machine that runs it."""
+    """A module of functions, closed, with the machine that runs it.
 
-    def __init__(self, module: ModuleOp, name: str, backend: str, unroll: int = 0) -> None:
+    Functions are native on the CPU backend, with its options but for threads: one thread runs a function.
+    On other backends they are the interpreter's.
+    """
+
+    def __init__(self, module: ModuleOp, name: str, backend: Backend | str, unroll: int = 0) -> None:
         self.source = module
         self.name = name
-        self.backend = backend
+        self.backend = get_backend(backend) if isinstance(backend, str) else backend
         self.unroll = unroll
         self.seconds: dict[str, float] = {}
         start = time.perf_counter()
@@ -114,14 +118,10 @@ class FunctionProgram:
             return Specialized(None, None, None, _internal(error))
         finally:
             self.seconds["infer types"] = time.perf_counter() - start
-        if self.backend != "cpu":
+        if self.backend.name != "cpu":
             return Specialized(inferred, root, None, ASKED)
-        from glow_backends.cpu.functions.native import NativeFunction
-
         try:
-            backend = get_backend(self.backend)
-            with deep():
-                native = NativeFunction(inferred, root, self.name, lambda m: lower(m, backend))
+            native = self.machine_code(inferred, root)
         except NotNative as reason:
             return Specialized(inferred, root, None, str(reason))
         except _OUR_FAULT as error:
@@ -129,11 +129,23 @@ class FunctionProgram:
         self.seconds.update(native.seconds)
         return Specialized(inferred, root, native)
 
+    def machine_code(self, inferred: Specializer, root: Instance, counting: bool = False) -> NativeFunction:
+        """Code of an instance for the CPU; `counting`: with the runs of each instance. Raises NotNative."""
+        from glow_backends.cpu.backend import CpuBackend
+        from glow_backends.cpu.functions.native import NativeFunction
+
+        assert isinstance(self.backend, CpuBackend)
+        backend = self.backend.of_one_thread()
+        with deep():
+            return NativeFunction(
+                inferred, root, self.name, backend.target, lambda m: lower(m, backend), counting
+            )
+
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, sizes, and what runs where, with the reason where it is not native."""
         table = self.functions.table
         return {
-            "backend": self.backend,
+            "backend": self.backend.name,
             "seconds": dict(self.seconds),
             "functions": len(table),
             "operations": sum(len(f.block.ops) for f in table.values()),

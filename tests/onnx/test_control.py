@@ -166,3 +166,35 @@ def test_nested_branches(backend: str) -> None:
     assert isinstance(program, ControlProgram)
     for feed in feeds((3, 4)):
         np.testing.assert_allclose(program.run(feed)["y3"], session.run(None, feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_options_of_the_backend() -> None:
+    """The kernels of a loop's body are those that the options ask for."""
+    values = [1, 32, 24, 24]
+    body = graph(
+        [
+            node("Conv", ["v", "w"], ["v2"], pads=[1, 1, 1, 1]),
+            node("ReduceSumSquare", ["v2"], ["q"], keepdims=0),
+            node("Greater", ["q", "limit"], ["on2"]),
+        ],
+        [info("i", I, []), info("on", B, []), info("v", F, values)],
+        [info("on2", B, []), info("v2", F, values)],
+        limit=np.float32(0.01),
+    )
+    m = model(
+        graph(
+            [node("Loop", ["", "go", "x"], ["y"], body=body)],
+            [info("x", F, values)],
+            [info("y", F, values)],
+            w=RNG.normal(size=(32, 32, 3, 3)).astype(np.float32) * 0.01, go=np.array(True),
+        )
+    )  # fmt: skip
+    feed = {"x": RNG.random(values, np.float32)}
+    want = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    for winograd in (True, False):
+        net = glow.compile(m, winograd=winograd)
+        np.testing.assert_allclose(net.run(feed)["y"], np.asarray(want), rtol=1e-3, atol=1e-6)
+        assert isinstance(net.program, ControlProgram)
+        (made,) = net.program.functions.instances.values()
+        assert made.native is not None
+        assert any("winograd" in name for name in made.native.graphs.kernels) == winograd

@@ -39,6 +39,10 @@ class CpuBackend(Backend):
         self.cpu, self.winograd, self.search = cpu, winograd, search
         self._pool: WeightPool | None = None
 
+    def of_one_thread(self) -> CpuBackend:
+        """A backend with these options and one thread."""
+        return CpuBackend(1, self.cpu, self.winograd, self.search)
+
     @property
     def identity(self) -> str:
         """Everything that generated code depends on."""

@@ -37,7 +37,7 @@ class Graphs:
         self.failure: BaseException | None = None
         self.names: dict[Run, str] = {}
         self._program = ModuleOp([])
-        self._kernels: dict[str, KernelCode] = {}
+        self.kernels: dict[str, KernelCode] = {}
         self._target = target
         self._sizes = [0]
         made: dict[tuple[Any, ...], tuple[str, Array, HostSteps | None]] = {}
@@ -58,7 +58,7 @@ class Graphs:
     def objects(self) -> list[bytes]:
         """Machine code of the graphs and their kernels."""
         return (
-            objects_of(self._program, self._kernels.values(), self._target, self.report) if self.names else []
+            objects_of(self._program, self.kernels.values(), self._target, self.report) if self.names else []
         )
 
     def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
@@ -75,7 +75,7 @@ class Graphs:
                 if op.sym_name.data == MAIN:
                     op.properties["sym_name"] = StringAttr(name)
                 body.add_op(op)
-        self._kernels |= selection.kernels
+        self.kernels |= selection.kernels
         self._sizes.append(selection.arena_bytes + selection.scratch_bytes)
         weights = code.weights.build()
         self.report.weight_bytes += weights.nbytes

@@ -18,7 +18,7 @@ from glow_backends.cpu.functions.layout import leaves, sizes
 from glow_backends.cpu.functions.passing import Arguments, Results
 from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
-from glow_backends.cpu.target import host, initialize_llvm
+from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError
 from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
@@ -69,14 +69,19 @@ _lock = threading.Lock()
 class NativeFunction:
     """Machine code of one instance; call it with Python numbers, arrays and tuples.
 
-    `lower` takes the graphs of tensor operators to planned instructions for this CPU.
+    `lower` takes the graphs of tensor operators to planned instructions for `target`.
     """
 
     def __init__(
-        self, inferred: Specializer, root: Instance, name: str, lower: Lower, counting: bool = False
+        self,
+        inferred: Specializer,
+        root: Instance,
+        name: str,
+        target: CpuTarget,
+        lower: Lower,
+        counting: bool = False,
     ) -> None:
         start = time.perf_counter()
-        target = host()
         initialize_llvm()
         llvm.initialize_native_asmparser()
         if "x86" not in target.triple:
