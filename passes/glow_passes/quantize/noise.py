@@ -33,8 +33,7 @@ def noisy(
     if given is None or not spread:
         return False
     inputs, result = (scale_of(kind) ** 2 / 12 for kind in kinds)
-    stored = given[1] * _each(op, weights[1] * _sizes(op, weights[1]))
-    noise = inputs * _each(op, weights[0]) + stored + result
+    noise = inputs * _each(op, weights[0]) + given[1] * _each(op, weights[1]) + result
     return min(spread) < 10 ** (LEAST / 10) * noise
 
 
@@ -50,7 +49,7 @@ def _each(op: GraphOp, array: Array) -> float:
     return float((array.astype(np.float64) ** 2).sum()) / array.shape[output_axis(op)]
 
 
-def _sizes(op: GraphOp, weights: Array) -> Array:
+def channel_sizes(op: GraphOp, weights: Array) -> Array:
     """How large the input's channels are beside their average, as a factor of each weight."""
     owner = op.operands[0].owner
     given = owner.attributes.get(CHANNELS) if isinstance(owner, Operation) else None

@@ -66,7 +66,7 @@ from glow_passes.quantize.channels import (
 )
 from glow_passes.quantize.fold_conversions import MOVES
 from glow_passes.quantize.light import light_layers
-from glow_passes.quantize.noise import hand_on, noisy
+from glow_passes.quantize.noise import channel_sizes, hand_on, noisy
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
@@ -390,7 +390,7 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     units = kind.scale_array * scale_of(source)
     stored = quantize_array(weights.astype(np.float64), kind)
     error = weights - dequantize_array(stored, kind)
-    lost = error if even is None else error / by_weight(op, even[1], weights)
+    lost = error if even is None else error / by_weight(op, even[1], weights) * channel_sizes(op, weights)
     if noisy(op, (weights, lost), (source, to), [op, *q.readers(op.results[0])][-1].results[0]):
         q.noisy.append(q.names[op.results[0]])
     real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[output_axis(op)])
