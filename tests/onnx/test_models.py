@@ -20,6 +20,8 @@ import pytest
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 
+Pair = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -40,6 +42,39 @@ class Model:
     path: str
     feeds: tuple[Feed, ...]
     tolerance: float = 1e-4
+
+
+def molecules(atoms: Pair, edges: Pair, residues: Pair) -> tuple[Feed, ...]:
+    """Inputs of the network of atoms, for two molecules."""
+
+    def feed(
+        name: str, counts: Pair, *rest: int, low: float = -1, high: float = 1, dtype: str = "float32"
+    ) -> Feed:
+        return Feed(name, ((counts[0], *rest), (counts[1], *rest)), low, high, dtype)
+
+    kinds = (
+        feed("element", atoms, low=0, high=5, dtype="int64"),
+        feed("amino_acid", atoms, low=0, high=19, dtype="int64"),
+        feed("atom_role", atoms, low=0, high=10, dtype="int64"),
+        feed("residue_types", residues, low=1, high=19, dtype="int64"),
+        feed("seq_sep", edges, low=0, high=32, dtype="int64"),
+    )
+    ends = Feed("edge_index", ((2, edges[0]), (2, edges[1])), 0, min(atoms), "int64")
+    targets = feed("target_indices", residues, 6, low=0, high=min(atoms), dtype="int64")
+    measured = (
+        feed("bfactor", atoms, low=0, high=50),
+        feed("pos", atoms, 3, low=-20, high=20),
+        feed("node_normal", atoms, 3),
+        feed("edge_dist", edges, low=0.5, high=38),
+        feed("same_residue", edges, low=0),
+        feed("is_hbond", edges, low=0),
+        feed("hb_cos", edges),
+        feed("residue_geometry", residues, 52, low=-3, high=3),
+        feed("target_environment", residues, 6, 15, low=-3, high=3),
+        feed("temperature_feature", residues, 1),
+        feed("target_atom_rsasa", residues, 6, low=0),
+    )
+    return (*kinds, ends, targets, feed("target_mask", residues, 6, dtype="bool"), *measured)
 
 
 AUDIO = "serving_default_input_2:0"
@@ -64,6 +99,7 @@ MODELS = (
     Model("arabic-name-romanizer", "arabic_name_romanizer/resources/decoder.onnx",
           (Feed("prefix", ((2, 5), (3, 1)), 20, 150, "int64"), Feed("memory", ((2, 12, 256), (3, 9, 256))),
            Feed("src_mask", ((2, 12), (3, 9)), 0, 1, "bool"), Feed("hidden", ((2, 2, 256), (3, 2, 256))))),
+    Model("caustic-nmr", "caustic/data/best_v2_carbons.onnx", molecules((240, 96), (1600, 500), (20, 8))),
 )  # fmt: skip
 
 
