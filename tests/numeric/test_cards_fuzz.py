@@ -17,6 +17,7 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor, typed
+from glow_dialects.ops.identity import IdentityOp
 
 KINDS = ("float32", "float64", "float16", "int32", "int64", "uint8", "bool")
 ROUNDS = 8
@@ -110,7 +111,10 @@ def attempt(sample: Sample, rng: random.Random) -> None:
         parts = twin.decompose(Builder.before(twin))
         assert parts is None or [p.type for p in parts] == [r.type for r in twin.results]
     floats = [dtype_of(typed(r)).kind == "f" for r in twin.results]
-    if twin.has_gradient() and any(floats):
+    for result, real in zip(twin.results, floats, strict=True):
+        if real:
+            block.add_op(IdentityOp(result))  # what has a cotangent is read
+    if twin.has_gradient() and twin.takes_gradient() and any(floats):
         cotangents = [
             block.insert_arg(r.type, len(block.args)) if real else None
             for r, real in zip(twin.results, floats, strict=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -22,6 +23,8 @@ from glow_runtime.functions import FunctionProgram, Value, type_of
 from glow_runtime.lowering import quiet_gc
 
 if TYPE_CHECKING:
+    import inspect
+
     from glow_runtime.function_profile import FunctionProfile
 
 BACKENDS = ("cpu", "interpreter")
@@ -115,9 +118,7 @@ class CompiledFunction:
         self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], given: Sequence[Value]
     ) -> Callable[[Sequence[Any]], Any] | None:
         """Machine code that takes `count` arguments, then keywords, and knows the defaults of the others."""
-        import inspect
-
-        parameters = inspect.signature(self._function, follow_wrapped=False).parameters
+        parameters = self._signature().parameters
         if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             return None
         if count == len(given):
@@ -133,11 +134,15 @@ class CompiledFunction:
         rest = tuple(given[count:])
         return lambda values: native((*values, *rest))
 
-    def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
+    def _signature(self) -> inspect.Signature:
+        """The parameters of what is compiled: those of a wrapper in Python, not of what it wraps."""
         import inspect
 
+        return inspect.signature(self._function, follow_wrapped=not isinstance(self._function, FunctionType))
+
+    def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
+        signature = self._signature()
         try:
-            signature = inspect.signature(self._function, follow_wrapped=False)
             bound = signature.bind(*arguments, **keywords)
         except TypeError as error:
             raise BindingError(f"{getattr(self._function, '__name__', 'function')}: {error}") from None
