@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.builder import Builder, taken_apart
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float
@@ -68,18 +68,13 @@ def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAVal
     stack = [op for op in ops if op in path]
     while stack:
         op = stack.pop()
-        if not isinstance(op, GraphOp) or op.takes_gradient() or not op.can_decompose():
+        if not isinstance(op, GraphOp) or op.takes_gradient():
             continue
-        b = Builder.before(op)
-        values = op.decompose(b)
-        if values is None:
-            continue
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-            replaced[old] = new
-        op.detach()
-        op.erase()
-        stack += b.inserted
+        results, made = tuple(op.results), taken_apart(op)
+        if made is not None:
+            values, parts = made
+            replaced |= zip(results, values, strict=True)
+            stack += parts
 
     def last(value: SSAValue) -> SSAValue:
         return last(replaced[value]) if value in replaced else value

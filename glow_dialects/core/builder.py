@@ -69,3 +69,22 @@ class Builder:
         from glow_dialects.ops.literal import LiteralOp
 
         return self(LiteralOp.of(np.asarray(array)))
+
+
+def taken_apart(op: GraphOp) -> tuple[Sequence[SSAValue], list[Operation]] | None:
+    """Put what `op` decomposes into in its place.
+
+    Returns what stands for its results, and the new operators; None where `op` has no decomposition.
+    """
+    if not op.can_decompose():
+        return None
+    b = Builder.before(op)
+    values = op.decompose(b)
+    if values is None:
+        return None
+    for old, new in zip(op.results, values, strict=True):
+        assert old.type == new.type, f"{op.name}: {old.type} decomposed to {new.type}"
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
+    return values, b.inserted

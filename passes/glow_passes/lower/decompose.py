@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.builder import taken_apart
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.module import FuncOp, functions
 
@@ -25,19 +25,12 @@ def decompose(function: FuncOp, legal: Legal) -> int:
     count = 0
     while stack:
         op = stack.pop()
-        if not type(op).can_decompose() or legal(op):
+        if not op.can_decompose() or legal(op):
             continue
-        builder = Builder.before(op)
-        values = op.decompose(builder)
-        if values is None:
-            continue
-        for old, new in zip(op.results, values, strict=True):
-            assert old.type == new.type, f"{op.name}: {old.type} decomposed to {new.type}"
-            old.replace_all_uses_with(new)
-        op.detach()
-        op.erase()
-        stack += [made for made in reversed(builder.inserted) if isinstance(made, GraphOp)]
-        count += 1
+        made = taken_apart(op)
+        if made is not None:
+            stack += [part for part in reversed(made[1]) if isinstance(part, GraphOp)]
+            count += 1
     return count
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.builder import taken_apart
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.files import whole
 from glow_dialects.core.graph_op import GraphOp
@@ -25,6 +24,7 @@ from glow_dialects.ops.module import (
     SaveOp,
     functions,
 )
+from glow_dialects.reverse import described
 from glow_frontends.onnx.export.rule import Exporter, Rule
 from glow_frontends.onnx.export.rules import RULES
 from glow_frontends.onnx.export.unsigned import unsigned_activations
@@ -121,33 +121,14 @@ def _decompose(function: FuncOp, rules: dict[str, Rule]) -> None:
         op = queue.pop()
         if isinstance(op, GetOp | SaveOp) or op.name in rules:
             continue
-        inserted = _replace(op)
-        if inserted is None:
-            missing.append(f"  - {op.name}{_location(op)}")
+        made = taken_apart(op) if isinstance(op, GraphOp) else None
+        if made is None:
+            missing.append(f"  - {described(op)}")
         else:
-            queue += inserted
+            queue += made[1]
     if missing:
         lines = "\n".join(sorted(set(missing)))
         raise UnsupportedError(f"operators that ONNX has no form for:\n{lines}")
-
-
-def _replace(op: Operation) -> list[Operation] | None:
-    """Decompose `op` in place; returns the new operators, None where it is primitive."""
-    if not isinstance(op, GraphOp) or not op.can_decompose():
-        return None
-    b = Builder.before(op)
-    results = op.decompose(b)
-    if results is None:
-        return None
-    for old, new in zip(op.results, results, strict=True):
-        old.replace_all_uses_with(new)
-    op.detach()
-    op.erase()
-    return b.inserted
-
-
-def _location(op: Operation) -> str:
-    return next((f" (%{r.name_hint})" for r in op.results if r.name_hint), "")
 
 
 def _read(op: GetOp, exporter: Exporter, reads: dict[str, str]) -> str:
