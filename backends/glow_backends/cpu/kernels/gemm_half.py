@@ -75,8 +75,7 @@ class _Emission:
         whole, tail = divmod(spec.n, self.width)
         counts = [whole + (tail > 0), tiles + (rest > 0)]
         self.tiles = counts[1]
-        low, high = k.share(counts[0] * counts[1])
-        with k.loop(low, high) as item:
+        with k.items(counts[0] * counts[1]) as item:
             panel, tile = split_index(k, item, counts)
             full_columns = k.b.icmp_signed("<", k.i(panel), k.i(whole))
             full_rows = k.b.icmp_signed("<", k.i(tile), k.i(tiles))
