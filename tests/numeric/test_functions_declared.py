@@ -206,3 +206,24 @@ def test_numpy_and_operator(backend: str) -> None:
     step = 1e-6 * np.eye(3)
     expected = [(f(x + h) - f(x - h)) / 2e-6 for h in step]
     assert np.allclose(glow.grad(compiled)(x), expected, rtol=1e-5)
+
+
+def _wrapped(f):
+    @functools.wraps(f)
+    def inner(*values):
+        return f(*values) + 1.0
+
+    return inner
+
+
+@_wrapped
+def _decorated(x, y):
+    return x * y
+
+
+def test_gradient_by_one_of_several_arguments() -> None:
+    """What is compiled takes one tuple, whatever the decorated function takes."""
+    for f in (lambda *values: values[0] * values[1], _decorated):
+        with pytest.raises(glow.GlowError, match=r"argnums counts \*values as one argument"):
+            glow.grad(f, 1)
+    assert glow.grad(_decorated)(3.0, 2.0) == (2.0, 3.0)

@@ -118,7 +118,7 @@ class CompiledFunction:
         self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], given: Sequence[Value]
     ) -> Callable[[Sequence[Any]], Any] | None:
         """Machine code that takes `count` arguments, then keywords, and knows the defaults of the others."""
-        parameters = self._signature().parameters
+        parameters = _signature(self._function).parameters
         if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             return None
         if count == len(given):
@@ -134,14 +134,8 @@ class CompiledFunction:
         rest = tuple(given[count:])
         return lambda values: native((*values, *rest))
 
-    def _signature(self) -> inspect.Signature:
-        """The parameters of what is compiled: those of a wrapper in Python, not of what it wraps."""
-        import inspect
-
-        return inspect.signature(self._function, follow_wrapped=not isinstance(self._function, FunctionType))
-
     def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
-        signature = self._signature()
+        signature = _signature(self._function)
         try:
             bound = signature.bind(*arguments, **keywords)
         except TypeError as error:
@@ -173,6 +167,13 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<glow function {getattr(self, '__name__', '')} on {self.backend}>"
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of what is compiled: those of a wrapper in Python, not of what it wraps."""
+    import inspect
+
+    return inspect.signature(function, follow_wrapped=not isinstance(function, FunctionType))
 
 
 def _kind(value: Any) -> Any:
@@ -256,10 +257,9 @@ def _differentiated(
 
 def _check_named(function: Callable[..., Any], positions: Sequence[int], word: str) -> None:
     """Refuse to differentiate by one of `*arguments`, which are one tuple where they are compiled."""
-    import inspect
-
+    plain = function.python if isinstance(function, CompiledFunction) else function
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = list(_signature(plain).parameters.values())
     except (TypeError, ValueError):
         return
     packed = [i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL]
