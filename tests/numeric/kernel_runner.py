@@ -12,6 +12,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import TICKET_BYTES, sizes_of
+from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.target import CpuTarget, named
 
 CPU = os.environ.get("GLOW_TEST_CPU", "host")  # such as haswell, on a machine that can run it
@@ -38,21 +39,15 @@ class Kernel:
         function.linkage = "external"
         parsed = llvm.parse_assembly(str(module))
         parsed.verify()
-        llvm.initialize_native_target()
-        machine = llvm.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=3, jit=True
-        )
-        self.engine = llvm.create_mcjit_compiler(parsed, machine)
-        self.engine.finalize_object()
+        self.linked = Linked([target.machine().emit_object(parsed)], target)
         self.threads = threads
         self.sizes = np.array(sizes_of(function), np.int64)
         several = threads > 1
         operands = len(function.args) - 1 - several
-        address = self.engine.get_function_address("kernel")
         kind = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * operands, ctypes.c_int64, *[ctypes.c_void_p] * several
         )
-        self.call = kind(address)
+        self.call = kind(self.linked.address("kernel"))
 
     def __call__(self, *buffers: np.ndarray) -> None:
         """Run on aligned buffers, results first."""

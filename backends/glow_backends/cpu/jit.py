@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -72,19 +73,24 @@ def emit_object(module: ir.Module | str, target: CpuTarget, kernel: bool = False
 
 
 class Linked:
-    """Objects linked into this process; keeps their memory alive."""
+    """Objects linked into this process; keeps their memory alive.
+
+    Code finds the constants of its object by 32-bit distances, so that an object's sections must lie close to
+    each other. JITLink maps them in one piece; LLVM's older linker (MCJIT) takes pages where there are some,
+    which in a process with much memory may be gigabytes apart.
+    """
 
     def __init__(self, objects: Sequence[bytes], target: CpuTarget) -> None:
         initialize_llvm()
-        machine = target.machine()
-        backing = llvm.parse_assembly("")
-        self._engine = llvm.create_mcjit_compiler(backing, machine)
+        self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=sys.platform != "win32")
+        library = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        self._engine.finalize_object()
+            library.add_object_img(data)
+        self._library = library.link(self._jit, "glow")
+        self._found: dict[str, llvm.ResourceTracker] = {}  # the end of any of them unloads the library
 
     def address(self, name: str) -> int:
         """Address of an exported function."""
-        found = self._engine.get_function_address(name)
-        assert found, f"{name} was not linked"
-        return found
+        if name not in self._found:
+            self._found[name] = self._jit.lookup("glow", name)
+        return self._found[name][name]

@@ -28,9 +28,6 @@ STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
 _NORESERVE, _DONTNEED = 0x4000, 4
-#: Where the heap is asked for: machine code that is linked later must lie close to other code, and would not
-#: with gigabytes between.
-_HEAP_AT = 0x2000_0000_0000
 
 
 class _Memory:
@@ -50,7 +47,7 @@ class _Memory:
         reserve.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
         self._advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        found = reserve(_HEAP_AT, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        found = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         if found is None or found == ctypes.c_void_p(-1).value:
             raise NotNative(f"{HEAP_LIMIT >> 30} GiB of addresses, which this system does not give")
         self.first: int = found

@@ -6,12 +6,11 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.builder import I64, PTR, TICKET_BYTES, sizes_of
-from glow_backends.cpu.jit import new_module, optimized
+from glow_backends.cpu.jit import Linked, new_module, optimized
 from glow_backends.cpu.target import CpuTarget
 
 Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
@@ -49,11 +48,9 @@ class StandaloneKernel:
         parsed, machine = optimized(module, target)
         self.threads = target.threads
         self.assembly = machine.emit_assembly(parsed)
-        self._module = parsed
-        self._engine = llvm.create_mcjit_compiler(parsed, machine)
-        self._engine.finalize_object()
+        self._linked = Linked([machine.emit_object(parsed)], target)
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64, ctypes.c_void_p)
-        self._function = kind(self._engine.get_function_address("entry"))
+        self._function = kind(self._linked.address("entry"))
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Run every worker's share on the given operands (result first)."""
