@@ -1,6 +1,8 @@
 """lit configuration: `lit tests/filecheck` runs the RUN lines of every .mlir file below."""
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +18,9 @@ config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
 config.suffixes = [".mlir"]  # noqa: F821
 config.excludes = ["Inputs"]  # noqa: F821
 config.test_source_root = str(here)  # noqa: F821
-config.test_exec_root = os.path.join(tempfile.gettempdir(), f"glow-filecheck-{os.getuid()}")  # noqa: F821
+# A folder of its own for what tests write, so that runs beside each other do not meet.
+config.test_exec_root = tempfile.mkdtemp(prefix="glow-filecheck-")  # noqa: F821
+atexit.register(shutil.rmtree, config.test_exec_root, ignore_errors=True)  # noqa: F821
 
 # The commands of the environment that lit itself runs in: glow-opt, filecheck, xdsl-opt.
 path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

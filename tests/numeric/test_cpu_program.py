@@ -76,7 +76,7 @@ def test_threads_end_with_their_program() -> None:
     del program
     gc.collect()
     for worker in workers:
-        worker.join(timeout=5)
+        worker.join(timeout=300)
         assert not worker.is_alive()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -143,9 +142,8 @@ def test_gradient_function_as_a_value() -> None:
         np.testing.assert_allclose(found, 36 * W * W, rtol=1e-10)
 
 
-def test_compiles_fast() -> None:
-    """What took half a minute."""
+def test_stays_small() -> None:
+    """What took half a minute to compile was large: the size of it now, 1,488 operations, and some room."""
     found = glow.grad(by_weights(nested))
-    start = time.process_time()
     found(W, X)
-    assert time.process_time() - start < 10
+    assert found.report()["operations"] < 3_000
