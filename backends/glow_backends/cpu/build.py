@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 from xdsl.backend.llvm.convert import convert_module
@@ -18,6 +19,7 @@ from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.program import CpuProgram
+from glow_backends.cpu.second_compiler import second_compiler
 from glow_backends.cpu.select import Selection, select
 from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
@@ -110,13 +112,22 @@ def build(
     return bundle, selection
 
 
+_FEW = 6
+"""Pieces of code that are compiled before a second process is worth its start."""
+
+
 class Objects:
-    """Machine code by name, from the cache or made by a thread of its own while more is emitted."""
+    """Machine code by name, from the cache or made while more is emitted: by a thread, and a second process.
+
+    Each of two threads has the second process compile where that is idle; LLVM serves one of them at a time.
+    """
 
     def __init__(self, target: CpuTarget) -> None:
         self._target = target
         self._found: dict[str, bytes | Future[bytes]] = {}
-        self._compiler = ThreadPoolExecutor(1)
+        self._compiler = ThreadPoolExecutor(2)
+        self._submitted = 0
+        self._llvm = Lock()
 
     def want(self, code: KernelCode) -> None:
         """Ask for a kernel."""
@@ -133,11 +144,20 @@ class Objects:
         return made
 
     def _want(self, name: str, text: str, kernel: bool = False) -> None:
-        if name not in self._found:
-            self._found[name] = cache.get(name) or self._compiler.submit(self._compile, name, text, kernel)
+        if name in self._found:
+            return
+        kept = cache.get(name)
+        if kept is None:
+            self._submitted += 1
+            if self._submitted == _FEW:
+                second_compiler().start()
+        self._found[name] = kept or self._compiler.submit(self._compile, name, text, kernel)
 
     def _compile(self, name: str, text: str, kernel: bool) -> bytes:
-        made = emit_object(text, self._target, kernel)
+        made = second_compiler().object_of(text, self._target, kernel)
+        if made is None:
+            with self._llvm:
+                made = emit_object(text, self._target, kernel)
         cache.put(name, made)
         return made
 
