@@ -2,8 +2,8 @@
 
     python -m benchmarks.shapes MODEL.onnx FIRST SECOND    # folders with inputs.npz and names.json
 
-Prints JSON: processor seconds (all threads, and the second process that compiles) and elapsed seconds from the
-model to the first answer, and from the second shape to a program for it. The cache on disk is a new one.
+Prints JSON: processor seconds (all threads, and the second process that compiles) and elapsed seconds from
+the model to the first answer, and from the second shape to a program for it. The cache on disk is a new one.
 """
 
 from __future__ import annotations
