@@ -56,7 +56,6 @@ class CpuProgram(Program):
         self._host_step = host
         self._failure: BaseException | None = None
         self.lock = threading.Lock()
-        self._workers = Workers(self.linked, bundle.threads) if bundle.threads > 1 else None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -64,6 +63,8 @@ class CpuProgram(Program):
         bundle, count = self.bundle, len(self.bundle.slots)
         self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
         self._barrier = work_memory(state_bytes(bundle.threads))
+        several = bundle.threads > 1
+        self._workers = Workers(self.linked, bundle.threads, self._barrier) if several else None
         self.pointers = (ctypes.c_void_p * shared_slot(count, len(bundle.shared)))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)

@@ -13,6 +13,7 @@ import numpy as np
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import address, aligned_array
 from glow_backends.cpu.support import GATE_LINE, POST, SERVE
+from glow_dialects.core.types import Array
 
 
 class Workers:
@@ -20,10 +21,11 @@ class Workers:
 
     Between two runs they look for the next one for a tenth of a millisecond, then sleep. Their
     state lies at a gate: the number of the run and its frames, then, a line each, whether a worker
-    sleeps (see `support_text`).
+    sleeps (see `support_text`). `barrier` is the memory of the barrier between them, which a worker may
+    look at when the caller has left it.
     """
 
-    def __init__(self, linked: Linked, count: int) -> None:
+    def __init__(self, linked: Linked, count: int, barrier: Array) -> None:
         self._gate = aligned_array((GATE_LINE * (count + 1),), np.dtype(np.uint8))
         self._gate[...] = 0
         pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -31,9 +33,9 @@ class Workers:
         serve = ctypes.CFUNCTYPE(number, pointer, number, number)(linked.address(SERVE))
         self._tokens: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(count - 1)]
         for worker, tokens in enumerate(self._tokens, 1):
-            keep = (worker, serve, self._gate, tokens, linked)
+            keep = (worker, serve, self._gate, tokens, linked, barrier)
             threading.Thread(target=_serve, args=keep, name=f"glow-{worker}", daemon=True).start()
-        weakref.finalize(self, _wake, self._post, self._gate, self._tokens, None)
+        weakref.finalize(self, _end, linked, self._post, self._gate, self._tokens)
 
     def start(self, frames: ctypes.Array[ctypes.c_void_p]) -> None:
         """Have the others run their frames, one a worker; the caller then runs its own."""
@@ -42,7 +44,7 @@ class Workers:
 
 def _wake(
     post: Callable[[int, int | None], int],
-    gate: np.ndarray,
+    gate: Array,
     tokens: Sequence[SimpleQueue[None]],
     frames: int | None,
 ) -> None:
@@ -53,14 +55,22 @@ def _wake(
             queue.put(None)
 
 
+def _end(
+    linked: Linked, post: Callable[[int, int | None], int], gate: Array, tokens: Sequence[SimpleQueue[None]]
+) -> None:
+    """Let the workers go; `linked` keeps the code of `post` when they have left it."""
+    _wake(post, gate, tokens, None)
+
+
 def _serve(
     worker: int,
     serve: Callable[[int, int, int], int],
-    gate: np.ndarray,
+    gate: Array,
     tokens: SimpleQueue[None],
     linked: Linked,
+    barrier: Array,
 ) -> None:
-    """A worker's life; `linked` keeps the code while it runs."""
+    """A worker's life; `linked` and `barrier` keep the code and memory that it uses."""
     seen = 0
     while (seen := serve(address(gate), worker, seen)) >= 0:
         tokens.get()
