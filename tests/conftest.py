@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,25 +27,39 @@ settings.register_profile(
 )
 settings.load_profile("glow")
 
-_cache: list[str] = []
+CRASHES = "GLOW_TEST_CRASHES"
+_folders: list[str] = []
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """One object cache for the run; workers inherit it through the environment."""
-    if "GLOW_CACHE_DIR" not in os.environ:
-        _cache.append(tempfile.mkdtemp(prefix="glow-cache-"))
-        os.environ["GLOW_CACHE_DIR"] = _cache[0]
+    """One object cache for the run, one folder for what crashed; workers inherit both by the environment."""
+    for variable in ("GLOW_CACHE_DIR", CRASHES):
+        if variable not in os.environ:
+            _folders.append(tempfile.mkdtemp(prefix="glow-"))
+            os.environ[variable] = _folders[-1]
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        # What a worker's standard error holds when it crashes is lost.
+        faulthandler.enable(os.open(Path(os.environ[CRASHES], worker), os.O_CREAT | os.O_WRONLY))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where workers were when they crashed."""
+    for file in sorted(Path(os.environ[CRASHES]).iterdir()):
+        if text := file.read_text():
+            terminalreporter.section(f"crash of {file.name}")
+            terminalreporter.write(text)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the cache that this process made."""
-    for folder in _cache:
+    """Remove what this process made."""
+    for folder in _folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 TORCH_SEED = 67280421310721  # PyTorch's own, which a test that imports it first would have
 
-_generators: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+_generators: dict[str, list[tuple[Any, Any]]] = {}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,9 +68,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     import numpy as np  # after the number of its threads is set
 
     assert isinstance(item, pytest.Function)
-    module = item.module
+    module: Any = item.module
     if module.__name__ not in _generators:
-        found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
+        found: list[Any] = [v for v in vars(module).values() if isinstance(v, np.random.Generator)]
         _generators[module.__name__] = [(g, g.bit_generator.state) for g in found]
     for generator, state in _generators[module.__name__]:
         generator.bit_generator.state = state
