@@ -38,6 +38,7 @@ from glow_backends.cpu.kernels.winograd import (
     plan_winograd,
     supports_winograd,
     winograd_scratch_bytes,
+    winograd_tiles,
 )
 from glow_backends.cpu.target import host, named
 
@@ -347,6 +348,46 @@ def test_winograd(name: str, tile: int, threads: int) -> None:
     check_blocked(conv, target, emit, pack, scratch=size)
 
 
+LINES = {
+    "row": DirectConvSpec(2, 32, 64, (3, 40), (1, 5), pads=(0, 2, 0, 2), epilogue=ALL),
+    "column": DirectConvSpec(2, 16, 32, (17, 9), (7, 1), pads=(3, 0, 3, 0), epilogue=ALL),
+    "no-pads": DirectConvSpec(1, 16, 48, (1, 500), (1, 3)),
+    "even-taps": DirectConvSpec(1, 20, 37, (1, 31), (1, 4), pads=(0, 2, 0, 1), epilogue=ALL),
+    "two-taps": DirectConvSpec(1, 16, 16, (23, 1), (2, 1), pads=(1, 0, 0, 0)),
+    "one-pixel": DirectConvSpec(3, 16, 16, (1, 1), (1, 5), pads=(0, 2, 0, 2)),
+    "many-tiles": DirectConvSpec(2, 16, 16, (60, 61), (3, 1), pads=(1, 0, 1, 0), epilogue=ALL),
+}
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", LINES)
+def test_winograd_of_lines(name: str, threads: int, cpu: str) -> None:
+    """Filters of one row or column, every number of outputs that a tile can have."""
+    conv, target = LINES[name], named(cpu, threads)
+    for tile in winograd_tiles(conv):
+
+        def emit(module, kernel, spec, target, tile=tile):
+            return emit_winograd(module, kernel, WinogradSpec(spec, tile), target)
+
+        def pack(weights, spec, target, tile=tile):
+            return pack_winograd(weights, WinogradSpec(spec, tile), target)
+
+        check_blocked(
+            conv, target, emit, pack, scratch=winograd_scratch_bytes(WinogradSpec(conv, tile), target)
+        )
+
+
+def test_winograd_tiles() -> None:
+    """The longer a line's filter, the shorter its tiles; padding beside the line leaves it direct."""
+    line = DirectConvSpec(1, 16, 16, (8, 8), (1, 3), pads=(0, 1, 0, 1))
+    assert winograd_tiles(line) == (2, 4, 6)
+    assert winograd_tiles(replace(line, kernel=(7, 1), pads=(3, 0, 3, 0))) == (2,)
+    assert winograd_tiles(replace(line, kernel=(1, 8))) == ()
+    assert winograd_tiles(replace(line, pads=(1, 1, 1, 1))) == ()
+    assert winograd_tiles(replace(line, strides=(1, 2))) == ()
+
+
 def test_winograd_shares_channels_of_few_tiles() -> None:
     """One block of tiles, several workers: they share the output channels."""
     spec = WinogradSpec(DirectConvSpec(1, 256, 256, (7, 7), (3, 3), pads=(1,) * 4))
@@ -355,7 +396,7 @@ def test_winograd_shares_channels_of_few_tiles() -> None:
 
 
 @pytest.mark.parametrize("kernel", [(1, 1), (5, 5)])
-def test_winograd_takes_only_3x3(kernel: tuple[int, int]) -> None:
+def test_winograd_takes_few_filters(kernel: tuple[int, int]) -> None:
     """Other filters, strides, groups and plain inputs are left to the direct kernel."""
     spec = DirectConvSpec(1, 16, 16, (8, 8), (3, 3))
     assert not supports_winograd(replace(spec, kernel=kernel))
@@ -372,10 +413,12 @@ def test_sizes_share_code() -> None:
     wide = DirectConvSpec(1, 64, 64, (56, 56), (1, 1), epilogue=swish)
     padded = DirectConvSpec(1, 32, 64, (28, 56), (3, 3), pads=(1,) * 4)
     deep = DirectConvSpec(1, 64, 64, (56, 56), (3, 3), pads=(1,) * 4)
+    line = replace(deep, kernel=(1, 5), pads=(0, 2, 0, 2))
     alike: list[tuple[Any, Any, Any]] = [
         (emit_conv_direct, wide, DirectConvSpec(3, 128, 192, (48, 96), (1, 1), epilogue=other)),
         (emit_conv_direct, padded, replace(padded, batch=2, in_channels=64, size=(70, 70))),
         (emit_winograd, WinogradSpec(deep, 4), WinogradSpec(replace(deep, batch=2), 4)),
+        (emit_winograd, WinogradSpec(line, 4), WinogradSpec(replace(line, batch=2), 4)),
     ]
     for emit, spec, same in alike:
         made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))

@@ -33,7 +33,7 @@ from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.windows import LAYOUTS, channels_first, channels_last, output_sizes
 
-ALGORITHMS = ("direct", "winograd4", "winograd2", "depthwise")
+ALGORITHMS = ("direct", *(f"winograd{tile}" for tile in range(2, 8)), "depthwise")
 
 
 @graph_op

@@ -47,6 +47,11 @@ class DirectConvSpec:
         ]
         return sizes[0], sizes[1]
 
+    @property
+    def line(self) -> bool:
+        """Whether the filter is one row or one column."""
+        return min(self.kernel) == 1 < max(self.kernel)
+
     def whole_groups(self, lanes: int) -> bool:
         """Whether every group has whole blocks of input and output channels."""
         counts = (self.in_channels // self.group, self.out_channels // self.group)

@@ -24,6 +24,7 @@ from glow_backends.cpu.kernels.memory import (
     transpose,
 )
 from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.kernels.winograd_line import line_filter
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 
@@ -78,8 +79,8 @@ def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0, stride: i
         return np.ascontiguousarray(parts.transpose(0, 2, 4, 5, 3, 1))
     # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once. A few numbers at a time stay in the
     # cache, and one thread has them: BLAS wakes others for larger products, which then wait for more.
-    line = FILTER[tile] if stride == 1 else STRIDED_FILTER
-    matrix = np.kron(line, line)
+    line = FILTER[tile] if r == s == 3 and stride == 1 else STRIDED_FILTER
+    matrix = np.kron(line, line) if r == s == 3 else line_filter(r * s, tile)
     made = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
     for panel, block in np.ndindex(k // width, c // lanes):
         taps = np.ascontiguousarray(parts[panel, :, block].transpose(2, 3, 1, 0), np.float64)

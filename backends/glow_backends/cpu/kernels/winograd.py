@@ -1,9 +1,9 @@
-"""Winograd convolution F(4x4, 3x3) and F(2x2, 3x3) on channel-blocked activations, of stride 1 or 2.
+"""Winograd convolution on channel-blocked activations: 3x3 of stride 1 or 2, one row or column of stride 1.
 
-Tiles of the output (4x4 or 2x2 pixels) are taken in blocks. A block's input tiles are transformed
-into V[xi][channel block][tile][c]; for each of the 36 (16) positions xi one matrix product with
-the transformed weights gives M[xi][output block][tile][c]; the output transform and the epilogue
-follow. Every output channel is summed in the same order in every tile.
+Tiles of the output (4x4 or 2x2 pixels, or two to seven of a line) are taken in blocks. A block's input
+tiles are transformed into V[xi][channel block][tile][c]; for each of the positions xi (36 of 4x4) one
+matrix product with the transformed weights gives M[xi][output block][tile][c]; the output transform and
+the epilogue follow. Every output channel is summed in the same order in every tile.
 
 The interpolation points of F(4x4) are 0, +-sqrt(1/2), +-sqrt(2) and infinity: in float32 their
 error is less than half of that of the usual 0, +-1, +-2 and about twice a direct sum's.
@@ -33,15 +33,17 @@ from glow_backends.cpu.kernels.blocks import (
     zeros,
 )
 from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
-from glow_backends.cpu.kernels.filter_pack import FILTER, C, D, pack_filter
+from glow_backends.cpu.kernels.filter_pack import C, D, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
-from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission
+from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points, line_tiles
+from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission, tile_shape, window_side
+from glow_backends.cpu.lines import vector
 from glow_backends.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)
 class WinogradSpec:
-    """A 3x3 convolution of dilation and group 1 in tiles of `tile` x `tile` outputs.
+    """A convolution of dilation and group 1 in tiles of `tile` x `tile` outputs, or `tile` of a line.
 
     Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
     Operands: y, x, w, [bias], [extras], scratch of `winograd_scratch_bytes`.
@@ -58,14 +60,27 @@ class WinogradSpec:
     @property
     def matrices(self) -> Sequence[tuple[int, int]]:
         """Numbers of matrices of the transformed filter, and of the points that have each of them."""
-        return ((25, 1), (10, 4), (1, 16)) if self.strided else (((self.tile + 2) ** 2, 1),)
+        if self.strided:
+            return (25, 1), (10, 4), (1, 16)
+        side = window_side(self.conv, self.tile)
+        return ((side if self.conv.line else side**2, 1),)
+
+
+def winograd_tiles(spec: DirectConvSpec) -> tuple[int, ...]:
+    """The tiles in which a convolution can be taken: of 3x3 and stride 2 only those of 4 x 4."""
+    if spec.dilations != (1, 1) or spec.group != 1 or spec.plain_input:
+        return ()
+    if spec.kernel == (3, 3):
+        return {(1, 1): (2, 4), (2, 2): (4,)}.get(spec.strides, ())
+    beside = [spec.pads[axis + side] for axis in (0, 1) for side in (0, 2) if spec.kernel[axis] == 1]
+    if not spec.line or spec.strides != (1, 1) or any(beside):
+        return ()
+    return line_tiles(max(spec.kernel))
 
 
 def supports_winograd(spec: DirectConvSpec, tile: int = 4) -> bool:
-    """Whether a convolution can be taken in Winograd tiles: of stride 2 in those of 4 x 4."""
-    strides = ((1, 1), (2, 2)) if tile == 4 else ((1, 1),)
-    simple = spec.kernel == (3, 3) and spec.strides in strides and spec.dilations == (1, 1)
-    return simple and spec.group == 1 and not spec.plain_input
+    """Whether a convolution can be taken in Winograd tiles of a size."""
+    return tile in winograd_tiles(spec)
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,8 @@ class WinogradPlan:
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     """Choose the register block, the number of tiles taken at once, and what workers share."""
     conv, lanes = spec.conv, target.lanes
-    height, width = (ceil_div(size, spec.tile) for size in conv.out_size)
+    shape = tile_shape(conv, spec.tile)
+    height, width = (ceil_div(size, t) for size, t in zip(conv.out_size, shape, strict=True))
     total = conv.batch * height * width
     points, matrices = sum(n * each for n, each in spec.matrices), sum(n for n, _ in spec.matrices)
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
@@ -187,7 +203,7 @@ def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
 
 
 def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) -> np.ndarray:
-    """(K, C, 3, 3) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
+    """(K, C, R, S) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
     width = plan_winograd(spec, target).block.vectors * target.lanes
     return pack_filter(weights, target.lanes, width, spec.tile, spec.conv.strides[0])
 
@@ -305,21 +321,25 @@ class WinogradEmission(TileEmission):
             self.scale(2 * B, difference_b, odd),
         ]
 
-    def put_output_tile(self, channel: Index, held: Index, tile: Index, slot: Index) -> None:
-        """The epilogue of a tile of block `channel`, whose products are block `held` of M."""
-        k, conv, side, size = self.k, self.conv, self.side, self.spec.tile
-        height, width = self.out_size
-        image, row, column = self.place(tile)
-        place = k.gep(self.m, k.index((held, self.plane), (slot, self.lanes)))
-        half: list[list[ir.Value]] = []
+    def output_tile(self, place: ir.Value) -> Sequence[Sequence[ir.Value]]:
+        """A^T M A of the products of a tile, row by row."""
+        side, half = self.side, list[list[ir.Value]]()
         for _ in range(side):
             points: list[ir.Value] = []
             for _ in range(side):
                 points.append(self.vector(place, 0))
-                place = k.gep(place, self.m_stride)
+                place = self.k.gep(place, self.m_stride)
             half.append(self.output_line(points))
-        columns_of = [self.output_line([half[r][c] for r in range(side)]) for c in range(size)]
-        lines = list(zip(*columns_of, strict=True))
+        columns = [self.output_line([half[r][c] for r in range(side)]) for c in range(self.size)]
+        return list(zip(*columns, strict=True))
+
+    def put_output_tile(self, channel: Index, held: Index, tile: Index, slot: Index) -> None:
+        """The epilogue of a tile of block `channel`, whose products are block `held` of M."""
+        k, conv = self.k, self.conv
+        height, width = self.out_size
+        down, across = self.shape
+        image, row, column = self.place(tile)
+        lines = self.output_tile(k.gep(self.m, k.index((held, self.plane), (slot, self.lanes))))
         block = k.add(k.mul(image, self.out_blocks), channel)
         position = k.index((block, self.out_plane), (row, width), (column, 1))
         start = k.mul(position, self.lanes)
@@ -338,21 +358,21 @@ class WinogradEmission(TileEmission):
             return k.add(start, k.mul(k.index((r, width), (c, 1)), self.lanes))
 
         def held_at(r: Index, c: Index) -> ir.Value:
-            return self.vector(self.edge, k.mul(k.index((r, size), (c, 1)), self.lanes))
+            return self.vector(self.edge, k.mul(k.index((r, across), (c, 1)), self.lanes))
 
         def hold() -> None:
             for i, value in enumerate(value for line in lines for value in line):
                 k.store(value, self.edge, i * self.lanes)
 
-        rows, columns = self.clipped(row, size, height), self.clipped(column, size, width)
-        inside = self.whole([(rows, size), (columns, size)])
+        rows, columns = self.clipped(row, down, height), self.clipped(column, across, width)
+        inside = self.whole([(rows, down), (columns, across)])
         if conv.epilogue.long:  # its code stands once a column
             hold()
         with k.b.if_else(inside) as (then, otherwise):
             with then:
                 if conv.epilogue.long:
-                    with k.loop(0, size) as r:
-                        for c in range(size):
+                    with k.loop(0, down) as r:
+                        for c in range(across):
                             finish(held_at(r, c), place_of(r, c))
                 else:
                     for r, line in enumerate(lines):
@@ -408,10 +428,40 @@ class StridedEmission(WinogradEmission):
         return found
 
 
+class LineEmission(WinogradEmission):
+    """A filter of one row or column: tiles and their points are lines (`winograd_line`)."""
+
+    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
+        super().__init__(k, spec, plan)
+        self.outside = k.stack(self.lanes)
+        k.store(values.zero(vector(self.image_kind, self.lanes)), self.outside, 0, self.image_kind)
+
+    def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
+        k, conv, axis = self.k, self.conv, int(self.conv.kernel[0] == 1)
+        image, *place = self.place(tile)
+        first = k.add(place[axis], -conv.pads[axis])
+        place[axis] = first
+        pixel = k.index((place[0], self.image_size[1]), (place[1], 1))
+        block = k.mul(k.add(k.mul(image, blocks), channel), self.image_plane)
+        source = self.image_at(x, k.add(block, k.mul(pixel, self.lanes)))
+        step = self.lanes if axis else k.mul(self.image_size[1], self.lanes)
+        pixels: list[ir.Value] = []
+        for i in range(self.side):  # without branches: zeros are read for what is outside
+            inside = k.b.icmp_unsigned("<", k.i(k.add(first, i)), k.i(self.image_size[axis]))
+            at = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.outside)
+            pixels.append(values.to_compute(k, self.pixel(at, 0), conv.stored))
+        return line_points(k, pixels)
+
+    def output_tile(self, place: ir.Value) -> Sequence[Sequence[ir.Value]]:
+        points = [self.vector(place, self.k.mul(self.m_stride, i)) for i in range(self.side)]
+        outputs = line_outputs(self.k, points, self.size)
+        return [outputs] if self.conv.kernel[0] == 1 else [[value] for value in outputs]
+
+
 def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
-    assert supports_winograd(spec.conv, spec.tile) and spec.tile in FILTER
+    assert supports_winograd(spec.conv, spec.tile)
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target, sized=True)
-    emission = StridedEmission if spec.strided else WinogradEmission
+    emission = StridedEmission if spec.strided else LineEmission if spec.conv.line else WinogradEmission
     emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

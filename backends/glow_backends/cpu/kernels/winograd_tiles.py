@@ -18,17 +18,23 @@ A, B = sqrt(0.5), sqrt(2.0)
 
 
 def window_side(conv: DirectConvSpec, tile: int) -> int:
-    """The height and width of the inputs that `tile` x `tile` outputs of a 3 x 3 convolution read."""
-    return conv.strides[0] * (tile - 1) + 3
+    """The height and width of the inputs that a tile of a convolution reads, or the length of their line."""
+    return conv.strides[0] * (tile - 1) + max(conv.kernel)
+
+
+def tile_shape(conv: DirectConvSpec, tile: int) -> tuple[int, int]:
+    """Rows and columns of outputs of a tile: those of a filter of one row (column) lie in one as well."""
+    height, width = conv.kernel
+    return 1 if height == 1 else tile, 1 if width == 1 else tile
 
 
 class TileEmission:
-    """A sized kernel on tiles of `tile` x `tile` outputs of a 3 x 3 convolution."""
+    """A sized kernel on tiles of outputs, `tile` of them along each axis of the filter."""
 
     def __init__(self, k: KernelBuilder, conv: DirectConvSpec, tile: int) -> None:
         self.k, self.conv, self.size = k, conv, tile
-        self.lanes, self.side = k.target.lanes, window_side(conv, tile)
-        self.across = tuple(k.size(ceil_div(size, tile)) for size in conv.out_size)
+        self.lanes, self.side, self.shape = k.target.lanes, window_side(conv, tile), tile_shape(conv, tile)
+        self.across = tuple(k.size(ceil_div(n, t)) for n, t in zip(conv.out_size, self.shape, strict=True))
         self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
         self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
         self.image_kind = values.storage(conv.stored)
@@ -37,7 +43,7 @@ class TileEmission:
     def place(self, tile: Index) -> tuple[Index, Index, Index]:
         """(image, first output row, first output column) of a tile."""
         image, row, column = split_index(self.k, tile, [0, *self.across])
-        return image, self.k.mul(row, self.size), self.k.mul(column, self.size)
+        return image, self.k.mul(row, self.shape[0]), self.k.mul(column, self.shape[1])
 
     def clipped(self, first: Index, count: int, size: Index) -> tuple[Index, Index]:
         """The part [low, high) of range(count) for which first + i is in range(size)."""

@@ -15,7 +15,7 @@ from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
-from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, supports_winograd
+from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, winograd_tiles
 from glow_backends.cpu.kernels.winograd_changing import supports_changing
 from glow_backends.cpu.kernels.winograd_tiles import window_side
 from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
@@ -34,6 +34,8 @@ SHOWN, SHOWN_COMPUTING = 0.35, 0.9
 """The part of streaming that longer computing does not hide, and of computing that streaming does not."""
 TRANSFORM_CYCLES = {4: (90.0, 50.0), 6: (280.0, 150.0), 9: (1100.0, 450.0)}
 """Measured cycles to transform one tile of one vector of channels, in and out, by the side of its window."""
+LINE_CYCLES = {4: (25.0, 20.0), 6: (35.0, 35.0), 8: (50.0, 45.0)}
+"""The same for tiles of a line."""
 PACK_CYCLES = 90.0
 """Cycles to read a square of a filter, as many output channels and taps as lanes, and to turn it."""
 
@@ -59,7 +61,7 @@ def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     plan, lanes = plan_winograd(spec, target), target.lanes
     pairs = plan.in_blocks * plan.out_blocks * lanes**2
     products = pairs * plan.blocks * plan.tiles / (2 * lanes) / 0.88
-    into, out = TRANSFORM_CYCLES[window_side(spec.conv, spec.tile)]
+    into, out = (LINE_CYCLES if spec.conv.line else TRANSFORM_CYCLES)[window_side(spec.conv, spec.tile)]
     transforms = plan.total * (plan.in_blocks * into + plan.out_blocks * out)
     moved = SHOWN * plan.spilled(target) / BYTES_A_CYCLE
     sums = (_together(n * each * products, 4 * n * pairs) for n, each in spec.matrices)
@@ -81,9 +83,8 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
 def algorithm_cycles(spec: DirectConvSpec, target: CpuTarget, winograd: bool = True) -> dict[str, float]:
     """Estimated cycles of each algorithm for a convolution."""
     costs = {"direct": direct_cycles(spec, target)}
-    for tile in (2, 4):
-        if winograd and supports_winograd(spec, tile):
-            costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+    for tile in winograd_tiles(spec) if winograd else ():
+        costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
     return costs
 
 
@@ -92,7 +93,8 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
     With `changing` the filter is packed at every run, which counts too.
     """
-    costs = algorithm_cycles(spec, target, winograd=spec.strides == (1, 1) or not changing)
+    square = spec.kernel == (3, 3) and spec.strides == (1, 1)
+    costs = algorithm_cycles(spec, target, winograd=square or not changing)
     if changing:
         for name in costs:
             costs[name] += packing_cycles(spec, tile_of(name), target)
