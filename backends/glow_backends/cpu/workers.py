@@ -7,13 +7,16 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import address, aligned_array
 from glow_backends.cpu.support import GATE_LINE, POST, SERVE
-from glow_dialects.core.types import Array
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
 
 
 class Workers:
