@@ -24,13 +24,13 @@ def whole(path: Path) -> Generator[Path]:
     temporary = folder / f".{path.name}.{os.urandom(8).hex()}"
     try:
         temporary.touch(exist_ok=False)
+        mode = (target if target.exists() else temporary).stat().st_mode & 0o777
         yield temporary
         if through:
             with temporary.open("rb") as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         else:
-            if target.exists():
-                temporary.chmod(target.stat().st_mode & 0o777)
+            temporary.chmod(mode)  # who wrote into it may have made a file of its own
             temporary.replace(target)
     except OSError as error:
         raise GlowError(f"cannot write {path}: {error.strerror or error}") from error

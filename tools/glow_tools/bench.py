@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glow_tools.common import command, count_option, fail, guarded, shape_option, write_text
+from glow_tools.common import add_shape, command, count_option, fail, guarded, write_text
 
 EXAMPLES = """\
   glow-bench model.onnx
@@ -37,7 +37,7 @@ def _arguments() -> argparse.ArgumentParser:
     add = made.add_argument
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds an engine and round (default: 0.5)")

@@ -24,12 +24,24 @@ PLACE_LENGTH = 240
 
 def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """The argument parser of a command; `examples` is printed under the options."""
-    return argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         prog=name,
         description=description,
         epilog=f"examples:\n{examples}\nexit status: 0 success, 1 bad input or failed check, 2 usage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    return made
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(parser.prog, version("glow-compiler"))
+        raise SystemExit(OK)
 
 
 def fail(message: str) -> NoReturn:
@@ -158,6 +170,13 @@ def write_text(path: str | None, text: str) -> None:
 
     with whole(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """The option --shape, which a command's user may give several times."""
+    told = "shape of an input, where the model leaves it open or another is wanted"
+    option = "NAME=1x3x224x224"
+    parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
 
 
 def shape_option(text: str) -> tuple[str, tuple[int, ...]]:

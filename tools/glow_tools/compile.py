@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glow_tools.common import command, fail, guarded, shape_option
+from glow_tools.common import add_shape, command, fail, guarded
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram
@@ -34,7 +34,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go")
     add("--name", help="of the function and the files (default: the model's file name)")
     add("--mcpu", default="host", help="CPU to compile for (default: host)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     return made
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glow_tools.common import command, guarded, shape_option, write_text
+from glow_tools.common import add_shape, command, guarded, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -36,7 +36,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
     add("-t", "--target", default="mlir", choices=TARGETS, help="what to print (default: mlir)")
     add("-o", "--output", help="output file (default: standard output)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--split-input-file", action="store_true", help="programs separated by // -----")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import command, count_option, guarded, shape_option
+from glow_tools.common import add_shape, command, count_option, guarded
 
 EXAMPLES = """\
   glow-profile model.onnx --inputs images.npy -o profile.yaml
@@ -26,7 +26,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--inputs", nargs="+", default=[], metavar="FILE", help=".npz (a batch) or .npy files")
     add("--random", type=count_option, metavar="SEED", help="normal random inputs instead")
     add("--batches", type=count_option, default=4, help="random batches (default: 4)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("-o", "--output", type=Path, required=True, metavar="PROFILE.yaml")
     return made

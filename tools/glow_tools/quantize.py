@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import command, count_option, guarded, shape_option, write_text
+from glow_tools.common import add_shape, command, count_option, guarded, write_text
 
 if TYPE_CHECKING:
     from glow_compiler.quantization import Report
@@ -41,7 +41,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
     everything = "also layers of little arithmetic, such as depthwise convolutions"
     add("--everything", action="store_true", help=everything)
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("-o", "--output", metavar="MODEL", help="the quantised model: .mlir, or QDQ .onnx")
     add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
     add("--inputs", nargs="+", default=[], metavar="FILE", help="data of the report: .npz, .npy")
@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(a: argparse.Namespace) -> int:
     from glow_compiler import save
-    from glow_compiler.quantization import Profile, quantize, report
+    from glow_compiler.quantization import quantize, report
+    from glow_passes.quantize.profile import Profile
     from glow_tools.feeds import feeds, open_model
 
     made = Profile.load(a.profile) if a.profile else Profile([])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_dialects.core.files import whole
-from glow_tools.common import command, count_option, fail, guarded, read_module, shape_option
+from glow_tools.common import add_shape, command, count_option, fail, guarded, read_module
 from glow_tools.feeds import load_array
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _arguments() -> argparse.ArgumentParser:
         help="an input's value",
     )
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
     add("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
     add("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import command, count_option, fail, guarded, shape_option
+from glow_tools.common import add_shape, command, count_option, fail, guarded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--epochs", type=count_option, default=1, help="(default: 1)")
     add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
     add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ? (default: all)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
     add(

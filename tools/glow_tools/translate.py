@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glow_tools.common import (
+    add_shape,
     command,
     guarded,
     read_module,
-    shape_option,
     write_text,
 )
 
@@ -39,7 +39,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
     add("-o", "--output", metavar="TARGET", help="the target, in the place of the second file")
     add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
-    add("--shape", type=shape_option, action="append", default=[], metavar="NAME=1x3x224x224")
+    add_shape(made)
     return made
 
 
