@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from glow_backends.cpu.calls import KernelCall, KernelCodes
+from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
@@ -424,3 +425,25 @@ def test_sizes_share_code() -> None:
         made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))
         assert made.name == again.name and made.text == again.text
         assert made.sizes != again.sizes
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_register_blocks_share_transforms(stride: int, threads: int) -> None:
+    """Winograd kernels of other register blocks differ in their products; each piece stands by itself."""
+    target = named("skylake-avx512", threads)
+    codes = KernelCodes(target)
+    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)),))
+    conv = DirectConvSpec(1, 64, 64, (20 * stride,) * 2, (3, 3), (stride,) * 2, (1,) * 4, epilogue=swish)
+    wide = replace(conv, batch=2, size=(16 * stride, 26 * stride))
+    plans = [plan_winograd(WinogradSpec(c, 4), target) for c in (conv, wide)]
+    assert plans[0].block != plans[1].block
+    made, other = (codes.of(KernelCall(emit_winograd, WinogradSpec(c, 4), [])) for c in (conv, wide))
+    assert made.name != other.name
+    assert made.parts == tuple(
+        replace(p, sizes=m.sizes) for p, m in zip(other.parts, made.parts, strict=True)
+    )
+    for piece in (made, *made.parts):
+        assert len(emit_object(piece.text, target, kernel=True)) > 500
+    plain = replace(wide, epilogue=Epilogue())
+    assert codes.of(KernelCall(emit_winograd, WinogradSpec(plain, 4), [])).parts[1] != made.parts[1]

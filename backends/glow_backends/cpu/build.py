@@ -130,8 +130,9 @@ class Objects:
         self._llvm = Lock()
 
     def want(self, code: KernelCode) -> None:
-        """Ask for a kernel."""
-        self._want(code.name, code.text, kernel=True)
+        """Ask for a kernel and its parts."""
+        for piece in (*code.parts, code):
+            self._want(piece.name, piece.text, kernel=True)
 
     def finished(self, program: ModuleOp, report: Report) -> list[bytes]:
         """The kernels that were asked for, then the program functions and the support functions."""

@@ -74,9 +74,13 @@ def _number(value: int) -> ir.Constant:
 
 
 class Kernel(ir.Function):
-    """A kernel's function; `sizes` are the numbers that each of its calls hands over in a table."""
+    """A kernel's function; `sizes` are the numbers that each of its calls hands over in a table.
+
+    `shared`: it is a part of a kernel that is compiled on its own, since others have equal parts.
+    """
 
     sizes: tuple[int, ...] = ()
+    shared: bool = False
 
 
 def sizes_of(function: ir.Function) -> tuple[int, ...]:
@@ -152,6 +156,22 @@ class KernelBuilder:
     def table_for(self, callee: ir.Function) -> list[ir.Value]:
         """The table argument for calling a kernel of the same module, where that takes one."""
         return [self._place(sizes_of(callee))] if sizes_of(callee) else []
+
+    def part(self, name: str) -> KernelBuilder:
+        """A part of this kernel as code of its own: the same operands, behind them a pointer for numbers."""
+        made = KernelBuilder(
+            self.module, f"{self.function.name}.{name}", len(self.operands) + 1, self.target, sized=True
+        )
+        made.function.shared = True
+        return made
+
+    def run_part(self, part: Kernel, *numbers: int | ir.Value) -> None:
+        """Run a finished part, which finds the `numbers` (i64) behind its last operand."""
+        given = self.stack(2 * max(1, len(numbers)))
+        for i, number in enumerate(numbers):
+            self.store(self.i(number), given, i, I64)
+        tickets = [self.function.args[-1]] if self.target.threads > 1 else []
+        self.b.call(part, [*self.operands, given, *self.table_for(part), self.worker, *tickets])
 
     def _place(self, sizes: Sequence[int]) -> ir.Value:
         """Where in the table of this kernel's sizes some more of them are."""

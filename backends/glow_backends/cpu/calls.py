@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from llvmlite import ir
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
-from glow_backends.cpu.builder import sizes_of
+from glow_backends.cpu.builder import Kernel, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, typed
@@ -56,11 +57,15 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """LLVM IR of a kernel, and the sizes that a call hands over; `name` is equal for equal code."""
+    """LLVM IR of a kernel, and the sizes that a call hands over; `name` is equal for equal code.
+
+    `parts`: code of its own that it calls, and other kernels too.
+    """
 
     name: str
     text: str
     sizes: tuple[int, ...]
+    parts: tuple[KernelCode, ...] = ()
 
     @property
     def operands(self) -> list[Packed]:
@@ -91,11 +96,32 @@ class KernelCodes:
     def _emitted(self, call: KernelCall) -> KernelCode:
         module = new_module("kernel", self.target)
         kernel = call.emit(module, _STEM, call.spec, self.target)
+        kind = f"glow_{call.emit.__name__.removeprefix('emit_')}"
+        found = {f.name: f for f in module.functions if isinstance(f, Kernel) and f.shared}
+        parts = {name: self._part(part, kind) for name, part in found.items()}
         kernel.linkage = "external"
         text = str(module)
+        for stem, part in parts.items():
+            text = text.replace(stem, part.name)
+        return self._named(kind, _STEM, text, sizes_of(kernel), tuple(parts.values()))
+
+    def _part(self, part: Kernel, kind: str) -> KernelCode:
+        """The code of a part of a kernel's module, of which that keeps the declaration."""
+        part.linkage = "external"
+        body = str(part)
+        named = set(re.findall(r'@"?([\w.]+)', body))
+        others = [str(v) for name, v in part.module.globals.items() if name in named and v is not part]
+        weights = [str(m) for m in part.module.metadata if re.search(rf"{m.get_reference()}\b", body)]
+        part.blocks.clear()
+        text = "\n".join([str(new_module("kernel", self.target)), *others, body, *weights])
+        return self._named(f"{kind}_{part.name.rpartition('.')[2]}", part.name, text, part.sizes)
+
+    def _named(
+        self, kind: str, stem: str, text: str, sizes: tuple[int, ...], parts: tuple[KernelCode, ...] = ()
+    ) -> KernelCode:
         digest = cache.key(text, repr(self.target))
-        name = f"glow_{call.emit.__name__.removeprefix('emit_')}_{digest[:16]}"
-        return KernelCode(name, text.replace(_STEM, name), sizes_of(kernel))
+        name = f"{kind}_{digest[:16]}"
+        return KernelCode(name, text.replace(stem, name), sizes, parts)
 
 
 @dataclass

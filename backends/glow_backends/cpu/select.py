@@ -43,8 +43,9 @@ class Selection:
 
     @property
     def kernels(self) -> dict[str, KernelCode]:
-        """Every kernel once, by name."""
-        return {code.name: code for code in map(self.codes.of, self.calls)}
+        """Every kernel, and every part of one, once, by name."""
+        codes = map(self.codes.of, self.calls)
+        return {piece.name: piece for code in codes for piece in (*code.parts, code)}
 
     @property
     def host_steps(self) -> list[HostStep]:

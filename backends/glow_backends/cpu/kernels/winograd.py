@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import I64, KernelBuilder
+from glow_backends.cpu.builder import I64, Kernel, KernelBuilder
 from glow_backends.cpu.kernels.blocks import (
     ALIKE,
     NEAR,
@@ -213,7 +213,7 @@ class WinogradEmission(TileEmission):
 
     def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan, more: int = 0) -> None:
         super().__init__(k, spec.conv, spec.tile)
-        self.spec, self.plan = spec, plan
+        self.spec, self.plan, self.more = spec, plan, more
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.conv.epilogue.bias else None
@@ -229,8 +229,12 @@ class WinogradEmission(TileEmission):
         self.out_plane = k.size(spec.conv.out_size[0] * spec.conv.out_size[1])
 
     def emit(self) -> None:
-        """Items (block of tiles, part of the output channels), shared by the workers."""
+        """Items (block of tiles, part of the output channels), shared by the workers.
+
+        The transforms do not depend on the register block: they are parts, which kernels share.
+        """
         k, plan = self.k, self.plan
+        transformed, finished = self._input_part(), self._output_part()
         parts, total = k.size(plan.parts), k.size(plan.total)
         filters = k.size(plan.filters // plan.parts)
         held = k.stack(2)  # the block whose tiles V holds
@@ -240,15 +244,31 @@ class WinogradEmission(TileEmission):
             first = k.mul(block, self.tiles)
             live = minimum(k, k.add(first, self.tiles), total)
             with k.b.if_then(k.b.icmp_signed("!=", k.load(held, kind=I64), k.i(block))):
-                with k.loop(0, self.in_blocks) as channel, k.loop(first, live) as tile:
-                    self.put_input_tile(channel, tile, k.b.sub(k.i(tile), k.i(first)))
+                k.run_part(transformed, first, live)
                 k.store(k.i(block), held, kind=I64)
             low = k.mul(part, filters)
             with k.loop(0, plan.matrices) as matrix, k.loop(0, filters) as output:
                 self._products(matrix, low, output, filters)
-            start, vectors = k.mul(low, plan.block.vectors), plan.block.vectors
-            with k.loop(0, k.mul(filters, vectors)) as channel, k.loop(first, live) as tile:
-                self.put_output_tile(k.add(start, channel), channel, tile, k.b.sub(k.i(tile), k.i(first)))
+            vectors = plan.block.vectors
+            k.run_part(finished, first, live, k.mul(low, vectors), k.mul(filters, vectors))
+
+    def _input_part(self) -> Kernel:
+        """Numbers: the first tile, and that behind the last one."""
+        k = self.k.part("input")
+        own = type(self)(k, self.spec, self.plan, self.more)
+        first, live = (k.load(k.operands[-1], i, I64) for i in range(2))
+        with k.loop(0, own.in_blocks) as channel, k.loop(first, live) as tile:
+            own.put_input_tile(channel, tile, k.b.sub(tile, first))
+        return k.finish()
+
+    def _output_part(self) -> Kernel:
+        """Numbers: the same, then the first block of output channels, and how many there are."""
+        k = self.k.part("output")
+        own = type(self)(k, self.spec, self.plan, self.more)
+        first, live, start, count = (k.load(k.operands[-1], i, I64) for i in range(4))
+        with k.loop(0, count) as channel, k.loop(first, live) as tile:
+            own.put_output_tile(k.add(start, channel), channel, tile, k.b.sub(tile, first))
+        return k.finish()
 
     @contextmanager
     def points_of(self, matrix: Index) -> Generator[Index]:
@@ -392,20 +412,17 @@ class StridedEmission(WinogradEmission):
     which all have the middle tap as their factor: 81 products a tile where the sums take 144.
     """
 
-    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
-        super().__init__(k, spec, plan)
+    @contextmanager
+    def points_of(self, matrix: Index) -> Generator[Index]:
+        k, plan = self.k, self.plan
         kinds = [min(i, 5) for i in range(self.side)]
         matrices = [6 * row + column for row in kinds for column in kinds]
         order = sorted(range(plan.points), key=lambda point: matrices[point])
-        begin = [sum(m < number for m in matrices) for number in range(plan.matrices + 1)]
-        self.order, self.begin = table(k, np.array(order)), table(k, np.array(begin))
-
-    @contextmanager
-    def points_of(self, matrix: Index) -> Generator[Index]:
-        k = self.k
-        first, last = (k.load(self.begin, k.add(matrix, i), I64) for i in (0, 1))
+        begins = [sum(m < number for m in matrices) for number in range(plan.matrices + 1)]
+        points, begin = table(k, np.array(order)), table(k, np.array(begins))
+        first, last = (k.load(begin, k.add(matrix, i), I64) for i in (0, 1))
         with k.loop(first, last) as number:
-            yield k.load(self.order, number, I64)
+            yield k.load(points, number, I64)
 
     def input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
         even, odd = d[::2], d[1::2]
