@@ -360,12 +360,19 @@ LINES = {
 }
 
 
+SQUARES = {
+    "five": DirectConvSpec(2, 20, 37, (13, 18), (5, 5), pads=(2, 2, 2, 2), epilogue=ALL),
+    "four": DirectConvSpec(1, 16, 32, (9, 14), (4, 4), pads=(1, 2, 2, 1)),
+    "two": DirectConvSpec(2, 32, 16, (11, 12), (2, 2), pads=(0, 1, 1, 0), epilogue=ALL),
+}
+
+
 @pytest.mark.parametrize("cpu", ["host", "haswell"])
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("name", LINES)
-def test_winograd_of_lines(name: str, threads: int, cpu: str) -> None:
-    """Filters of one row or column, every number of outputs that a tile can have."""
-    conv, target = LINES[name], named(cpu, threads)
+@pytest.mark.parametrize("name", [*LINES, *SQUARES])
+def test_winograd_of_other_filters(name: str, threads: int, cpu: str) -> None:
+    """Rows, columns and squares of taps, every number of outputs that a tile can have."""
+    conv, target = (LINES | SQUARES)[name], named(cpu, threads)
     for tile in winograd_tiles(conv):
 
         def emit(module, kernel, spec, target, tile=tile):
@@ -380,13 +387,16 @@ def test_winograd_of_lines(name: str, threads: int, cpu: str) -> None:
 
 
 def test_winograd_tiles() -> None:
-    """The longer a line's filter, the shorter its tiles; padding beside the line leaves it direct."""
+    """The longer a filter, the smaller its tiles; padding beside a line leaves it direct."""
     line = DirectConvSpec(1, 16, 16, (8, 8), (1, 3), pads=(0, 1, 0, 1))
     assert winograd_tiles(line) == (2, 4, 6)
     assert winograd_tiles(replace(line, kernel=(7, 1), pads=(3, 0, 3, 0))) == (2,)
     assert winograd_tiles(replace(line, kernel=(1, 8))) == ()
     assert winograd_tiles(replace(line, pads=(1, 1, 1, 1))) == ()
     assert winograd_tiles(replace(line, strides=(1, 2))) == ()
+    assert winograd_tiles(replace(line, kernel=(5, 5))) == (2,)
+    assert winograd_tiles(replace(line, kernel=(2, 2))) == (3, 5)
+    assert winograd_tiles(replace(line, kernel=(3, 5))) == winograd_tiles(replace(line, kernel=(1, 1))) == ()
 
 
 def test_winograd_shares_channels_of_few_tiles() -> None:

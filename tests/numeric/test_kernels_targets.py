@@ -48,6 +48,7 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "winograd": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (9, 9), (3, 3)))),
     "winograd_strided": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (9, 9), (3, 3), (2, 2)))),
     "winograd_line": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (1, 40), (1, 5)))),
+    "winograd_square": (emit_winograd, WinogradSpec(DirectConvSpec(1, 16, 16, (9, 9), (5, 5)), 2)),
     "shuffle": (emit_permute_channels, PermuteChannelsSpec(1, 9, tuple(range(8))[::-1], 4)),
 }
 

@@ -79,8 +79,11 @@ def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0, stride: i
         return np.ascontiguousarray(parts.transpose(0, 2, 4, 5, 3, 1))
     # vec(G w G^T) = kron(G, G) vec(w), in float64, rounded once. A few numbers at a time stay in the
     # cache, and one thread has them: BLAS wakes others for larger products, which then wait for more.
-    line = FILTER[tile] if r == s == 3 and stride == 1 else STRIDED_FILTER
-    matrix = np.kron(line, line) if r == s == 3 else line_filter(r * s, tile)
+    if r == s == 3:
+        line = FILTER[tile] if stride == 1 else STRIDED_FILTER
+    else:
+        line = line_filter(max(r, s), tile)
+    matrix = np.kron(line, line) if r == s else line
     made = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
     for panel, block in np.ndindex(k // width, c // lanes):
         taps = np.ascontiguousarray(parts[panel, :, block].transpose(2, 3, 1, 0), np.float64)

@@ -1,12 +1,13 @@
-"""Winograd convolution on channel-blocked activations: 3x3 of stride 1 or 2, one row or column of stride 1.
+"""Winograd convolution on channel-blocked activations: 3x3 of stride 1 or 2, others of stride 1.
 
-Tiles of the output (4x4 or 2x2 pixels, or two to seven of a line) are taken in blocks. A block's input
+Tiles of the output (2x2 to 5x5 pixels, or two to seven of a line) are taken in blocks. A block's input
 tiles are transformed into V[xi][channel block][tile][c]; for each of the positions xi (36 of 4x4) one
 matrix product with the transformed weights gives M[xi][output block][tile][c]; the output transform and
 the epilogue follow. Every output channel is summed in the same order in every tile.
 
 The interpolation points of F(4x4) are 0, +-sqrt(1/2), +-sqrt(2) and infinity: in float32 their
-error is less than half of that of the usual 0, +-1, +-2 and about twice a direct sum's.
+error is less than half of that of the usual 0, +-1, +-2 and about twice a direct sum's. Filters of
+other than 3x3 have the transforms of `winograd_line`; eight points along both axes would lose too much.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ def winograd_tiles(spec: DirectConvSpec) -> tuple[int, ...]:
     """The tiles in which a convolution can be taken: of 3x3 and stride 2 only those of 4 x 4."""
     if spec.dilations != (1, 1) or spec.group != 1 or spec.plain_input:
         return ()
+    height, width = spec.kernel
     if spec.kernel == (3, 3):
         return {(1, 1): (2, 4), (2, 2): (4,)}.get(spec.strides, ())
     beside = [spec.pads[axis + side] for axis in (0, 1) for side in (0, 2) if spec.kernel[axis] == 1]
-    if not spec.line or spec.strides != (1, 1) or any(beside):
+    if spec.strides != (1, 1) or any(beside) or not (spec.line or height == width > 1):
         return ()
-    return line_tiles(max(spec.kernel))
+    return line_tiles(max(spec.kernel), most=8 if spec.line else 6)
 
 
 def supports_winograd(spec: DirectConvSpec, tile: int = 4) -> bool:
@@ -445,6 +447,16 @@ class StridedEmission(WinogradEmission):
         return found
 
 
+class SquareEmission(WinogradEmission):
+    """A square filter of other than three rows: the transforms of a line, along both axes."""
+
+    def input_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
+        return line_points(self.k, d)
+
+    def output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
+        return line_outputs(self.k, m, self.size)
+
+
 class LineEmission(WinogradEmission):
     """A filter of one row or column: tiles and their points are lines (`winograd_line`)."""
 
@@ -479,6 +491,7 @@ def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuT
     """The kernel `name(y, x, w, [bias], [extras], scratch, worker)` of a spec."""
     assert supports_winograd(spec.conv, spec.tile)
     k = KernelBuilder(module, name, 4 + spec.conv.epilogue.operands, target, sized=True)
-    emission = StridedEmission if spec.strided else LineEmission if spec.conv.line else WinogradEmission
+    emission = WinogradEmission if spec.conv.kernel == (3, 3) else SquareEmission
+    emission = StridedEmission if spec.strided else LineEmission if spec.conv.line else emission
     emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()

@@ -1,4 +1,4 @@
-"""Winograd's transforms along a line, for filters of one row or column: F(m, r) at m + r - 1 points.
+"""Winograd along a line, F(m, r) at m + r - 1 points: the transforms of rows, columns and squares of taps.
 
 The points are 0, +-p for the p of `POINTS`, and infinity. With P(x) the product of (x - q) over the points
 q but infinity, a tile d of inputs has the values sum_j c_j d_j at point q, c the coefficients of
@@ -21,9 +21,9 @@ POINTS = {4: (1.0,), 6: (0.5**0.5, 2.0**0.5), 8: (0.5, 1.0, 2.0)}
 """The positive points by the number of all: of those tried these have about the least error in float32."""
 
 
-def line_tiles(taps: int) -> tuple[int, ...]:
-    """The numbers of outputs that can be taken together for a filter of some taps."""
-    return tuple(count + 1 - taps for count in POINTS if count > taps)
+def line_tiles(taps: int, most: int) -> tuple[int, ...]:
+    """The numbers of outputs that tiles can have for a filter of some taps, at no more than `most` points."""
+    return tuple(count + 1 - taps for count in POINTS if taps < count <= most)
 
 
 def line_filter(taps: int, tile: int) -> Array:
