@@ -321,3 +321,14 @@ def test_outputs_of_sequences_first() -> None:
     labels = (words.reshape(-1) + 1) % 9
     trainer.fit([(words, labels)], 2, validation=[(words, labels)], progress=False)
     assert trainer.predict(words).shape == (20, 9)
+
+
+def test_list_of_one() -> None:
+    """A list of one array is the inputs of a model with one; the only row of a batch is a row."""
+    x, y = samples(BATCH)
+    steps = [trainer_of(network()).step(inputs, y) for inputs in (x, [x], (x,), {"x0": x})]
+    assert len(set(steps)) == 1
+    builder = glow.GraphBuilder()
+    builder.save(builder.matmul(builder.placeholder("x", (1, 6)), builder.constant(x[:6, :4], "w")), "y")
+    trainer = glow.Trainer(builder, backend="interpreter", trainable=["w"])
+    assert trainer.predict([x[0]]).shape == (1, 4)

@@ -20,10 +20,12 @@ def by_name(inputs: Any, expected: Sequence[Port]) -> dict[str, Array]:
     if isinstance(inputs, Mapping):
         return {str(n): np.asarray(a) for n, a in inputs.items()}  # pyright: ignore
     names = [p.name for p in expected]
+    if isinstance(inputs, list | tuple) and len(inputs) == len(names):  # pyright: ignore[reportUnknownArgumentType]
+        arrays: list[Array] = [np.asarray(a) for a in inputs]  # pyright: ignore
+        if len(names) > 1 or arrays[0].ndim == len(expected[0].shape):  # not the only row of an array
+            return dict(zip(names, arrays, strict=True))
     if len(names) == 1:
         return {names[0]: np.asarray(inputs)}
-    if isinstance(inputs, list | tuple) and len(inputs) == len(names):  # pyright: ignore[reportUnknownArgumentType]
-        return {n: np.asarray(a) for n, a in zip(names, inputs, strict=True)}  # pyright: ignore
     raise BindingError(f"the model has {len(names)} inputs: {', '.join(names)}")
 
 

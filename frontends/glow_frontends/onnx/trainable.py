@@ -18,6 +18,7 @@ from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.hoist import with_weights_outside
 from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_inputs
 from glow_frontends.onnx.model import load, subgraphs
+from glow_frontends.onnx.pytorch_export import restored, signature
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
 #: Operator -> operands that make an initializer a weight. Sizes, limits, scales stay constants.
@@ -71,7 +72,7 @@ def import_trainable(
     if not isinstance(model, ModelProto):
         folder = Path(model).parent
         model = load(model)
-    model = _without_modes(_untied(with_weights_outside(model)))
+    model = _without_modes(_untied(with_weights_outside(restored(model))))
     arrays = _weights(model, folder)
     for pattern in names:
         if not any(fnmatchcase(n, pattern) for n in arrays):
@@ -98,14 +99,19 @@ def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
     """Floating-point initializers that are used as weights and as no operator's setting.
 
     Those with the names of PyTorch's modules are weights whatever reads them, and numbers among them too.
-    What has entries that stand for infinity is a mask.
+    What has entries that stand for infinity is a mask. Buffers are no weights where the model tells them, nor
+    are single numbers then that it does not call parameters.
     """
-    graph = model.graph
+    graph, told = model.graph, signature(model)
+    statistics = _used_as(graph, STATISTICS)
     good, bad = _used_as(graph, WEIGHTS), {o.name for o in graph.output}
     named = {i.name for i in graph.initializer if _by_pytorch(model) and PARAMETER.fullmatch(i.name)}
     for node in _nodes(graph):
         if node.op_type in _SETTINGS:
             bad |= set(node.input[1:])
+    bad |= {name for name, parameter in told.items() if not parameter and name not in statistics}
+    if told:
+        bad |= {i.name for i in graph.initializer if max(i.dims, default=1) == 1 and i.name not in told}
     found: dict[str, Array] = {}
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):

@@ -1,0 +1,124 @@
+"""Training of what PyTorch's exporter with its optimiser writes: merged, turned and expanded weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.types import Array
+from glow_frontends.onnx.pytorch_export import ExportWarning
+
+LINEAR, NORM = "torch.nn.modules.linear.Linear", "torch.nn.modules.normalization.LayerNorm"
+PARAMETERS = (
+    "token",
+    "first.weight",
+    "first.bias",
+    "second.weight",
+    "second.bias",
+    "words.weight",
+    "head.weight",
+)
+TABLE = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+
+
+def _node(kind: str, inputs: list[str], result: str, scope: str, of: str = "", **attributes: Any) -> Any:
+    made = helper.make_node(kind, inputs, [result], **attributes)
+    for key, value in (("name_scopes", ["", scope, result]), ("class_hierarchy", ["Net", of, "aten"])):
+        made.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=str(value))
+    return made
+
+
+def exported(parameters: tuple[str, ...] = PARAMETERS, told: bool = True) -> onnx.ModelProto:
+    """token + words[x], two normalisations and a head tied to the words, as PyTorch 2.13 writes them.
+
+    The normalisations share ones and zeros, the head's weight lies turned round in `val_1`, the token is
+    repeated for the batch, the buffer `table` is added, the number `val_2` multiplied.
+    """
+    norm = {"axis": -1, "epsilon": 1e-5}
+    nodes = [
+        _node("Gather", ["head.weight", "x"], "embedding", "words"),
+        _node("Add", ["embedding", "expand"], "add", ""),
+        _node("Add", ["add", "table"], "placed", ""),
+        _node("LayerNormalization", ["placed", "first.weight", "first.bias"], "a", "first", NORM, **norm),
+        _node("Mul", ["a", "val_2"], "scaled", ""),
+        _node("Tanh", ["scaled"], "tanh", ""),
+        _node("LayerNormalization", ["tanh", "first.weight", "first.bias"], "b", "second", NORM, **norm),
+        _node("MatMul", ["b", "val_1"], "y", "head", LINEAR),
+    ]
+    arrays = {
+        "head.weight": TABLE,
+        "first.weight": np.ones(4, np.float32),
+        "first.bias": np.zeros(4, np.float32),
+        "val_1": np.ascontiguousarray(TABLE.T),
+        "val_2": np.full((1,), 0.5, np.float32),
+        "table": np.full((3, 4), 0.25, np.float32),
+        "expand": np.tile(np.arange(4, dtype=np.float32), (2, 1, 1)),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3, 6])],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    if told:
+        lines = [f"p_{n.replace('.', '_')}: PARAMETER target='{n}'" for n in parameters]
+        lines.append("b_table: BUFFER target='table' persistent=True")
+        key = "pkg.torch.export.ExportedProgram.graph_signature"
+        graph.metadata_props.add(key=key, value="\n".join(lines))
+    return helper.make_model(graph, producer_name="pytorch", opset_imports=[helper.make_opsetid("", 20)])
+
+
+def _peer(x: Array, target: Array, steps: int, rate: float) -> tuple[list[float], dict[str, Array]]:
+    """The network that was exported, trained by PyTorch."""
+    torch = pytest.importorskip("torch")
+    F = torch.nn.functional
+    values = {
+        n: np.ones(4, np.float32) if n.endswith("weight") else np.zeros(4, np.float32) for n in PARAMETERS
+    }
+    values |= {"head.weight": TABLE, "token": np.arange(4, dtype=np.float32)[None, None]}
+    del values["words.weight"]
+    p = {n: torch.tensor(a, requires_grad=True) for n, a in values.items()}
+    optimizer, losses = torch.optim.SGD(p.values(), rate), list[float]()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        y = p["head.weight"][torch.tensor(x)] + p["token"] + 0.25
+        y = F.layer_norm(y, (4,), p["first.weight"], p["first.bias"])
+        y = F.layer_norm((y * 0.5).tanh(), (4,), p["second.weight"], p["second.bias"])
+        loss = F.mse_loss(y @ p["head.weight"].T, torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: a.detach().numpy() for n, a in p.items()}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_steps(backend: str) -> None:
+    """Norms learn for themselves, the head with the words, one token for all; buffers and numbers stay."""
+    x = np.array([[0, 1, 2], [3, 4, 5]])
+    target = np.random.default_rng(1).normal(size=(2, 3, 6)).astype(np.float32)
+    trainer = glow.Trainer(exported(), "mse", glow.optim.SGD(0.5), backend=backend)
+    losses, want = _peer(x, target, 5, 0.5)
+    np.testing.assert_allclose([trainer.step(x, target) for _ in range(5)], losses, rtol=1e-5)
+    found = trainer.parameters()
+    assert set(found) == set(want)
+    for name, array in want.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_parameters_that_are_gone() -> None:
+    """A warning names what the file does not have any more."""
+    with pytest.warns(ExportWarning, match="folded 2 of the network's 9 .*norm.weight, norm.bias"):
+        glow.Trainer(exported((*PARAMETERS, "norm.weight", "norm.bias")), "mse", backend="interpreter")
+
+
+def test_models_without_signature() -> None:
+    """Of a model that does not tell its parameters nothing is changed."""
+    found = glow.Trainer(exported(told=False), "mse", backend="interpreter").parameters()
+    assert set(found) == {"head.weight", "first.weight", "first.bias", "val_1", "val_2", "table", "expand"}
