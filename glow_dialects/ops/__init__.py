@@ -35,6 +35,7 @@ OPERATORS = {
     "cumprod": "cumprod",
     "cumsum": "cumsum",
     "depth_to_space": "depth_to_space space_to_depth",
+    "dequantize_blocks": "dequantize_blocks",
     "dft": "dft",
     "dropout": "dropout dropout_train",
     "expand": "expand",

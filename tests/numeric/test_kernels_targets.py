@@ -13,6 +13,7 @@ from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
+from glow_backends.cpu.kernels.gemm_blocks import BlockGemmSpec, emit_gemm_blocks
 from glow_backends.cpu.kernels.normalize import LayerNormSpec, emit_layer_norm
 from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
 from glow_backends.cpu.kernels.recurrent import RecurrentSpec, emit_recurrent
@@ -33,6 +34,8 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "block": (emit_copy, layouts.block_spec((1, 20, 7, 7), 4, 4)),
     "softmax": (emit_softmax, SoftmaxSpec((5, 100), 1)),
     "layer_norm": (emit_layer_norm, LayerNormSpec((5, 100))),
+    "few_bits": (emit_gemm_blocks, BlockGemmSpec(3, 50, 90, 4, 32, 8.0)),
+    "few_bits_rows": (emit_gemm_blocks, BlockGemmSpec(30, 50, 90, 2, 32, offsets=True)),
     "reduce": (emit_reduce, ReduceSpec("log_sum_exp", (5, 9, 100), (1,))),
     "arg_max": (emit_arg_reduce, ArgReduceSpec("arg_max", (5, 100), 1)),
     "pool": (emit_pool, PoolSpec("avg", 4, (13, 13), 1, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1))),

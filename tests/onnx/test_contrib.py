@@ -302,6 +302,31 @@ CASES = [
         {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
         weights=(0, 2),
     ),
+    Case(
+        "GatherBlockQuantized",
+        [u8(9, 32), np.array([[1, -8]], np.int64), real(9, 2), u8(9, 2)],
+        {"bits": 8, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
+        weights=(0, 2, 3),
+        name="points",
+    ),
+    *(
+        Case(
+            "MatMulBnb4",
+            [real(2, depth), u8(-(-7 * depth // 2)), real(-(-7 * depth // 16)) / 9],
+            {"K": depth, "N": 7, "block_size": 16, "quant_type": kind},
+            weights=(1, 2),
+            name=f"{kind}_{depth}",
+        )
+        for kind, depth in ((0, 32), (1, 32), (1, 41))
+    ),
+    Case(
+        "MatMulNBits",
+        [real(20, 288), u8(64, 9, 16), real(64, 9) / 9, None, None, real(64)],
+        {"K": 288, "N": 64, "bits": 4, "block_size": 32},
+        weights=(1, 2, 5),
+        tolerance=1e-3,
+        name="bias",
+    ),
     Case("QuantizeLinear", [real(3, 4), np.full(4, 0.02, F), whole(90, 130, 4)], {"axis": 1}),
     Case("DequantizeLinear", [whole(-999, 999, 3, 4, dtype=np.int16), scale(), np.array(7, np.int16)]),
 ]

@@ -83,7 +83,7 @@ class CpuBackend(Backend):
             CpuRecurrentPass(),  # one product for all steps of a network
             CpuLayoutPass(self.cpu),  # channel blocks through whole regions
             CpuChannelsPass(),  # shuffles inside those regions
-            CpuFusePass(),  # epilogues
+            CpuFusePass(self.cpu),  # epilogues
             CpuAttentionPass(),  # softmax between two products
             CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions

@@ -16,6 +16,7 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.attention import AttentionInstr, AttentionOp
+from glow_backends.cpu.block_gemm import BlockGemmInstr, BlockGemmOp
 from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
 from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
@@ -23,7 +24,7 @@ from glow_backends.cpu.lrn import BlockedLrnInstr, BlockedLrnOp
 from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
 from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
 from glow_backends.cpu.stack import StackInstr, StackOp
-from glow_backends.cpu.steps import run_steps, steps_of
+from glow_backends.cpu.steps import check_extras, run_steps, steps_of
 from glow_backends.cpu.training_dialect import GRAPH as TRAINING
 from glow_backends.cpu.training_dialect import INSTRUCTIONS as TRAINING_INSTRUCTIONS
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -153,16 +154,6 @@ class ConvOp(PureOp):
 
     def check(self) -> None:
         check_extras(self)
-
-
-def check_extras(op: Any) -> None:
-    """Raise unless the binary steps have their operands, each of the result's type."""
-    extras, wanted = op.group("extras"), sum(s.binary for s in steps_of(op.properties["steps"]))
-    if len(extras) != wanted:
-        raise VerifyException(f"{op.name}: {wanted} binary steps, {len(extras)} extra operands")
-    for value in extras:
-        if value.type != op.results[0].type:
-            raise VerifyException(f"{op.name}: extra is {value.type}, result {op.results[0].type}")
 
 
 @instr_op(of=ConvOp, inplace=("extras",))
@@ -344,6 +335,7 @@ def get_glow_cpu() -> Dialect:
         PlaneConvOp,
         PoolOp,
         GemmOp,
+        BlockGemmOp,
         AttentionOp,
         StackOp,
         CpuRecurrentOp,
@@ -355,5 +347,12 @@ def get_glow_cpu() -> Dialect:
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
     own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [AttentionInstr, CpuRecurrentInstr, PermuteChannelsInstr, BlockedLrnInstr, QuantizedConvInstr]
+    own += [
+        BlockGemmInstr,
+        AttentionInstr,
+        CpuRecurrentInstr,
+        PermuteChannelsInstr,
+        BlockedLrnInstr,
+        QuantizedConvInstr,
+    ]
     return Dialect("glow_cpu_instr", [*own, *TRAINING_INSTRUCTIONS])

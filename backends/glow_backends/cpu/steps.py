@@ -97,3 +97,13 @@ def _operator(step: EpilogueStep, operands: Sequence[Array]) -> GraphOp:
     block = Block(arg_types=[tensor_of(a) for a in operands])
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
     return kind(*block.args, **properties)
+
+
+def check_extras(op: Any) -> None:
+    """Raise unless the binary steps have their operands, each of the result's type."""
+    extras, wanted = op.group("extras"), sum(s.binary for s in steps_of(op.properties["steps"]))
+    if len(extras) != wanted:
+        raise VerifyException(f"{op.name}: {wanted} binary steps, {len(extras)} extra operands")
+    for value in extras:
+        if value.type != op.results[0].type:
+            raise VerifyException(f"{op.name}: extra is {value.type}, result {op.results[0].type}")

@@ -120,3 +120,29 @@ glow.func @main {
   %r = glow.relu %c : (tensor<2x1x4x4x8xf32>) -> tensor<2x1x4x4x8xf32>
   glow.save %r to @y : tensor<2x1x4x4x8xf32>
 }
+
+// -----
+
+// Weights of few bits stay packed in the product that reads them; what else reads them takes floats.
+// CHECK:       %[[G:.*]] = glow_cpu.block_gemm %x, %codes, %scales, %b {
+// CHECK-SAME:    point = 8.000000e+00 : f64, steps = ["relu"], bits = 4 : i64, block = 16 : i64, depth = 32 : i64
+// CHECK-NEXT:  glow.save %[[G]] to @y
+// CHECK-NEXT:  glow.save %{{.*}} to @z
+glow.constant @codes = dense<7> : tensor<8x16xui8>
+glow.constant @scales = dense<0.5> : tensor<8x2xf32>
+glow.constant @b = #glow.resource<"b"> : tensor<8xf32>
+glow.placeholder @x : tensor<3x32xf32>
+glow.placeholder @y output : tensor<3x8xf32>
+glow.placeholder @z output : tensor<8x32xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<3x32xf32>
+  %codes = glow.get @codes : tensor<8x16xui8>
+  %scales = glow.get @scales : tensor<8x2xf32>
+  %b = glow.get @b : tensor<8xf32>
+  %w = glow.dequantize_blocks %codes, %scales {bits = 4 : i64, block = 16 : i64, depth = 32 : i64, point = 8.0 : f64} : (tensor<8x16xui8>, tensor<8x2xf32>) -> tensor<8x32xf32>
+  %t = glow.transpose %w {permutation = array<i64: 1, 0>} : (tensor<8x32xf32>) -> tensor<32x8xf32>
+  %p = glow.fully_connected %x, %t, %b : (tensor<3x32xf32>, tensor<32x8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+  %r = glow.relu %p : (tensor<3x8xf32>) -> tensor<3x8xf32>
+  glow.save %r to @y : tensor<3x8xf32>
+  glow.save %w to @z : tensor<8x32xf32>
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_backends.cpu.block_gemm import BlockGemmOp
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.dialect import ConvOp, GemmOp, PlaneConvOp, UnblockOp
 from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
+from glow_backends.cpu.passes.few_bits import expanded, packed_weights
 from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
+from glow_backends.cpu.target import named
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
 from glow_dialects.core.types import Array, element_of, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
@@ -33,7 +38,7 @@ from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.symbols import Symbols
 
-Kernel = ConvOp | PlaneConvOp | GemmOp
+Kernel = ConvOp | PlaneConvOp | GemmOp | BlockGemmOp
 MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
 COMPUTED = ("f32", "f16", "bf16")
 """Elements of what epilogues are for; what the target has no arithmetic for was widened before."""
@@ -56,7 +61,7 @@ def fused(op: Kernel, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp
 
 def _kernel(value: SSAValue) -> Kernel | None:
     """The convolution or product that makes `value`, if this is its one use."""
-    kinds: tuple[type[Kernel], ...] = (ConvOp, PlaneConvOp, GemmOp)
+    kinds: tuple[type[Kernel], ...] = (ConvOp, PlaneConvOp, GemmOp, BlockGemmOp)
     return next((k for kind in kinds if (k := producer(value, kind, single=True))), None)
 
 
@@ -244,7 +249,7 @@ def scaled(op: GraphOp, r: Rewriter) -> SSAValue | None:
 def biased(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """add(gemm(a, b), v) -> gemm(a, b, v) for a vector of one value a column."""
     for value, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
-        kernel = producer(value, GemmOp, single=True)
+        kernel = producer(value, GemmOp, single=True) or producer(value, BlockGemmOp, single=True)
         if kernel is None or value.type != op.results[0].type:
             continue
         if kernel.group("bias") or steps_of(kernel.properties["steps"]):
@@ -341,9 +346,14 @@ class CpuFusePass(ModulePass):
     """Matrix products become glow_cpu.gemm; element-wise operators join the kernel before them.
 
     relu(add(conv(x, w, b), y)) -> conv(x, w, b, y) {steps = ["add", "relu"]}
+
+    `cpu`: "host" or a name such as "haswell", which says what weights of few bits can stay packed for.
     """
 
     name = "glow-cpu-fuse"
+    cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)
+        packed = Pattern((GemmOp,), partial(packed_weights, target=named(self.cpu)))
+        rewrite(op, (packed, *PATTERNS))
+        rewrite(op, (Pattern((DequantizeBlocksOp,), expanded),))

@@ -10,7 +10,9 @@ from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.rules.pointwise import elementwise
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
 from glow_dialects.ops.dft import DftOp
+from glow_dialects.ops.module import GetOp
 
 
 @cache
@@ -54,6 +56,8 @@ def has_rule(op: GraphOp) -> bool:
     name = op.name.removeprefix("glow.")
     if op.DATA_PARALLEL:
         return not op.operands or supports(name, dtype_name(op.results[0]))
+    if isinstance(op, DequantizeBlocksOp):
+        return all(isinstance(v.owner, GetOp) for v in op.operands)
     return name in rules() or _by_reference(op)
 
 

@@ -15,10 +15,18 @@ from glow_backends.cpu.kernels.common import broadcast_strides
 from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
+from glow_backends.cpu.kernels.gemm_blocks import (
+    BlockGemmSpec,
+    block_scratch_bytes,
+    emit_gemm_blocks,
+    pack_codes,
+    pack_scales,
+)
 from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
-from glow_backends.cpu.rules.common import inplace
+from glow_backends.cpu.rules.common import inplace, table
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import unpack
 
 
 def _product(
@@ -125,6 +133,45 @@ def _half_product(op: Any, context: CallContext, epilogue: Epilogue) -> KernelCa
     return KernelCall(emit_gemm_half, spec, given, flops=2 * spec.m * spec.n * spec.k)
 
 
+def block_gemm(op: Any, context: CallContext) -> KernelCall | None:
+    """A product by constant weights of few bits."""
+    target, bits, depth = context.target, op.prop("bits"), op.prop("depth")
+    points, bias, extras = (op.group(name) for name in ("points", "bias", "extras"))
+    epilogue = Epilogue(bool(bias), None, steps_of(op.properties["steps"]), inplace(op))
+    (*lead, _), (columns, _) = shape(op.a), shape(op.codes)
+    spec = BlockGemmSpec(
+        prod(lead),
+        columns,
+        depth,
+        bits,
+        op.prop("block"),
+        op.prop("point"),
+        op.prop("levels"),
+        bool(points),
+        epilogue,
+    )
+    width = spec.tile(target).vectors
+    known = [context.constant(v) for v in (op.scales, *points)]
+
+    def offsets(zero: Array) -> Array:
+        assert known[0] is not None
+        return pack_scales(-zero * known[0], spec, target)
+
+    how = f"few_bits|{bits}|{depth}|{width}"
+    codes = context.pack(op.codes, how, lambda c: pack_codes(unpack(c, bits, depth), spec, target))
+    scales = context.pack(op.scales, f"blocks|{width}", lambda s: pack_scales(s, spec, target))
+    shifts = [table("offsets", offsets(z)) for z in known[1:] if z is not None]
+    if codes is None or scales is None or len(shifts) != len(points):
+        return None
+    return KernelCall(
+        emit_gemm_blocks,
+        spec,
+        [op.result, op.a, codes, scales, *shifts, *bias, *extras],
+        scratch=block_scratch_bytes(spec, target),
+        flops=2 * spec.m * spec.n * spec.k,
+    )
+
+
 def attention(op: Any, context: CallContext) -> KernelCall | None:
     """Attention over heads of four axes."""
     q, k, v = (ordered(shape(op.group(n)[0]), op.prop(f"{n}_order")) for n in ("q", "k", "v"))
@@ -160,6 +207,7 @@ RULES: dict[str, Rule] = {
     "matmul": matmul,
     "batch_matmul": matmul,
     "fully_connected": fully_connected,
+    "glow_cpu_instr.block_gemm": block_gemm,
     "glow_cpu_instr.gemm": gemm,
     "glow_cpu_instr.attention": attention,
 }

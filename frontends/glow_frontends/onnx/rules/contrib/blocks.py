@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
+from glow_dialects.ops.dequantize_blocks import WIDTHS, DequantizeBlocksOp, dequantize_blocks, pack, unpack
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import SqrtOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
+from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import non_negative, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
-
-
-def unpack(packed: Array, bits: int, count: int) -> Array:
-    """The first `count` numbers of `bits` in each row of bytes, lowest bits first."""
-    if bits not in (1, 2, 4, 8):
-        raise RuleError(f"weights of {bits} bits")
-    each = 8 // bits
-    shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(*packed.shape[:-1], -1)[..., :count]
 
 
 def matmul_n_bits(g: Emitter, n: Node) -> Value:
@@ -33,50 +27,112 @@ def matmul_n_bits(g: Emitter, n: Node) -> Value:
     bits, block = n.integer("bits", 4), n.integer("block_size")
     if n.get(4) is not None or n.flag("weight_prepacked"):
         raise RuleError("weights in an order of their own")
+    if bits not in WIDTHS or block * bits % 8:
+        raise RuleError(f"weights of {bits} bits in blocks of {block}")
     what = "the weights of MatMulNBits"
     count = -(-depth // block)
-    packed = g.known(n[1], what).reshape(rows, count, -1)
-    scales = g.known(n[2], what).astype(np.float32).reshape(rows, count, 1)
-    numbers = unpack(packed, bits, block).astype(np.float32)
-    real = (numbers - _points(g, n.get(3), bits, (rows, count))) * scales
-    weights = real.reshape(rows, -1)[:, :depth].T.astype(dtype_of_value(n[0]))
-    y = product(g, n[0], np.ascontiguousarray(weights))
+    codes = g.known(n[1], what).reshape(rows, -1)[:, : -(-depth * bits // 8)]
+    scales = g.known(n[2], what).astype(np.float32).reshape(rows, count)
+    points = _points(g, n.get(3), bits, (rows, count))
+    point = 0.0 if points is not None else float(1 << (bits - 1))
+    form = {"bits": bits, "block": block, "depth": depth, "point": point}
+    y = _few_bits_product(g, n[0], codes, scales, points, form)
     return y if n.get(5) is None else g(AddOp, y, n[5])
 
 
-def _points(g: Emitter, zeros: Value | None, bits: int, dims: tuple[int, int]) -> Array:
-    """Zero points of blocks: packed as the weights are, plain, or the middle of the range."""
+def _few_bits_product(
+    g: Emitter, x: Value, codes: Array, scales: Array, points: Array | None, form: dict[str, Any]
+) -> Value:
+    """x @ w' for codes of w, in f32."""
+    # As values of the graph: what is known already would become floats at once.
+    parts = [g.value(codes), g.value(scales), None if points is None else g.value(points)]
+    w = g(DequantizeBlocksOp, *parts, **form)
+    y = product(g, cast_to(g, x, np.dtype(np.float32)), g.transpose(w, (1, 0)))
+    return cast_to(g, y, dtype_of_value(x))
+
+
+def _points(g: Emitter, zeros: Value | None, bits: int, dims: tuple[int, int]) -> Array | None:
+    """Zero points of blocks: packed as the weights are, or plain."""
     if zeros is None:
-        return np.array(float(1 << (bits - 1)), np.float32)
+        return None
     known = g.known(zeros, "zero points of blocks")
     if known.dtype == np.uint8 and bits < 8:
         known = unpack(known.reshape(dims[0], -1), bits, dims[1])
-    return known.astype(np.float32).reshape(*dims, 1)
+    return known.astype(np.float32).reshape(dims)
+
+
+#: What the codes of bitsandbytes' types stand for: FP4, NF4.
+_FP4 = (0.0, 0.0052083333, 0.6666667, 1.0, 0.33333334, 0.5, 0.16666667, 0.25)
+_NF4 = (
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
+_BNB4 = {0: (*_FP4, *(-x for x in _FP4)), 1: _NF4}
+
+
+def matmul_bnb4(g: Emitter, n: Node) -> Value:
+    """MatMulBnb4: a product with weights of bitsandbytes, blocks running on from row to row."""
+    rows, depth, block = n.integer("N"), n.integer("K"), n.integer("block_size")
+    kind, what = n.integer("quant_type"), "the weights of MatMulBnb4"
+    if kind not in _BNB4:
+        raise RuleError(f"quant_type {kind} is none of FP4 (0), NF4 (1)")
+    packed, scales = g.known(n[1], what).reshape(-1), g.known(n[2], what).astype(np.float32)
+    packed = packed << np.uint8(4) | packed >> np.uint8(4)  # the first of two codes is in the high bits
+    if depth % block or depth % 2:
+        levels = np.asarray(_BNB4[kind], np.float32)[unpack(packed, 4, rows * depth)]
+        real = levels * np.repeat(scales.reshape(-1), block)[: rows * depth]
+        return product(g, n[0], real.reshape(rows, depth).T.astype(dtype_of_value(n[0])))
+    codes = packed.reshape(rows, -1)
+    form = {"bits": 4, "block": block, "depth": depth, "levels": _BNB4[kind]}
+    return _few_bits_product(g, n[0], codes, scales.reshape(rows, -1), None, form)
 
 
 def gather_block_quantized(g: Emitter, n: Node) -> Value:
     """GatherBlockQuantized: rows of a table of few bits with scales of blocks."""
     what = "the table of GatherBlockQuantized"
     data, scales = g.known(n[0], what), g.known(n[2], what)
-    bits, block = n.integer("bits", 4), n.integer("block_size", 128)
-    axis = axis_of(n.integer("quantize_axis", data.ndim - 1), data.ndim)
     zeros = None if n.get(3) is None else g.known(n[3], what)
-    if data.dtype == np.uint8:
-        if axis != data.ndim - 1:
-            raise RuleError("bytes packed along another axis than the last")
-        data = unpack(data, bits, data.shape[-1] * 8 // bits)
-        default = float(1 << (bits - 1))
-        if zeros is not None and bits < 8:
-            zeros = unpack(zeros, bits, scales.shape[-1])
-    else:
-        default = 0.0
-    real = data.astype(np.float32)
-    point = np.full(scales.shape, default, np.float32) if zeros is None else zeros.astype(np.float32)
-    wide = [np.repeat(p.astype(np.float32), block, axis) for p in (point, scales)]
-    end = tuple(slice(0, d) for d in real.shape)
-    table = ((real - wide[0][end]) * wide[1][end]).astype(scales.dtype)
-    gathered = axis_of(n.integer("gather_axis", 0), table.ndim)
-    return take(g, table, non_negative(g, n[1], table.shape[gathered]), gathered)
+    packed, block = data.dtype == np.uint8, n.integer("block_size", 128)
+    bits = n.integer("bits", 4) if packed else 4
+    if bits not in WIDTHS:
+        raise RuleError(f"a table of {bits} bits")
+    axis = axis_of(n.integer("quantize_axis", data.ndim - 1), data.ndim)
+    rows = axis_of(n.integer("gather_axis", 0), data.ndim)
+    if packed and axis != data.ndim - 1:
+        raise RuleError("bytes packed along another axis than the last")
+    lowest = 8 if data.dtype.name == "int4" else 0  # what makes codes of the numbers
+    point = float(1 << (bits - 1)) if packed else float(lowest)
+    sizes = data.shape
+    if not packed:
+        data = (data.astype(np.int8) + np.int8(lowest)).astype(np.uint8)
+        data = pack(np.moveaxis(data, axis, -1), bits)
+    elif zeros is not None and bits < 8:
+        zeros = unpack(zeros, bits, scales.shape[-1])
+    depth = sizes[axis] * 8 // bits if packed else sizes[axis]
+    points = None if zeros is None else np.moveaxis(zeros.astype(np.float32), axis, -1) + lowest
+    wide = np.moveaxis(scales.astype(np.float32), axis, -1)
+    form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth}
+    form["point"] = 0.0 if points is not None else point
+    places = non_negative(g, n[1], depth if rows == axis else sizes[rows])
+    if rows == axis or axis != data.ndim - 1:
+        table = dequantize_blocks(data, wide, points, levels=None, **form)
+        return take(g, np.moveaxis(table, -1, axis).astype(scales.dtype), places, rows)
+    parts = [None if part is None else take(g, part, places, rows) for part in (data, wide, points)]
+    return cast_to(g, g(DequantizeBlocksOp, *parts, **form), scales.dtype)
 
 
 def distances(g: Emitter, n: Node) -> Value:
@@ -120,6 +176,7 @@ RULES: dict[str, Versions] = {
     "CDist": distances,
     "GatherBlockQuantized": gather_block_quantized,
     "Inverse": inverse,
+    "MatMulBnb4": matmul_bnb4,
     "MatMulNBits": matmul_n_bits,
     "Unique": unique,
 }

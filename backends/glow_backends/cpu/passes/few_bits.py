@@ -1,0 +1,50 @@
+"""Patterns of constant weights of few bits: products keep them packed, others take them as floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from glow_backends.cpu.block_gemm import BlockGemmOp
+from glow_backends.cpu.dialect import GemmOp
+from glow_backends.cpu.kernels.gemm_blocks import has_block_kernel
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import element_of, shape_of
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_passes.graph.driver import Rewriter, producer
+
+
+def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
+    """gemm(a, dequantize_blocks(codes, scales)) {transpose_b} -> block_gemm(a, codes, scales)."""
+    weights = producer(op.b, DequantizeBlocksOp)
+    if (
+        weights is None
+        or not op.prop("transpose_b")
+        or op.prop("transpose_a")
+        or op.prop("scale") is not None
+    ):
+        return None
+    if len(shape_of(op.b)) != 2 or element_of(op.a) != f32 or 0 in shape_of(op.results[0]):
+        return None
+    known = weights.prop("bits"), weights.prop("block"), weights.prop("levels")
+    if not has_block_kernel(*known, target) or any(r.array(v) is None for v in weights.operands):
+        return None
+    names = ("bits", "block", "depth", "point", "levels")
+    form: dict[str, Any] = {n: weights.properties[n] for n in names if n in weights.properties}
+    form["steps"] = op.properties["steps"]
+    points = weights.group("points")
+    return r(
+        BlockGemmOp(op.a, weights.codes, weights.scales, points, op.group("bias"), op.group("extras"), **form)
+    )
+
+
+def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:
+    """dequantize_blocks(constants) -> constant, where no product has taken it."""
+    arrays = [None if v is None else r.array(v) for v in (op.codes, op.scales, *op.group("points"))]
+    if any(a is None for a in arrays):
+        return None
+    if not op.group("points"):
+        arrays.append(None)
+    return r.weight(op.evaluate(arrays)[0], "weights")

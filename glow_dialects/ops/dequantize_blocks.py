@@ -1,0 +1,186 @@
+"""dequantize_blocks: weights of few bits, packed into bytes, as real numbers, with a scale for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase, f64, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import float_prop, int_prop
+from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import MulOp, SubOp
+from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.logic import BitwiseAndOp, ShiftRightOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
+
+WIDTHS = (1, 2, 4, 8)
+"""Bits of a code that fill bytes evenly."""
+
+
+def unpack(packed: Array, bits: int, count: int) -> Array:
+    """The first `count` codes of `bits` in each row of bytes, lowest bits first."""
+    if bits == 8:
+        return packed[..., :count]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return codes.reshape(*packed.shape[:-1], -1)[..., :count]
+
+
+def pack(codes: Array, bits: int) -> Array:
+    """The inverse of `unpack`: bytes of codes, the last of each row filled with zeros."""
+    each = 8 // bits
+    *lead, count = codes.shape
+    padded = np.zeros((*lead, -(-count // each), each), np.uint8)
+    padded.reshape(*lead, -1)[..., :count] = codes
+    return np.bitwise_or.reduce(padded << np.arange(0, 8, bits, dtype=np.uint8), axis=-1)
+
+
+def dequantize_blocks(
+    codes: Array,
+    scales: Array,
+    points: Array | None,
+    *,
+    bits: int,
+    block: int,
+    depth: int,
+    point: float,
+    levels: Sequence[float] | None,
+) -> Array:
+    """(level of each code - its block's point) its block's scale, as f32 [..., depth]."""
+    real = unpack(codes, bits, depth).astype(np.float32)
+    if levels is not None:
+        real = np.asarray(levels, np.float32)[real.astype(np.int64)]
+    wide = np.repeat(scales, block, -1)[..., :depth]
+    shift = np.float32(point) if points is None else np.repeat(points, block, -1)[..., :depth]
+    return (real - shift) * wide
+
+
+@graph_op
+class DequantizeBlocksOp(PureOp):
+    """Codes of few bits as f32: (code - point) scale, one scale for each `block` places of the last axis.
+
+    `codes` are bytes [..., ceil(depth * bits / 8)], lowest bits first; `scales`, and `points` where each
+    block has its own, are f32 [..., ceil(depth / block)]; else `point` is everyone's. `levels`: what each
+    code stands for, where that is not its number.
+    """
+
+    name = "glow.dequantize_blocks"
+    bits = int_prop()
+    block = int_prop()
+    depth = int_prop()
+    point = float_prop(0.0)
+    levels = opt_prop_def(DenseArrayBase.constr(f64))
+    codes = operand_def(Tensor)
+    scales = operand_def(Tensor)
+    points = opt_operand_def(Tensor)
+    result = result_def(Tensor)
+
+    def infer(self) -> Sequence[Attribute]:
+        bits, block, depth = self.prop("bits"), self.prop("block"), self.prop("depth")
+        if bits not in WIDTHS or block < 1 or depth < 0:
+            raise VerifyException(f"{self.name}: {bits} bits in blocks of {block} over {depth} places")
+        if dtype_of(self.codes.type) != np.uint8:
+            raise VerifyException(f"{self.name}: codes are {self.codes.type}, expected bytes")
+        *lead, stored = shape_of(self.codes) or (0,)
+        if not shape_of(self.codes) or stored != -(-depth * bits // 8):
+            raise VerifyException(f"{self.name}: {depth} codes of {bits} bits do not fill {self.codes.type}")
+        for value in (self.scales, *self.group("points")):
+            if shape_of(value) != (*lead, -(-depth // block)):
+                raise VerifyException(
+                    f"{self.name}: {value.type} beside {self.codes.type} in blocks of {block}"
+                )
+        levels = self.prop("levels")
+        if levels is not None and len(levels) != 1 << bits:
+            raise VerifyException(f"{self.name}: {len(levels)} levels for {bits} bits")
+        return [tensor((*lead, depth), element_of(self.scales))]
+
+    @property
+    def parameters(self) -> dict[str, int | float | tuple[float, ...] | None]:
+        """The properties, by name."""
+        return {name: self.prop(name) for name in ("bits", "block", "depth", "point", "levels")}
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        bits, block, depth = self.prop("bits"), self.prop("block"), self.prop("depth")
+        *lead, stored = shape_of(self.codes)
+        each, blocks, kind = 8 // bits, shape_of(self.scales)[-1], element_of(self.scales)
+        column = b(ReshapeOp.to(self.codes, (*lead, stored, 1)))
+        shifts = b.constant(np.arange(0, 8, bits, dtype=np.uint8))
+        mask = b.constant(np.array((1 << bits) - 1, np.uint8))
+        codes = b(BitwiseAndOp(b(ShiftRightOp(column, shifts)), mask)) if each > 1 else column
+        codes = b(ReshapeOp.to(codes, (*lead, stored * each)))
+        levels = self.prop("levels")
+        if levels is None:
+            real = b(CastOp(codes, results=tensor((*lead, stored * each), kind)))
+        else:
+            table = b.constant(np.asarray(levels, np.float32))
+            places = b(CastOp(codes, results=tensor((*lead, stored * each), i64)))
+            real = b(GatherOp(table, places, axis=0))
+        real = _fitted(b, real, blocks * block)
+        real = b(ReshapeOp.to(real, (*lead, blocks, block)))
+
+        def column_of(value: SSAValue) -> SSAValue:
+            return b(ReshapeOp.to(value, (*lead, blocks, 1)))
+
+        point = [column_of(v) for v in self.group("points")] or [b.scalar(self.prop("point"), self.scales)]
+        y = b(MulOp(b(SubOp(real, point[0])), column_of(self.scales)))
+        return [_fitted(b, b(ReshapeOp.to(y, (*lead, blocks * block))), depth)]
+
+
+def _fitted(b: Builder, value: SSAValue, count: int) -> SSAValue:
+    """The first `count` places of the last axis, zeros where there are fewer."""
+    *lead, own = shape_of(value)
+    zeros = (0,) * len(lead)
+    if own < count:
+        return b(PadOp(value, pads=(*zeros, 0, *zeros, count - own)))
+    if own == count:
+        return value
+    ends, steps = (*lead, count), (1,) * (len(lead) + 1)
+    return b(SliceOp(value, starts=(*zeros, 0), ends=ends, steps=steps))
+
+
+@instr_op(of=DequantizeBlocksOp)
+class DequantizeBlocksInstr(InstrOp):
+    """Unpack, look up, shift and scale."""
+
+    def reference(self, result: Array, codes: Array, scales: Array, points: Array | None) -> None:
+        names = ("bits", "block", "depth", "point", "levels")
+        result[...] = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in names})
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample(
+        DequantizeBlocksOp,
+        (random(3, 10, dtype="uint8", low=0, high=256), random(3, 2)),
+        {"bits": 4, "block": 16, "depth": 20, "point": 8.0},
+        smooth=False,
+    ),
+    Sample(
+        DequantizeBlocksOp,
+        (random(2, 3, 8, dtype="uint8", low=0, high=256), random(2, 3, 2), random(2, 3, 2, low=0, high=4)),
+        {"bits": 2, "block": 16, "depth": 32},
+        smooth=False,
+    ),
+    Sample(
+        DequantizeBlocksOp,
+        (random(4, 33, dtype="uint8", low=0, high=256), random(4, 3)),
+        {"bits": 8, "block": 16, "depth": 33, "point": 128.0},
+        smooth=False,
+    ),
+    Sample(
+        DequantizeBlocksOp,
+        (random(2, 4, dtype="uint8", low=0, high=256), random(2, 1)),
+        {"bits": 4, "block": 16, "depth": 8, "levels": tuple(i * i / 16 - 8 for i in range(16))},
+        smooth=False,
+    ),
+)
