@@ -33,7 +33,7 @@ from glow_backends.cpu.kernels.blocks import (
     stream_parts,
     zeros,
 )
-from glow_backends.cpu.kernels.conv_direct import DirectConvSpec
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import C, D, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
 from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points, line_tiles
@@ -460,11 +460,6 @@ class SquareEmission(WinogradEmission):
 class LineEmission(WinogradEmission):
     """A filter of one row or column: tiles and their points are lines (`winograd_line`)."""
 
-    def __init__(self, k: KernelBuilder, spec: WinogradSpec, plan: WinogradPlan) -> None:
-        super().__init__(k, spec, plan)
-        self.outside = k.stack(self.lanes)
-        k.store(values.zero(vector(self.image_kind, self.lanes)), self.outside, 0, self.image_kind)
-
     def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
         k, conv, axis = self.k, self.conv, int(self.conv.kernel[0] == 1)
         image, *place = self.place(tile)
@@ -474,10 +469,11 @@ class LineEmission(WinogradEmission):
         block = k.mul(k.add(k.mul(image, blocks), channel), self.image_plane)
         source = self.image_at(x, k.add(block, k.mul(pixel, self.lanes)))
         step = self.lanes if axis else k.mul(self.image_size[1], self.lanes)
+        k.store(values.zero(vector(self.image_kind, self.lanes)), self.edge, 0, self.image_kind)
         pixels: list[ir.Value] = []
-        for i in range(self.side):  # without branches: zeros are read for what is outside
+        for i in range(self.side):  # without branches: those zeros are read for what is outside
             inside = k.b.icmp_unsigned("<", k.i(k.add(first, i)), k.i(self.image_size[axis]))
-            at = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.outside)
+            at = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.edge)
             pixels.append(values.to_compute(k, self.pixel(at, 0), conv.stored))
         return line_points(k, pixels)
 
