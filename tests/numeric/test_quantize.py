@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -306,10 +307,11 @@ def test_damaged_profiles(tmp_path: Path) -> None:
 
     assert "not a profile" in error("[1, 2]")
     assert "damaged" in error(good[: len(good) // 2] + "\n  : [")
-    assert "version 99" in error(good.replace("glow_profile: 2", "glow_profile: 99"))
+    assert "version 99" in error(good.replace("glow_profile: 3", "glow_profile: 99"))
     assert "graph and hash differ" in error(good.replace("quantized", "x").replace("conv", "cov"))
     assert "range of" in error(good.replace("min: ", "min: .nan #", 1))
     assert "channels of" in error(good.replace("\nend: true", " 1.0\nend: true"))
+    assert "losses" in error(re.sub(r"(losses:\n  \w+: ).*", r"\1.inf", good))
     assert "histogram of" in error(good.replace("histogram: ", "histogram: -1 ", 1))
     assert "its end is missing" in error(good.replace("end: true", "end: tr"))
     assert "it has no 'channels'" in error(good.replace("\nchannels:", "\nother:"))

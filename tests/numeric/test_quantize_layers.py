@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.test import TestOp as Node
 
 import glow_compiler as glow
 from glow_compiler.quantization import profile, quantize
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import functions
+from glow_passes.quantize.apply_profile import LOSS
 from glow_passes.quantize.channels import Channels, even_factors
+from glow_passes.quantize.costly import costly_layers
 
 RNG = np.random.default_rng(0)
 
@@ -127,12 +131,37 @@ def test_activation_ranges_end_where_it_is_constant() -> None:
     assert abs((-128 - kind.zero_point_array[0]) * step + 3) < 2 * step  # pyright: ignore
 
 
-def test_noisy_layers_stay_float() -> None:
-    """Large inputs whose results are clipped leave no integers for what is not."""
-    x, w = _normal(64, 48), _normal(48, 32)
-    for largest, name in ((4, "quantized_fully_connected"), (400, "matmul")):
-        x[0] = largest
-        g = glow.GraphBuilder()
-        g.save(g.clip(g.matmul(g.placeholder("x", x.shape), g.constant(w, "w")), min=-9.0, max=9.0), "y")
-        assert name in _operators(quantize(g, [{"x": x}], backend="interpreter"))
-        assert "matmul" not in _operators(quantize(g, [{"x": x}], backend="interpreter", everything=True))
+def test_costly_layers_stay_float() -> None:
+    """Of eight layers, the small one with a narrow result of large inputs costs most by far."""
+    rng = np.random.default_rng(5)
+    g = glow.GraphBuilder()
+    value = g.placeholder("x", (64, 64))
+    x = rng.standard_normal((64, 64)).astype(np.float32)
+    x[0, :4] = 300  # leaves no integers for the others, and the clip behind hides it
+    y = g.clip(g.matmul(value, g.constant(rng.standard_normal((64, 64)).astype(np.float32))), -9.0, 9.0)
+    for _ in range(24):
+        y = g.relu(g.matmul(y, g.constant((rng.standard_normal((64, 64)) / 6).astype(np.float32))))
+    g.save(y, "y")
+    made = profile(g, [{"x": x}], backend="interpreter")
+    costs = sorted(made.losses.values())
+    assert len(costs) == 25 and costs[-1] > 3 * costs[-2]
+    want = glow.compile(g, backend="interpreter").run({"x": x})["y"]
+    found: list[float] = []
+    for everything in (False, True):
+        module = quantize(g, made, everything=everything)
+        kept = _operators(module).count("matmul")
+        assert kept == 0 if everything else 1 <= kept <= 7
+        found.append(_decibels(want, glow.compile(module, backend="interpreter").run({"x": x})["y"]))
+    assert found[0] > found[1] + 6
+
+
+def test_losses_choose_the_cheapest_layers() -> None:
+    """Layers stay float by cost a product, within their parts of all products."""
+    sizes = {"a": 1, "b": 4, "c": 40, "d": 55}
+    losses = {"a": 1e-2, "b": 1e-3, "c": 9e-4, "d": 1e-5}
+    layers = {name: Node() for name in sizes}
+    for name, op in layers.items():
+        op.attributes[LOSS] = FloatAttr(losses[name], 64)
+    chosen = costly_layers([(layers[name], sizes[name]) for name in sizes])
+    assert chosen == {layers["a"], layers["b"]}  # "c" would be too much
+    assert costly_layers([(Node(), 5), (Node(), 7)]) == set()

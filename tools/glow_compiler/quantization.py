@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_compiler.api import compile, load
+from glow_compiler.rounding import BATCHES, losses
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
@@ -26,7 +27,7 @@ from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph import OPTIMIZE
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
-from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, MOMENTS, annotate
+from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, LOSS, annotate
 from glow_passes.quantize.calibration import CALIBRATIONS
 from glow_passes.quantize.convert_floats import TYPES as FLOATS
 from glow_passes.quantize.convert_floats import ConvertFloatsPass
@@ -164,12 +165,22 @@ def profile_prepared(
 ) -> Profile:
     """The profile of an optimised module."""
     made = Profile.of(module)
-    for number, values in enumerate(run_instrumented(module, data, backend)):
+    first: list[Feed] = []
+    for number, values in enumerate(run_instrumented(module, _remembered(data, first), backend)):
         made.add(values)
         if progress is not None:
             progress(number + 1)
     made.check_data()
+    made.losses = losses(module, made, first, backend)
     return made
+
+
+def _remembered(data: Data, first: list[Feed]) -> Iterator[Feed]:
+    """The data; copies of the first batches go to `first`."""
+    for feed in data:
+        if len(first) < BATCHES:
+            first.append({name: np.array(value) for name, value in feed.items()})
+        yield feed
 
 
 def run_instrumented(module: ModuleOp, data: Data, backend: str) -> Iterable[dict[str, Array]]:
@@ -235,7 +246,7 @@ def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
-            for name in (ATTRIBUTE, CHANNELS, MOMENTS):
+            for name in (ATTRIBUTE, CHANNELS, LOSS):
                 op.attributes.pop(name, None)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, f64
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, ModuleOp, f64
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from glow_dialects.ops.module import functions
@@ -16,14 +16,14 @@ from glow_passes.quantize.schema import QuantizationError, Schema
 
 #: `range = array<f64: low, high>` on the operation whose first result lies between them.
 ATTRIBUTE = "range"
-#: `moments = array<f64: mean, mean square>` of the same result.
-MOMENTS = "moments"
+#: `loss`: noise over signal in the network's outputs that rounding this layer alone makes.
+LOSS = "loss"
 #: `channels = array<f64: means, least, largest>` on what makes the input of a layer.
 CHANNELS = "channels"
 
 
 def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: str) -> None:
-    """Give every observed value's operation its calibrated range and its moments."""
+    """Give every observed value's operation its calibrated range, and layers their losses."""
     profile.check_data()
     profile.check_graph(module)
     for function in functions(module):
@@ -35,10 +35,18 @@ def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: st
                 continue
             low, high = calibrated(histogram, schema, calibration)
             value.owner.attributes[ATTRIBUTE] = DenseArrayBase.from_list(f64, [low, high])
-            value.owner.attributes[MOMENTS] = DenseArrayBase.from_list(f64, histogram.moments())
+            if name in profile.losses:
+                value.owner.attributes[LOSS] = FloatAttr(profile.losses[name], 64)
             channels = profile.channels.get(name)
             if channels is not None:
                 value.owner.attributes[CHANNELS] = DenseArrayBase.from_list(f64, channels.numbers())
+
+
+def hand_on(op: Operation, value: SSAValue) -> None:
+    """What takes the place of a node's result has the channels that the profile knows."""
+    assert isinstance(value.owner, Operation)
+    if CHANNELS in op.attributes:
+        value.owner.attributes[CHANNELS] = op.attributes[CHANNELS]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ section 4.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,7 +149,7 @@ def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
     return r(DequantizeOp(r(type(op)(*(p.input for p in parts))), results=op.result.type))
 
 
-def requantizing_again(op: Any, r: Rewriter, result: Any = None, **changed: Any) -> SSAValue:
+def requantizing_again(op: Any, r: Callable[[Any], SSAValue], result: Any = None, **changed: Any) -> SSAValue:
     """A requantising operator with another result type or other limits."""
     groups = [op.group(name) for name, _ in op.groups()]
     operands = [values[0] if values else None for values in groups]

@@ -98,11 +98,6 @@ class Histogram:
         """The bins + 1 borders."""
         return np.linspace(self.low, self.high, self.bins + 1)
 
-    def moments(self) -> tuple[float, float]:
-        """Mean and mean square."""
-        centres, total = self.centres(), max(float(self.counts.sum()), 1.0)
-        return float(self.counts @ centres) / total, float(self.counts @ centres**2) / total
-
     def centres(self) -> Array:
         """The middle of each bin."""
         edges = self.edges()

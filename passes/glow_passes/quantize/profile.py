@@ -24,7 +24,7 @@ from glow_passes.quantize.channels import Channels, channel_axis
 from glow_passes.quantize.histogram import Histogram, plausible
 from glow_passes.quantize.schema import QuantizationError
 
-VERSION = 2
+VERSION = 3
 #: Properties that hold sizes of the batch, which a profile does not depend on.
 SIZES = {"starts", "ends", "steps", "repeats", "operandSegmentSizes"}
 
@@ -108,8 +108,9 @@ def graph_hash(lines: list[str]) -> str:
 class Profile:
     """Histograms by value name, channels of the inputs of layers, and the graph they belong to.
 
-    `shapes` of the inputs, and the `numbers` among them that may decide which graph a model is: for
-    models that leave them open.
+    `losses`: what rounding each layer alone costs, as noise over signal in the outputs. `shapes` of
+    the inputs, and the `numbers` among them that may decide which graph a model is: for models that
+    leave them open.
     """
 
     graph: list[str]
@@ -119,6 +120,7 @@ class Profile:
     axes: dict[str, int] = field(default_factory=dict[str, int])
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
+    losses: dict[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
     def of(module: ModuleOp) -> Profile:
@@ -175,6 +177,7 @@ class Profile:
                 }
                 for name, h in self.values.items()
             },
+            "losses": {name: float(f"{loss:.4g}") for name, loss in self.losses.items()},
             "channels": {
                 name: " ".join(f"{v:.7g}" for v in c.numbers()) for name, c in self.channels.items()
             },
@@ -232,6 +235,9 @@ def _from_document(content: object, path: str) -> Profile:
             if not numbers.size or numbers.size % 3 or not np.isfinite(numbers).all():
                 raise QuantizationError(f"{path}: the profile is damaged: channels of '{name}'")
             made.channels[str(name)] = Channels.of(numbers)
+        made.losses = {str(name): float(loss) for name, loss in document["losses"].items()}
+        if not np.isfinite(list(made.losses.values())).all():
+            raise QuantizationError(f"{path}: the profile is damaged: losses")
         if document["end"] is not True:
             raise ValueError("its end is missing")
         return made

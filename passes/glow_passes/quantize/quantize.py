@@ -7,8 +7,8 @@ Every node becomes an island of its own; glow-fold-conversions joins them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ from glow_dialects.ops.requantize import scale_of
 from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import plain_properties
 from glow_passes.graph.symbols import Symbols
-from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS
+from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, hand_on
 from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
 from glow_passes.quantize.channels import (
     LAYERS,
@@ -64,9 +64,9 @@ from glow_passes.quantize.channels import (
     output_axis,
     relative_size,
 )
+from glow_passes.quantize.costly import costly_layers
 from glow_passes.quantize.fold_conversions import MOVES
-from glow_passes.quantize.light import light_layers
-from glow_passes.quantize.noise import channel_sizes, hand_on, noisy
+from glow_passes.quantize.light import light_layers, products
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
@@ -103,14 +103,14 @@ class Quantizer:
         self.names = value_names(function)
         self.float: set[Operation] = set()
         self.evened: dict[SSAValue, tuple[SSAValue, Array]] = {}
-        self.noisy: list[str] = []
 
-    def run(self) -> list[str]:
-        """Quantise every node that has a rule; the layers that it costs too much, by name."""
+    def run(self) -> None:
+        """Quantise every node that has a rule."""
         operators = [op for op in self.function.body.block.ops if isinstance(op, GraphOp)]
         self.float = {op for op in operators if self._stays_float(op)} | sensitive(self.function)
         if not self.options.everything:
             self.float |= light_layers(self.function, self.array)
+            self.float |= costly_layers(self._sizes(operators))
         for op in operators:
             if op.parent is None or op in self.float:
                 continue
@@ -126,7 +126,13 @@ class Quantizer:
             made = rule(op, self, Builder.before(op)) if rule is not None else None
             if made is not None:
                 self.replace(op, made)
-        return self.noisy
+
+    def _sizes(self, operators: Sequence[GraphOp]) -> Iterator[tuple[Operation, int]]:
+        """The layers that are not yet to stay float, and how many products each computes."""
+        for op in operators:
+            weights = self.array(op.operands[1]) if isinstance(op, LAYERS) and op not in self.float else None
+            if weights is not None:
+                yield op, products(op, weights)
 
     def _stays_float(self, op: GraphOp) -> bool:
         """Whether an operator is none for integers, or one that was asked to be kept."""
@@ -389,14 +395,10 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
     kind = symmetric_type(weights, axis if q.options.per_channel else -1, least=least)
     units = kind.scale_array * scale_of(source)
     stored = quantize_array(weights.astype(np.float64), kind)
-    error = weights - dequantize_array(stored, kind)
-    lost = error if even is None else error / by_weight(op, even[1], weights) * channel_sizes(op, weights)
-    if noisy(op, (weights, lost), (source, to), [op, *q.readers(op.results[0])][-1].results[0]):
-        q.noisy.append(q.names[op.results[0]])
     real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[output_axis(op)])
     if means is not None:
         # What rounding the weights moves the mean of each output by.
-        lost = error * by_weight(op, means, weights)
+        lost = (weights - dequantize_array(stored, kind)) * by_weight(op, means, weights)
         others = tuple(i for i in range(weights.ndim) if i != output_axis(op))
         real_bias = real_bias + lost.sum(axis=others)
     bias = None
@@ -469,7 +471,7 @@ class QuantizePass(ModulePass):
 
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
     activations; weights have 8 bits). bias: int32, int16, int8. everything: also layers of little
-    arithmetic (see light.py) and those that lose much (see noise.py), which stay float otherwise.
+    arithmetic (see light.py) and those that cost much (see costly.py), which stay float otherwise.
     """
 
     name = "glow-quantize"
@@ -486,10 +488,6 @@ class QuantizePass(ModulePass):
             raise QuantizationError(f"unknown bias precision '{self.bias}'; there are: {known}")
         schema = Schema.of(self.schema, self.precision)
         options = Options(schema, self.per_channel, BIASES[self.bias], self.keep, self.everything)
-        for number, function in enumerate(functions(op)):
-            noisy: list[str] = []
-            if not self.everything:
-                trial = op.clone()
-                noisy = Quantizer(trial, list(functions(trial))[number], options).run()
-            Quantizer(op, function, replace(options, keep=(*self.keep, *noisy))).run()
+        for function in functions(op):
+            Quantizer(op, function, options).run()
         Symbols(op).sweep()

@@ -7,6 +7,8 @@ glow.constant @w = dense<[[1.0, -2.0], [0.5, 1.0]]> : tensor<2x2xf32>
 glow.constant @b = dense<[1.0, 2.0]> : tensor<2xf32>
 glow.constant @f = dense<0.5> : tensor<2x1x1x1xf32>
 glow.constant @g = dense<0.5> : tensor<2x2x3x3xf32>
+glow.constant @wide = dense<0.5> : tensor<2x16xf32>
+glow.placeholder @z output : tensor<3x16xf32>
 glow.placeholder @i input : tensor<1x2x9x9xf32>
 glow.placeholder @o output : tensor<1x2x7x7xf32>
 glow.placeholder @x input : tensor<3x2xf32>
@@ -66,4 +68,19 @@ glow.func @depthwise {
   %d = glow.conv %i, %f {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 2 : i64, range = array<f64: -1.0, 1.0>} : (tensor<1x2x9x9xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x9x9xf32>
   %o = glow.conv %d, %g {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, range = array<f64: -9.0, 9.0>} : (tensor<1x2x9x9xf32>, tensor<2x2x3x3xf32>) -> tensor<1x2x7x7xf32>
   glow.save %o to @o : tensor<1x2x7x7xf32>
+}
+
+// Of two layers, the one whose rounding costs the outputs most stays float, as long as it is a small part.
+// CHECK-LABEL: glow.func @costly
+// ALL-LABEL: glow.func @costly
+glow.func @costly {
+  %x = glow.get @x {range = array<f64: -2.0, 5.96875>} : tensor<3x2xf32>
+  %w = glow.get @w : tensor<2x2xf32>
+  %v = glow.get @wide : tensor<2x16xf32>
+  // CHECK: glow.matmul %x, %w
+  // ALL-NOT: glow.matmul
+  %y = glow.matmul %x, %w {range = array<f64: 0.0, 8.0>, loss = 1.0e-02} : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  // CHECK: glow.quantized_fully_connected
+  %z = glow.matmul %y, %v {range = array<f64: 0.0, 8.0>, loss = 1.0e-05} : (tensor<3x2xf32>, tensor<2x16xf32>) -> tensor<3x16xf32>
+  glow.save %z to @z : tensor<3x16xf32>
 }
