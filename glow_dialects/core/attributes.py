@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     f64,
+    i1,
     i64,
 )
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
@@ -71,10 +72,13 @@ def integers(kind: IntegerType, values: tuple[int, ...]) -> DenseArrayBase[Integ
 def to_python(attribute: Attribute | None) -> object:
     """The inverse of `to_attribute`; None for None; types and other attributes unchanged."""
     if type(attribute) is DenseArrayBase:  # most of them
-        return tuple(cast(Any, attribute).get_values())
+        array = cast("DenseArrayBase[IntegerType]", attribute)
+        return _integers_in(array.data.data) if array.elt_type is i64 else tuple(array.get_values())
     match attribute:
+        case None:
+            return None
         case IntegerAttr():
-            if attribute.type == IntegerType(1):
+            if attribute.type == i1:
                 return bool(attribute.value.data)
             return attribute.value.data
         case FloatAttr():
@@ -85,6 +89,17 @@ def to_python(attribute: Attribute | None) -> object:
             return True
         case _:
             return attribute
+
+
+@lru_cache(1 << 12)
+def _integers_in(data: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(data, "<i8").tolist())
+
+
+@lru_cache(1 << 10)
+def segment_sizes(data: bytes) -> tuple[int, ...]:
+    """The operand counts of groups, as the bytes of their attribute (i32) have them."""
+    return tuple(np.frombuffer(data, "<i4").tolist())
 
 
 @dataclass(eq=False)
@@ -181,9 +196,9 @@ def dense(kind: Tensor, array: Array) -> DenseIntOrFPElementsAttr | BitsAttr:
 
 def array_of(attribute: Attribute, kind: Tensor) -> Array | None:
     """The NumPy array a constant's value attribute stands for; None where its file is not loaded."""
-    shape, dtype = kind.get_shape(), dtype_of(kind)
-    if isinstance(attribute, ResourceAttr):
+    if type(attribute) is ResourceAttr:
         return attribute.data.array
+    shape, dtype = kind.get_shape(), dtype_of(kind)
     if isinstance(attribute, BitsAttr):
         return np.frombuffer(attribute.data.data, dtype).reshape(shape)
     if isinstance(attribute, DenseIntOrFPElementsAttr):

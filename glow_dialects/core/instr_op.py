@@ -12,7 +12,6 @@ from xdsl.irdl import (
     BaseAttr,
     OptionalDef,
     VariadicDef,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     traits_def,
@@ -24,7 +23,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants
+from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants, defined
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, buffer_type, typed
 
@@ -262,9 +261,9 @@ def instr_op(of: type[GraphOp], inplace: tuple[str, ...] = ()) -> Callable[[type
         cls.DATA_PARALLEL = of.DATA_PARALLEL
         cls.GRAPH_OP = of
         annotate_constants(cls)
-        defined = irdl_op_definition(cls)
-        of.INSTR = defined
-        return defined
+        made = defined(cls)
+        of.INSTR = made
+        return made
 
     return define
 
@@ -282,7 +281,7 @@ def own_instr(cls: type[_I]) -> type[_I]:
     annotate_constants(cls)
     if any(many for _, many in _declared_groups(cls)):
         cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
-    return irdl_op_definition(cls)
+    return defined(cls)
 
 
 def _declared_groups(cls: type[InstrOp]) -> list[tuple[str, bool]]:

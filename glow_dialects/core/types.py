@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -144,7 +144,11 @@ _FLOAT_DTYPES = {kind: np.dtype(getattr(ml_dtypes, name, name)) for name, kind i
 
 def element_type(dtype: DTypeLike) -> Attribute:
     """The element type of a NumPy dtype; UnsupportedError where there is none (strings, objects)."""
-    dtype = np.dtype(dtype)
+    return _element_type(np.dtype(dtype))
+
+
+@cache
+def _element_type(dtype: np.dtype) -> Attribute:
     name = dtype.name
     if name in _FLOATS:
         return _FLOATS[name]()
@@ -171,12 +175,12 @@ def is_standard(dtype: np.dtype) -> bool:
 
 def dtype_of(kind: Attribute) -> np.dtype:
     """The NumPy dtype of an element, tensor or buffer type (quantised: of the storage)."""
-    if isinstance(kind, TensorType | MemRefType):
-        kind = element_of(kind)
-    if isinstance(kind, UniformQuantizedType):
-        kind = kind.storage
+    if type(kind) in _SHAPED:
+        kind = cast("Tensor | Buffer", kind).element_type
     if type(kind) in _FLOAT_DTYPES:
         return _FLOAT_DTYPES[type(kind)]
+    if isinstance(kind, UniformQuantizedType):
+        kind = kind.storage
     if isinstance(kind, IntegerType):
         width = kind.width.data
         if width == 1:
@@ -242,25 +246,32 @@ def tensor_of(array: Array) -> Tensor:
 def typed(value: SSAValue | Attribute) -> Tensor:
     """The tensor or buffer type of a value; a VerifyException where it has another kind of type."""
     kind = value.type if isinstance(value, SSAValue) else value
-    if isinstance(kind, MemRefType):
-        return TensorType(kind.element_type, kind.get_shape())
-    if not isinstance(kind, TensorType):
+    if type(kind) is MemRefType:
+        return tensor(shape_of(kind), kind.element_type)
+    if type(kind) is not TensorType:
         raise VerifyException(f"expected a tensor, got {kind}")
     return kind
 
 
 def shape_of(value: SSAValue | Attribute) -> tuple[int, ...]:
     """Static shape of a tensor or buffer value or type."""
-    kind = value.type if isinstance(value, SSAValue) else value
-    assert isinstance(kind, TensorType | MemRefType), kind
-    return tuple(kind.get_shape())
+    return tuple([size.data for size in _shaped(value).shape.data])
 
 
 def element_of(value: SSAValue | Attribute) -> Attribute:
     """Element type of a tensor or buffer value or type."""
-    kind = value.type if isinstance(value, SSAValue) else value
-    assert isinstance(kind, TensorType | MemRefType), kind
-    return kind.element_type
+    return _shaped(value).element_type
+
+
+#: Both are final, and what is asked most of all: `isinstance` takes its time where the answer is no.
+_SHAPED = frozenset({TensorType, MemRefType})
+
+
+def _shaped(value: SSAValue | Attribute) -> Tensor | Buffer:
+    """The tensor or buffer type that a value has, or that is given."""
+    kind = value if type(value) in _SHAPED else cast(SSAValue, value).type
+    assert type(kind) in _SHAPED, kind
+    return cast("Tensor | Buffer", kind)
 
 
 def bytes_of(kind: Attribute) -> int:
@@ -275,7 +286,12 @@ def is_float(kind: Attribute) -> bool:
 
 def buffer_type(kind: Tensor) -> Buffer:
     """The buffer that holds a tensor."""
-    return MemRefType(kind.element_type, kind.get_shape())
+    return _buffer_type(shape_of(kind), kind.element_type)
+
+
+@lru_cache(1 << 12)
+def _buffer_type(shape: tuple[int, ...], element: Attribute) -> Buffer:
+    return MemRefType(element, shape)
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:

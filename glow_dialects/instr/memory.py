@@ -32,6 +32,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.graph_op import defined
 from glow_dialects.core.instr_op import Access, InstrOp, own_instr
 from glow_dialects.core.types import Array, Buffer, bytes_of, shape_of
 from glow_dialects.ops.module import ConstantOp, lookup
@@ -40,7 +41,7 @@ MUTABILITY = ("constant", "mutable")
 INITIALIZERS = ("none", "broadcast", "xavier")
 
 
-@irdl_op_definition
+@defined
 class WeightOp(IRDLOperation):
     """A buffer that lives throughout the program: a constant, or a placeholder bound at run time.
 
@@ -120,7 +121,7 @@ class _AllocEffect(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
-@irdl_op_definition
+@defined
 class AllocOp(IRDLOperation):
     """Start of a buffer's life. It allocates nothing; `offset` is its place in the arena once planned."""
 
@@ -152,7 +153,7 @@ class DeallocOp(InstrOp):
         """Nothing happens."""
 
 
-@irdl_op_definition
+@defined
 class ViewOp(IRDLOperation):
     """Another shape over a contiguous part of a buffer, without a copy (Glow: tensorview).
 
@@ -288,18 +289,18 @@ def instr_function(module: Operation, name: str) -> InstrFuncOp:
 
 def origin(buffer: SSAValue) -> SSAValue:
     """The alloc or weight behind a buffer, through views."""
-    while isinstance(buffer.owner, ViewOp):
-        buffer = buffer.owner.source
+    while type(view := buffer.owner) is ViewOp:
+        buffer = view.source
     return buffer
 
 
 def view_offset(buffer: SSAValue) -> int:
     """Byte offset of a buffer in its origin."""
     total = 0
-    while isinstance(buffer.owner, ViewOp):
-        source = buffer.owner.source
+    while type(view := buffer.owner) is ViewOp:
+        source = view.source
         count = max(1, _count(source.type))
-        total += buffer.owner.offset.value.data * (bytes_of(source.type) // count)
+        total += view.offset.value.data * (bytes_of(source.type) // count)
         buffer = source
     return total
 

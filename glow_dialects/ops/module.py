@@ -31,6 +31,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
+from glow_dialects.core.graph_op import defined
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
@@ -51,7 +52,7 @@ class ConstantOp(IRDLOperation):
     def of(name: str, array: Array, kind: Tensor | None = None) -> ConstantOp:
         """A constant holding `array`; `kind` gives a quantised element type where there is one."""
         kind = kind or tensor_of(array)
-        return ConstantOp(
+        return ConstantOp.create(
             properties={
                 "sym_name": StringAttr(name),
                 "value": constant_attribute(name, array, kind),
@@ -231,7 +232,7 @@ class _SymbolUse(IRDLOperation):
             raise VerifyException(f"{self.name}: @{name} is {target.type}, used as {kind}")
 
 
-@irdl_op_definition
+@defined
 class GetOp(_SymbolUse):
     """The value of a constant or placeholder when the function starts."""
 
@@ -274,7 +275,7 @@ class SaveOp(_SymbolUse):
 def module_of(op: Operation) -> ModuleOp | None:
     """The module around `op`."""
     current: Operation | None = op
-    while current is not None and not isinstance(current, ModuleOp):
+    while current is not None and type(current) is not ModuleOp:
         current = current.parent_op()
     return current
 
@@ -302,7 +303,7 @@ _tables: WeakKeyDictionary[ModuleOp, dict[str, ref[ConstantOp | PlaceholderOp]]]
 
 def functions(module: ModuleOp) -> Iterator[FuncOp]:
     """The graph functions of a module."""
-    return (op for op in module.body.block.ops if isinstance(op, FuncOp))
+    return (op for op in module.body.block.ops if type(op) is FuncOp)
 
 
 def constants(module: ModuleOp) -> dict[str, ConstantOp]:

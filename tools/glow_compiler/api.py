@@ -117,7 +117,7 @@ def compile(
                 shape = wanted.shape
                 raise ShapeError(f"shapes: input '{have.name}' of a module is {have.shape}, not {shape}")
         return Executable(inputs, outputs, lambda s, v: build(module))
-    return _compile_onnx(model, made, build, shapes)
+    return _compile_onnx(model, made, build, shapes, verify)
 
 
 def _made(backend: str | Backend, threads: int, options: dict[str, Any]) -> Backend:
@@ -165,6 +165,7 @@ def _compile_onnx(
     backend: Backend,
     build: Callable[..., Program],
     shapes: Shapes | Sequence[Shapes] | None,
+    verify: bool,
 ) -> Executable:
     _check_kind(model)
     source = OnnxModel(model, backend)
@@ -190,7 +191,12 @@ def _compile_onnx(
 
         if any(s.kind == "other" or s.dtype == object for s in inputs):
             return segmented(chosen, data)
-        given: dict[str, Any] = {"shapes": chosen, "values": data or None, "path": source.path}
+        given: dict[str, Any] = {
+            "shapes": chosen,
+            "values": data or None,
+            "path": source.path,
+            "verify": verify,
+        }
         try:
             module = import_model(source.proto, **given, unroll=FEW_NODES)
         except NotStatic:

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.lines import LineBuilder, vector
+from glow_backends.cpu.lines import LineBuilder, Lines, vector
 from glow_backends.cpu.target import CpuTarget
 
 F32 = ir.FloatType()
@@ -82,6 +82,12 @@ class Kernel(ir.Function):
     sizes: tuple[int, ...] = ()
     shared: bool = False
 
+    def append_basic_block(self, name: str = "") -> ir.Block:
+        """A new block at the end."""
+        block = Lines(self, name)
+        self.blocks.append(block)
+        return block
+
 
 def sizes_of(function: ir.Function) -> tuple[int, ...]:
     """What a call of a kernel hands over in its table of sizes; empty where it takes none."""
@@ -116,6 +122,7 @@ class KernelBuilder:
         self._tickets: ir.Value | None = self.function.args[-1] if several else None
         self._sizes: list[int] = []
         self._numbers: dict[Hashable, ir.Value] = {}
+        self._intrinsics: dict[tuple[str, str], ir.Function] = {}
         self._table = self.function.args[operands] if sized else None
         if self._table is not None:
             self._table.attributes.align = 8
@@ -271,11 +278,13 @@ class KernelBuilder:
 
     def intrinsic(self, name: str, arguments: Sequence[ir.Value], result: ir.Type | None = None) -> ir.Value:
         """Call `llvm.<name>` with the overload suffix of the first argument's type."""
-        kind = result or arguments[0].type
-        full = f"llvm.{name}.{_suffix(arguments[0].type)}"
-        callee = self.module.globals.get(full)
+        first = arguments[0].type
+        callee = self._intrinsics.get((name, str(first)))
         if callee is None:
-            callee = ir.Function(self.module, ir.FunctionType(kind, [a.type for a in arguments]), full)
+            full = f"llvm.{name}.{_suffix(first)}"
+            kind = ir.FunctionType(result or first, [a.type for a in arguments])
+            callee = self.module.globals.get(full) or ir.Function(self.module, kind, full)
+            self._intrinsics[name, str(first)] = callee
         return self.b.call(callee, arguments)
 
     def named_intrinsic(

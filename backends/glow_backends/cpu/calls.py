@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from glow_backends.cpu import cache
 from glow_backends.cpu.builder import Kernel, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import Array, typed
+from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup
 
@@ -84,6 +85,7 @@ class KernelCodes:
 
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
+        self._machine = repr(target)
         self._made: dict[tuple[Emitter, str], KernelCode] = {}
 
     def of(self, call: KernelCall) -> KernelCode:
@@ -119,7 +121,7 @@ class KernelCodes:
     def _named(
         self, kind: str, stem: str, text: str, sizes: tuple[int, ...], parts: tuple[KernelCode, ...] = ()
     ) -> KernelCode:
-        digest = cache.key(text, repr(self.target))
+        digest = cache.key(text, self._machine)
         name = f"{kind}_{digest[:16]}"
         return KernelCode(name, text.replace(stem, name), sizes, parts)
 
@@ -183,14 +185,16 @@ Rule = Callable[[Any, CallContext], KernelCall | None]
 
 def shape(value: SSAValue) -> tuple[int, ...]:
     """Static shape of a buffer."""
-    return tuple(typed(value).get_shape())
+    return shape_of(value)
 
 
 def dtype_name(value: SSAValue | Attribute) -> str:
     """f32, f64, i64, u8, i1...: the kernels' name of the element type of a value or type."""
-    from glow_dialects.core.types import dtype_of
+    return _dtype_name(dtype_of(value.type if isinstance(value, SSAValue) else value))
 
-    kind = dtype_of(value.type if isinstance(value, SSAValue) else value)
+
+@lru_cache
+def _dtype_name(kind: np.dtype) -> str:
     names = {"bool": "i1", "bfloat16": "bf16"}
     if kind.name in names:
         return names[kind.name]

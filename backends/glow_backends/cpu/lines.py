@@ -57,6 +57,16 @@ class Phi(Register):
         return f"{self.reference} = phi {self.type} {', '.join(self.incomings)}"
 
 
+class Lines(ir.Block):
+    """A block, most of whose instructions are text."""
+
+    def descr(self, buf: list[str]) -> None:
+        """Append the block's text."""
+        buf.append(f"{self._format_name()}:\n  ")
+        buf.append("\n  ".join(map(str, self.instructions)))
+        buf.append("\n")
+
+
 def _binary(opname: str) -> Callable[..., ir.Value]:
     def method(
         self: LineBuilder, lhs: ir.Value, rhs: ir.Value, name: str = "", flags: Sequence[str] = ()
@@ -88,7 +98,8 @@ class LineBuilder(ir.IRBuilder):
 
     def _line(self, kind: ir.Type, text: str) -> ir.Value:
         reference = f"%v{next(self._numbers)}"
-        self._write(f"{reference} = {text}")
+        self._block.instructions.insert(self._anchor, f"{reference} = {text}")
+        self._anchor += 1
         return Register(kind, reference)
 
     def _write(self, line: object) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i8, i64
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8, i32, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -24,7 +24,7 @@ from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
 from glow_backends.cpu.weights import Place, ProgramWeights, WeightPool, content_of, shared_slot
-from glow_dialects.core.attributes import Resource, ResourceAttr
+from glow_dialects.core.attributes import Resource, ResourceAttr, integers
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import (
@@ -39,6 +39,12 @@ from glow_dialects.ops.module import ConstantOp, lookup, placeholders
 
 _PTR = llvm.LLVMPointerType()
 _LARGEST_INDEX = 2**31 - 1
+_BYTES_BEHIND: dict[str, Attribute] = {
+    "elem_type": i8,
+    "noWrapFlags": IntegerAttr(0, i32),
+    "inbounds": UnitAttr(),
+}
+"""A GEP's properties but its distance; its constructor makes them anew for each of hundreds."""
 _TRIM_BYTES = 8 << 20
 """Constants that are dropped before their memory is returned to the system."""
 
@@ -89,6 +95,8 @@ class Conversion:
         for value, hint in zip(self.block.args, ("io", "weights", "arena", "worker"), strict=True):
             value.name_hint = hint
         self.declared: dict[str, llvm.FuncOp] = {}
+        #: The first call of each: others have the same properties.
+        self.calls: dict[str, llvm.CallOp] = {}
         self.cached: dict[tuple[SSAValue, int], SSAValue] = {}
         self.contents: dict[str, str] = {}
         #: How often calls are yet to read the constants that are dropped after their last use.
@@ -145,10 +153,14 @@ class Conversion:
         self.call(HOST, [self.block.args[0], slot, self.constant(number), self.block.args[3]])
 
     def call(self, name: str, args: list[SSAValue]) -> None:
-        if name not in self.declared:
+        known = self.calls.get(name)
+        if known is None:
             kind = llvm.LLVMFunctionType([a.type for a in args])
             self.declared[name] = llvm.FuncOp(name, kind, llvm.LinkageAttr("external"))
-        self.add(llvm.CallOp(name, *args))
+            self.calls[name] = call = llvm.CallOp(name, *args)
+        else:
+            call = llvm.CallOp.create(operands=args, properties=known.properties)
+        self.add(call)
 
     def pointer(self, operand: SSAValue | Packed) -> SSAValue:
         arena = self.block.args[2]
@@ -208,8 +220,10 @@ class Conversion:
             return base
         key = (base, distance)
         if key not in self.cached:
+            made: Operation
             if distance <= _LARGEST_INDEX:
-                made = llvm.GEPOp(base, [distance], i8, inbounds=True)
+                properties = {**_BYTES_BEHIND, "rawConstantIndices": integers(i32, (distance,))}
+                made = llvm.GEPOp.create(operands=[base], result_types=[_PTR], properties=properties)
             else:
                 made = llvm.GEPOp(
                     base,

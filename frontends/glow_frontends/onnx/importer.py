@@ -33,6 +33,7 @@ def import_model(
     training: bool = False,
     control: bool = False,
     unroll: int = MAX_NODES,
+    verify: bool = True,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
@@ -40,16 +41,19 @@ def import_model(
     (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
     With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
     `glow.loop`. Without it, loops that make up to `unroll` nodes are written out.
-    With `training` dropout stays in the graph, which inference does without.
+    With `training` dropout stays in the graph, which inference does without. Operators are checked as
+    they are made; `verify` checks the module once more as a whole.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
     """
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
     folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
-    return _Import(model, source, folder, training, control, unroll).run(
-        dict(shapes or {}), dict(values or {})
-    )
+    importing = _Import(model, source, folder, training, control, unroll)
+    module = importing.run(dict(shapes or {}), dict(values or {}))
+    if verify:
+        module.verify()
+    return module
 
 
 def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -103,7 +107,6 @@ class _Import:
         if problems:
             static = len(problems) > self.session.needs
             raise (ImportProblems if static else NotStatic)(self.source, problems)
-        self.module.verify()
         return self.module
 
     # --- inputs ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, element_of
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_passes.graph.symbols import Symbols
 
@@ -22,10 +22,10 @@ def _fingerprint(constant: ConstantOp, array: Array) -> Hashable:
     """Equal for equal constants; a handful of elements, not the whole tensor."""
     step = max(1, array.size // 16)
     if any(array.strides) or array.size == 1:
-        sample = array.flat[np.arange(0, array.size, step)[:16]].tobytes()
+        sample = array.flat[: 16 * step : step].tobytes()
     else:
         sample = array.flat[0].tobytes() if array.size else b""
-    return (str(constant.type), sample)
+    return (array.shape, element_of(constant.type), sample)
 
 
 def _same(left: Array, right: Array) -> bool:
@@ -76,8 +76,8 @@ def merge_nodes(function: FuncOp) -> int:
     seen: dict[Hashable, list[Operation]] = {}
     removed = 0
     for op in list(function.body.block.ops):
-        if isinstance(op, GetOp):
-            key: Hashable = op.symbol
+        if type(op) is GetOp:
+            key: Hashable = op.symbol.root_reference.data
         elif isinstance(op, GraphOp) and op.has_trait(Pure):
             key = (type(op), tuple(op.operands))
         else:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
-from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 
 from glow_dialects.core.builder import Builder
@@ -45,20 +44,21 @@ class Pattern:
 class Rewriter(Builder):
     """What a pattern may ask and build. `r(ReluOp(x))` inserts before the matched operation."""
 
+    root: Operation
+
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.made: list[Operation] = []
 
     def start(self, root: Operation) -> None:
         """Insert before `root` from now on."""
-        self.point = InsertPoint.before(root)
+        self.root = root
 
     def insert(self, op: _O) -> _O:
         """Insert `op` before the matched operation."""
-        block = self.point.block
-        before = self.point.insert_before
-        assert before is not None
-        block.insert_op_before(op, before)
+        block = self.root.parent
+        assert block is not None
+        block.insert_op_before(op, self.root)
         self.made.append(op)
         return op
 
@@ -79,7 +79,10 @@ class Rewriter(Builder):
         value = None if is_quantized(kind) else uniform_value(array)
         if value is not None:
             return self.insert(SplatOp(results=kind, value=value)).results[0]
-        return self.insert(GetOp.of(self.symbols.add(array, kind, hint))).result
+        made = self.symbols.add(array, kind, hint)
+        if not is_quantized(kind):
+            self.symbols.uniforms[made] = None
+        return self.insert(GetOp.of(made)).result
 
 
 def is_used_once(value: SSAValue) -> bool:
@@ -90,9 +93,15 @@ def is_used_once(value: SSAValue) -> bool:
 def producer(value: SSAValue, kind: type[_O], single: bool = False) -> _O | None:
     """The operation of class `kind` that makes `value`; with `single` only if that is its one use."""
     owner = value.owner
-    if not isinstance(owner, kind) or (single and not is_used_once(value)):
+    if not _is_a(type(owner), kind) or (single and not is_used_once(value)):
         return None
-    return owner
+    return cast(_O, owner)
+
+
+@cache
+def _is_a(own: type, kind: type) -> bool:
+    """issubclass, which asks the classes of operations for long where the answer is no."""
+    return issubclass(own, kind)
 
 
 def is_dead(op: Operation) -> bool:

@@ -27,6 +27,9 @@ GROWTH = 2
 LIMIT = 1 << 28
 
 
+_KNOWN = frozenset({GetOp, SplatOp, LiteralOp})
+
+
 def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
     """Whether the result may be kept: folding must never blow up memory (tile, expand, pad)."""
     after = sum(bytes_of(r.type) for r in op.results)
@@ -38,9 +41,10 @@ def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
 
 def fold(op: GraphOp, r: Rewriter) -> Values | None:
     """op(constants) -> constant, by the operator's own reference."""
-    if not all(isinstance(v.owner, GetOp | SplatOp | LiteralOp) for v in op.operands):
-        return None
-    if isinstance(op, SplatOp | LiteralOp) or not op.has_trait(Pure):
+    for value in op.operands:
+        if type(value.owner) not in _KNOWN:
+            return None
+    if type(op) in _KNOWN or not op.has_trait(Pure):
         return None
     values: list[SSAValue] = [v for name, _ in op.groups() for v in op.group(name)]
     if not values:

@@ -93,7 +93,7 @@ def linear_of(value: SSAValue, r: Rewriter) -> Linear | None:
 
 def wide(array: Array) -> Array:
     """At least float32, to compute in."""
-    return array if array.dtype.name in ("float32", "float64") else array.astype(np.float32)
+    return array if array.dtype.char in "fd" else array.astype(np.float32)
 
 
 def channel_vector(array: Array, linear: Linear) -> Array | None:

@@ -28,9 +28,9 @@ def kind_of(op: Any) -> Any:
 def is_known(value: SSAValue, r: Rewriter) -> bool:
     """Whether the contents are known at compile time, without looking at them."""
     owner = value.owner
-    return isinstance(owner, SplatOp | LiteralOp) or (
-        isinstance(owner, GetOp) and r.symbols.constant(owner) is not None
-    )
+    if type(owner) is GetOp:
+        return r.symbols.constant(owner) is not None
+    return type(owner) in (SplatOp, LiteralOp)
 
 
 def terms(op: Any) -> list[SSAValue]:

@@ -102,10 +102,10 @@ def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
     if not is_a(op, BinaryOp, SelectOp) or op.group("predicate"):
         return None
     known = [is_known(v, r) for v in op.operands]
+    if not any(known):
+        return None
     shape = shape_of(op.result)
-    if not any(known) or not any(
-        not k and shape_of(v) == shape for k, v in zip(known, op.operands, strict=True)
-    ):
+    if not any(not k and shape_of(v) == shape for k, v in zip(known, op.operands, strict=True)):
         return None
     operands: list[SSAValue] = []
     for value in op.operands:

@@ -32,15 +32,15 @@ class Symbols:
     def constant(self, get: GetOp) -> ConstantOp | None:
         """The constant that `get` reads, None for placeholders."""
         found = self.table.get(get.symbol.root_reference.data)
-        return found if isinstance(found, ConstantOp) else None
+        return found if type(found) is ConstantOp else None
 
     def array(self, value: SSAValue) -> Array | None:
         """The compile-time contents of a value: a constant read, a literal or a splat."""
         owner = value.owner
-        if isinstance(owner, GetOp):
+        if type(owner) is GetOp:
             found = self.constant(owner)
             return None if found is None else found.array()
-        if isinstance(owner, LiteralOp | SplatOp):
+        if type(owner) is LiteralOp or type(owner) is SplatOp:
             return owner.array()
         return None
 
@@ -94,13 +94,13 @@ class Symbols:
 def _references(module: ModuleOp) -> Iterator[str]:
     """Names used inside functions, of the graph or of instructions."""
     for function in module.body.block.ops:
-        if isinstance(function, ConstantOp | PlaceholderOp):
+        if type(function) in (ConstantOp, PlaceholderOp):
             continue
         for op in function.walk():
             for attribute in (*op.properties.values(), *op.attributes.values()):
-                if isinstance(attribute, SymbolRefAttr):
+                if type(attribute) is SymbolRefAttr:
                     yield attribute.root_reference.data
-                elif isinstance(attribute, StringAttr):
+                elif type(attribute) is StringAttr:
                     yield attribute.data  # the weights of instruction functions, by their own name
 
 
@@ -109,12 +109,10 @@ def uniform_value(array: Array) -> float | None:
     if array.size == 0 or array.dtype.kind == "c":
         return None
     first = array.flat[0]
-    if array.size > 1 and any(array.strides):
-        flat = array.reshape(-1)
-        if array.size > 64 and not bool(np.all(flat[:16] == first)):
-            return None
-        if not bool(np.all(flat == first)):
-            return None
+    if array.flat[array.size - 1] != first:
+        return None
+    if array.size > 2 and any(array.strides) and not bool(np.all(array.reshape(-1) == first)):
+        return None
     value = float(first)
     exact = np.array(value).astype(array.dtype)
     same = exact == first and np.signbit(value) == np.signbit(float(exact))

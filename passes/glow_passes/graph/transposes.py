@@ -56,7 +56,7 @@ def transpose_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def _inverse(permutation: Permutation) -> Permutation:
-    return tuple(int(i) for i in np.argsort(permutation))
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 def _may_pass(value: SSAValue) -> bool:
@@ -75,9 +75,9 @@ def rebuilt(op: GraphOp, operands: Sequence[SSAValue], shape: Sequence[int]) -> 
 
 def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     """f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')), one permutation, c constant."""
-    if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
         return None
-    if op.group("predicate"):
+    if not any(type(value.owner) is TransposeOp for value in op.operands):
         return None
     permutation: Permutation | None = None
     for value in op.operands:

@@ -33,14 +33,14 @@ def eliminate(function: InstrFuncOp) -> int:
             else:
                 _erase(op)
                 removed += 1
-        elif isinstance(op, ViewOp) and not op.result.uses.get_length():
+        elif type(op) is ViewOp and op.result.first_use is None:
             _erase(op)
     for op in list(function.block.ops):
-        if isinstance(op, AllocOp) and all(isinstance(u.operation, DeallocOp) for u in op.result.uses):
+        if type(op) is AllocOp and all(isinstance(u.operation, DeallocOp) for u in op.result.uses):
             for use in list(op.result.uses):
                 _erase(use.operation)
             _erase(op)
-        elif isinstance(op, WeightOp) and not op.result.uses.get_length():
+        elif type(op) is WeightOp and op.result.first_use is None:
             _erase(op)
     return removed
 

@@ -25,7 +25,7 @@ def float_typed(op: Any) -> str | None:
 
 def inplace(op: Any) -> bool:
     """Whether the result of an instruction lies where one of its extra operands does."""
-    return any(origin(v) is origin(r) for r in op.group("result") for v in op.group("extras"))
+    return any(origin(v) is origin(op.result) for v in op.group("extras"))
 
 
 def table(name: str, array: Array) -> Packed:
