@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import FloatAttr, TensorType, i32
+from xdsl.dialects.builtin import FloatAttr, TensorType, UnitAttr, i32
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -61,6 +61,19 @@ class _Syntax(IRDLOperation):
     def prop(self, name: str) -> Any:
         """A property as a Python value (int, float, str, tuple), None where absent."""
         return to_python(self.properties.get(name))
+
+    @classmethod
+    def attributes_of(cls, values: Mapping[str, object]) -> dict[str, Attribute]:
+        """Properties from Python values: None and false flags are left out, an int will do for a float."""
+        found: dict[str, Attribute] = {}
+        for name, value in values.items():
+            if type(value) is int and name in _properties_of(cls, FloatAttr):
+                value = float(value)
+            elif type(value) is bool and name in _properties_of(cls, UnitAttr):
+                value = UnitAttr() if value else None
+            if value is not None:
+                found[name] = to_attribute(value)
+        return found
 
     @classmethod
     def segment_sizes(cls, count: int, predicated: bool, parser: Parser) -> list[int]:
@@ -135,12 +148,7 @@ class GraphOp(_Syntax):
         sizes.append(int(predicate is not None))
         if predicate is not None:
             flat.append(predicate)
-        reals = _real_properties(type(self))
-        given = {
-            n: to_attribute(float(v) if type(v) is int and n in reals else v)
-            for n, v in properties.items()
-            if v is not None
-        }
+        given = self.attributes_of(properties)
         normalized = self.normalized(sizes, given)
         if missing := _required_properties(type(self)) - normalized.keys():
             raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}")
@@ -276,10 +284,10 @@ def _operand_groups(cls: type[IRDLOperation]) -> _Groups:
 
 
 @cache
-def _real_properties(cls: type[_Syntax]) -> frozenset[str]:
-    """Properties that are floats, for which an int is as good."""
+def _properties_of(cls: type[_Syntax], kind: type[Attribute]) -> frozenset[str]:
+    """The properties whose attribute is of one kind."""
     known = cls.get_irdl_definition().properties
-    return frozenset(n for n, d in known.items() if FloatAttr in (d.constr.get_bases() or ()))
+    return frozenset(n for n, d in known.items() if kind in (d.constr.get_bases() or ()))
 
 
 @cache

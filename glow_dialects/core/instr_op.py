@@ -22,7 +22,6 @@ from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants, defined
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, buffer_type, typed
@@ -90,8 +89,8 @@ class InstrOp(_Syntax):
         sizes.append(int(predicate is not None))
         if predicate is not None:
             flat.append(predicate)
-        given = {n: to_attribute(v) for n, v in properties.items() if v is not None}
-        Operation.__init__(self, operands=flat, result_types=(), properties=self.normalized(sizes, given))
+        given = self.normalized(sizes, self.attributes_of(properties))
+        Operation.__init__(self, operands=flat, result_types=(), properties=given)
 
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""
