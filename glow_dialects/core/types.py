@@ -286,7 +286,10 @@ def is_float(kind: Attribute) -> bool:
 
 def buffer_type(kind: Tensor) -> Buffer:
     """The buffer that holds a tensor."""
-    return _buffer_type(shape_of(kind), kind.element_type)
+    element = kind.element_type
+    if isinstance(element, UniformQuantizedType):  # of many scales, which would all be hashed
+        return MemRefType(element, kind.get_shape())
+    return _buffer_type(shape_of(kind), element)
 
 
 @lru_cache(1 << 12)

@@ -13,19 +13,19 @@ from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, element_of
+from glow_dialects.core.types import Array
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_passes.graph.symbols import Symbols
 
 
-def _fingerprint(constant: ConstantOp, array: Array) -> Hashable:
-    """Equal for equal constants; a handful of elements, not the whole tensor."""
+def _fingerprint(array: Array) -> Hashable:
+    """Equal for equal arrays; a handful of elements, not the whole tensor."""
     step = max(1, array.size // 16)
     if any(array.strides) or array.size == 1:
         sample = array.flat[: 16 * step : step].tobytes()
     else:
         sample = array.flat[0].tobytes() if array.size else b""
-    return (array.shape, element_of(constant.type), sample)
+    return (array.shape, array.dtype, sample)
 
 
 def _same(left: Array, right: Array) -> bool:
@@ -49,8 +49,8 @@ def merge_constants(module: ModuleOp) -> int:
         array = op.array()
         if array is None:
             continue
-        peers = kept.setdefault(_fingerprint(op, array), [])
-        twin = next((other for other, known in peers if _same(known, array)), None)
+        peers = kept.setdefault(_fingerprint(array), [])
+        twin = next((other for other, known in peers if other.type == op.type and _same(known, array)), None)
         if twin is None:
             peers.append((op, array))
         else:

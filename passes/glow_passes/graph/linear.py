@@ -66,11 +66,11 @@ class Linear:
         hint = op.operands[1].name_hint or "weights"
         filter = op.operands[1]
         if weights is not self.weights:
-            filter = r.weight(np.ascontiguousarray(weights.astype(dtype)), hint)
+            filter = r.weight(np.ascontiguousarray(weights, dtype), hint)
         kept = {**plain_properties(op), "results": op.result.type}
         if bias is None:
             return r(type(op)(op.operands[0], filter, **kept))
-        vector = r.weight(np.ascontiguousarray(bias.astype(dtype)), f"{hint}_bias")
+        vector = r.weight(np.ascontiguousarray(bias, dtype), f"{hint}_bias")
         kind = FullyConnectedOp if isinstance(op, MatmulOp) else type(op)
         return r(kind(op.operands[0], filter, vector, **kept))
 

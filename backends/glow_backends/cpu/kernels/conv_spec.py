@@ -87,7 +87,8 @@ def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
     runs: list[TileRun] = []
     if spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]) and last + rows <= out_width:
         return (TileRun(0, ceil_div(out_width, rows), rows, None),)  # the usual case, and a long row
-    for tile in range(ceil_div(out_width, rows)):
+    tiles, inner = ceil_div(out_width, rows), _inner_tiles(spec, rows)
+    for tile in (*range(inner.start), *inner[:1], *range(inner.stop, tiles)):
         pixel = min(tile * rows, last)
         count = min(rows, out_width - pixel)
         columns: list[tuple[int, int]] = []
@@ -98,11 +99,21 @@ def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
             columns.append((low, high) if low < high else (0, 0))
         whole = all(c == (0, count) for c in columns)
         found = None if whole else tuple(columns)
+        stop = inner.stop if tile in inner else tile + 1
         if runs and (runs[-1].rows, runs[-1].columns) == (count, found):
-            runs[-1] = replace(runs[-1], stop=tile + 1)
+            runs[-1] = replace(runs[-1], stop=stop)
         else:
-            runs.append(TileRun(tile, tile + 1, count, found))
+            runs.append(TileRun(tile, stop, count, found))
     return tuple(runs)
+
+
+def _inner_tiles(spec: DirectConvSpec, rows: int) -> range:
+    """The tiles of `rows` pixels, one behind the other, all of whose filter columns are inside the image."""
+    stride, reach = spec.strides[1], (spec.kernel[1] - 1) * spec.dilations[1]
+    tiles, last = ceil_div(spec.out_size[1], rows), last_pixel(spec, rows)
+    start = min(ceil_div(ceil_div(spec.pads[1], stride), rows), tiles)
+    inside = (spec.size[1] - 1 + spec.pads[1] - reach) // stride + 1  # pixels up to the last such one
+    return range(start, max(start, min(inside, spec.out_size[1], last + rows) // rows))
 
 
 def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Index, Index]:
