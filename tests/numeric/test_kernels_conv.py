@@ -360,6 +360,17 @@ LINES = {
 }
 
 
+DILATED = {
+    "dilated-3x3": DirectConvSpec(
+        2, 20, 37, (13, 18), (3, 3), pads=(2, 3, 2, 3), dilations=(2, 3), epilogue=ALL
+    ),
+    "dilated-row": DirectConvSpec(
+        1, 16, 32, (2, 45), (1, 3), pads=(0, 5, 0, 5), dilations=(1, 5), epilogue=ALL
+    ),
+    "dilated-column": DirectConvSpec(1, 16, 32, (31, 3), (5, 1), pads=(4, 0, 0, 0), dilations=(2, 1)),
+    "dilated-far": DirectConvSpec(1, 16, 16, (6, 7), (3, 3), pads=(12,) * 4, dilations=(12, 12)),
+    "dilated-whole": DirectConvSpec(1, 32, 16, (32, 32), (3, 3), dilations=(2, 2)),
+}
 SQUARES = {
     "five": DirectConvSpec(2, 20, 37, (13, 18), (5, 5), pads=(2, 2, 2, 2), epilogue=ALL),
     "four": DirectConvSpec(1, 16, 32, (9, 14), (4, 4), pads=(1, 2, 2, 1)),
@@ -369,10 +380,10 @@ SQUARES = {
 
 @pytest.mark.parametrize("cpu", ["host", "haswell"])
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("name", [*LINES, *SQUARES])
+@pytest.mark.parametrize("name", [*LINES, *SQUARES, *DILATED])
 def test_winograd_of_other_filters(name: str, threads: int, cpu: str) -> None:
-    """Rows, columns and squares of taps, every number of outputs that a tile can have."""
-    conv, target = (LINES | SQUARES)[name], named(cpu, threads)
+    """Rows, columns, squares and dilated taps, every number of outputs that a tile can have."""
+    conv, target = (LINES | SQUARES | DILATED)[name], named(cpu, threads)
     for tile in winograd_tiles(conv):
 
         def emit(module, kernel, spec, target, tile=tile):
@@ -394,6 +405,7 @@ def test_winograd_tiles() -> None:
     assert winograd_tiles(replace(line, kernel=(1, 8))) == ()
     assert winograd_tiles(replace(line, pads=(1, 1, 1, 1))) == ()
     assert winograd_tiles(replace(line, strides=(1, 2))) == ()
+    assert winograd_tiles(replace(line, kernel=(3, 3), strides=(2, 2), dilations=(2, 2))) == ()
     assert winograd_tiles(replace(line, kernel=(5, 5))) == (2,)
     assert winograd_tiles(replace(line, kernel=(2, 2))) == (3, 5)
     assert winograd_tiles(replace(line, kernel=(3, 5))) == winograd_tiles(replace(line, kernel=(1, 1))) == ()

@@ -9,6 +9,9 @@
 // CHECK:      glow_cpu.conv %x3, %w3 {algorithm = "winograd4"
 // A filter of 5x5 takes tiles of 2x2.
 // CHECK:      glow_cpu.conv %x, %w4 {algorithm = "winograd2"
+// So does one with dilation, but for taps that hardly meet the image.
+// CHECK:      glow_cpu.conv %x, %w {algorithm = "winograd4", lanes = 16 : i64, {{.*}}dilations = array<i64: 2, 2>
+// CHECK:      glow_cpu.conv %x, %w {lanes = 16 : i64, {{.*}}dilations = array<i64: 40, 40>
 // DIRECT-NOT: winograd
 glow.constant @w = #glow.resource<"w"> : tensor<64x64x3x3xf32>
 glow.placeholder @x : tensor<1x4x56x56x16xf32>
@@ -36,6 +39,10 @@ glow.func @main {
   %w4 = glow.get @w4 : tensor<64x64x5x5xf32>
   %s4 = glow_cpu.conv %x, %w4 {lanes = 16 : i64, strides = array<i64: 1, 1>, pads = array<i64: 2, 2, 2, 2>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x5x5xf32>) -> tensor<1x4x56x56x16xf32>
   glow.save %s4 to @z4 : tensor<1x4x56x56x16xf32>
+  %s5 = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 1, 1>, pads = array<i64: 2, 2, 2, 2>, dilations = array<i64: 2, 2>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x56x56x16xf32>
+  %s6 = glow_cpu.conv %x, %w {lanes = 16 : i64, strides = array<i64: 1, 1>, pads = array<i64: 40, 40, 40, 40>, dilations = array<i64: 40, 40>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x4x56x56x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x4x56x56x16xf32>
+  glow.save %s5 to @z4 : tensor<1x4x56x56x16xf32>
+  glow.save %s6 to @z4 : tensor<1x4x56x56x16xf32>
   glow.save %s3 to @z3 : tensor<1x8x1x400x16xf32>
   glow.save %s2 to @z2 : tensor<1x8x28x28x16xf32>
   glow.save %c to @y : tensor<1x4x56x56x16xf32>

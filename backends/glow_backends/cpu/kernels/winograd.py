@@ -37,14 +37,14 @@ from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import C, D, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
 from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points, line_tiles
-from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission, tile_shape, window_side
+from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission, tiles_across, window_side
 from glow_backends.cpu.lines import vector
 from glow_backends.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)
 class WinogradSpec:
-    """A convolution of dilation and group 1 in tiles of `tile` x `tile` outputs, or `tile` of a line.
+    """A convolution of group 1 in tiles of `tile` x `tile` outputs, or `tile` of a line.
 
     Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
     Operands: y, x, w, [bias], [extras], scratch of `winograd_scratch_bytes`.
@@ -69,7 +69,7 @@ class WinogradSpec:
 
 def winograd_tiles(spec: DirectConvSpec) -> tuple[int, ...]:
     """The tiles in which a convolution can be taken: of 3x3 and stride 2 only those of 4 x 4."""
-    if spec.dilations != (1, 1) or spec.group != 1 or spec.plain_input:
+    if spec.group != 1 or spec.plain_input or spec.strides != (1, 1) != spec.dilations:
         return ()
     height, width = spec.kernel
     if spec.kernel == (3, 3):
@@ -126,8 +126,7 @@ class WinogradPlan:
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     """Choose the register block, the number of tiles taken at once, and what workers share."""
     conv, lanes = spec.conv, target.lanes
-    shape = tile_shape(conv, spec.tile)
-    height, width = (ceil_div(size, t) for size, t in zip(conv.out_size, shape, strict=True))
+    height, width = tiles_across(conv, spec.tile)
     total = conv.batch * height * width
     points, matrices = sum(n * each for n, each in spec.matrices), sum(n for n, _ in spec.matrices)
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
@@ -377,7 +376,8 @@ class WinogradEmission(TileEmission):
             values.store(k, result, self.y, at, conv.stored)
 
         def place_of(r: Index, c: Index) -> Index:
-            return k.add(start, k.mul(k.index((r, width), (c, 1)), self.lanes))
+            down, across = self.steps
+            return k.add(start, k.mul(k.index((r, k.mul(width, down)), (c, across)), self.lanes))
 
         def held_at(r: Index, c: Index) -> ir.Value:
             return self.vector(self.edge, k.mul(k.index((r, across), (c, 1)), self.lanes))
@@ -386,7 +386,8 @@ class WinogradEmission(TileEmission):
             for i, value in enumerate(value for line in lines for value in line):
                 k.store(value, self.edge, i * self.lanes)
 
-        rows, columns = self.clipped(row, down, height), self.clipped(column, across, width)
+        rows = self.clipped(row, down, height, self.steps[0])
+        columns = self.clipped(column, across, width, self.steps[1])
         inside = self.whole([(rows, down), (columns, across)])
         if conv.epilogue.long:  # its code stands once a column
             hold()
@@ -465,16 +466,17 @@ class LineEmission(WinogradEmission):
         image, *place = self.place(tile)
         first = k.add(place[axis], -conv.pads[axis])
         place[axis] = first
-        pixel = k.index((place[0], self.image_size[1]), (place[1], 1))
+        corner = k.index((place[0], self.image_size[1]), (place[1], 1))
         block = k.mul(k.add(k.mul(image, blocks), channel), self.image_plane)
-        source = self.image_at(x, k.add(block, k.mul(pixel, self.lanes)))
-        step = self.lanes if axis else k.mul(self.image_size[1], self.lanes)
+        source = self.image_at(x, k.add(block, k.mul(corner, self.lanes)))
+        step = k.mul(self.steps[axis], self.lanes if axis else k.mul(self.image_size[1], self.lanes))
         k.store(values.zero(vector(self.image_kind, self.lanes)), self.edge, 0, self.image_kind)
         pixels: list[ir.Value] = []
         for i in range(self.side):  # without branches: those zeros are read for what is outside
-            inside = k.b.icmp_unsigned("<", k.i(k.add(first, i)), k.i(self.image_size[axis]))
-            at = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.edge)
-            pixels.append(values.to_compute(k, self.pixel(at, 0), conv.stored))
+            at = k.add(first, k.mul(self.steps[axis], i))
+            inside = k.b.icmp_unsigned("<", k.i(at), k.i(self.image_size[axis]))
+            pixel = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.edge)
+            pixels.append(values.to_compute(k, self.pixel(pixel, 0), conv.stored))
         return line_points(k, pixels)
 
     def output_tile(self, place: ir.Value) -> Sequence[Sequence[ir.Value]]:

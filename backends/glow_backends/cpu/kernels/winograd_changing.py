@@ -36,7 +36,8 @@ class ChangingSpec:
 
 def supports_changing(spec: WinogradSpec, target: CpuTarget) -> bool:
     """Whether all tiles are taken at once: otherwise the filter would be transformed again and again."""
-    if spec.strided or spec.conv.kernel != (3, 3) or not supports_winograd(spec.conv):
+    simple = spec.conv.kernel == (3, 3) and spec.conv.dilations == (1, 1)
+    if spec.strided or not simple or not supports_winograd(spec.conv):
         return False
     return plan_winograd(spec, replace(target, threads=1)).blocks == 1
 

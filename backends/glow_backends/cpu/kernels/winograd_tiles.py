@@ -28,13 +28,27 @@ def tile_shape(conv: DirectConvSpec, tile: int) -> tuple[int, int]:
     return 1 if height == 1 else tile, 1 if width == 1 else tile
 
 
+def tap_steps(conv: DirectConvSpec) -> tuple[int, int]:
+    """Pixels between two taps of a filter, which are also those between two outputs of a tile."""
+    height, width = (d if taps > 1 else 1 for d, taps in zip(conv.dilations, conv.kernel, strict=True))
+    return height, width
+
+
+def tiles_across(conv: DirectConvSpec, tile: int) -> tuple[int, int]:
+    """How many tiles there are down and across; a dilation makes tiles of every so manieth pixel."""
+    shape, steps = tile_shape(conv, tile), tap_steps(conv)
+    down, across = (d * ceil_div(n, t * d) for n, t, d in zip(conv.out_size, shape, steps, strict=True))
+    return down, across
+
+
 class TileEmission:
     """A sized kernel on tiles of outputs, `tile` of them along each axis of the filter."""
 
     def __init__(self, k: KernelBuilder, conv: DirectConvSpec, tile: int) -> None:
         self.k, self.conv, self.size = k, conv, tile
         self.lanes, self.side, self.shape = k.target.lanes, window_side(conv, tile), tile_shape(conv, tile)
-        self.across = tuple(k.size(ceil_div(n, t)) for n, t in zip(conv.out_size, self.shape, strict=True))
+        self.across = tuple(k.size(count) for count in tiles_across(conv, tile))
+        self.steps: list[Index] = [d if d == 1 else k.size(d) for d in tap_steps(conv)]
         self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
         self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
         self.image_kind = values.storage(conv.stored)
@@ -42,14 +56,26 @@ class TileEmission:
 
     def place(self, tile: Index) -> tuple[Index, Index, Index]:
         """(image, first output row, first output column) of a tile."""
-        image, row, column = split_index(self.k, tile, [0, *self.across])
-        return image, self.k.mul(row, self.shape[0]), self.k.mul(column, self.shape[1])
+        image, *numbers = split_index(self.k, tile, [0, *self.across])
+        row, column = (self._first_pixel(number, axis) for axis, number in enumerate(numbers))
+        return image, row, column
 
-    def clipped(self, first: Index, count: int, size: Index) -> tuple[Index, Index]:
-        """The part [low, high) of range(count) for which first + i is in range(size)."""
+    def _first_pixel(self, number: Index, axis: int) -> Index:
+        """The first output of a tile by its number along an axis."""
+        k, step, count = self.k, self.steps[axis], self.shape[axis]
+        if isinstance(step, int):
+            return k.mul(number, count)
+        passed, within = k.b.udiv(k.i(number), step), k.b.urem(k.i(number), step)
+        return k.add(k.mul(k.mul(passed, step), count), within)
+
+    def clipped(self, first: Index, count: int, size: Index, step: Index = 1) -> tuple[Index, Index]:
+        """The part [low, high) of range(count) for which first + i step is in range(size)."""
         k = self.k
-        low = maximum(k, k.b.neg(k.i(first)), 0)
-        return low, minimum(k, k.b.sub(k.i(size), k.i(first)), count)
+        before, inside = k.b.neg(k.i(first)), k.b.sub(k.i(size), k.i(first))
+        if isinstance(step, int):
+            return maximum(k, before, 0), minimum(k, inside, count)
+        low, high = (k.b.udiv(k.i(maximum(k, k.add(n, k.add(step, -1)), 0)), step) for n in (before, inside))
+        return low, minimum(k, high, count)
 
     def vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
         """f32 values of a block of channels."""
@@ -79,29 +105,38 @@ class TileEmission:
 
     def window(
         self, image: ir.Value, size: tuple[Index, Index], first: tuple[Index, Index], side: int
-    ) -> list[ir.Value]:
-        """Addresses of the rows of a square window of one block of an image; outside it are zeros.
+    ) -> tuple[list[ir.Value], Index]:
+        """Addresses of the rows of a square window of one block of an image, and from pixel to pixel.
 
+        Zeros are outside the image.
         A window across the border is copied first.
         """
         k, lanes, width = self.k, self.lanes, size[1]
         source = self.image_at(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
-        rows, columns = (self.clipped(at, side, n) for at, n in zip(first, size, strict=True))
+        rows, columns = (
+            self.clipped(at, side, n, d) for at, n, d in zip(first, size, self.steps, strict=True)
+        )
         inside = self.whole([(rows, side), (columns, side)])
-        line = k.mul(width, lanes)
+        line, across = k.mul(k.mul(width, lanes), self.steps[0]), k.mul(lanes, self.steps[1])
         before, zero = k.b.block, values.zero(vector(self.image_kind, lanes))
         with k.b.if_then(k.b.not_(inside), likely=False):
             for i in range(side * side):
                 k.store(zero, self.edge, i * lanes, self.image_kind)
             with k.loop(*rows) as r, k.loop(*columns) as c:
-                value = self.pixel(source, k.index((r, line), (c, lanes)))
+                value = self.pixel(source, k.index((r, line), (c, across)))
                 k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)), self.image_kind)
             border = k.b.block
         start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
-        for pointer, stride, block in ((source, line, before), (self.edge, side * lanes, border)):
+        beside = across if isinstance(across, int) else k.b.phi(k.i(0).type)
+        for pointer, stride, next_one, block in (
+            (source, line, across, before),
+            (self.edge, side * lanes, lanes, border),
+        ):
             start.add_incoming(pointer, block)
             step.add_incoming(k.i(stride), block)
-        return [self.image_at(start, k.b.mul(step, k.i(r))) for r in range(side)]
+            if not isinstance(beside, int):
+                beside.add_incoming(k.i(next_one), block)
+        return [self.image_at(start, k.b.mul(step, k.i(r))) for r in range(side)], beside
 
     def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
         """B^T d B of a tile of block `channel` of `blocks`, row by row."""
@@ -111,11 +146,11 @@ class TileEmission:
         source = self.image_at(x, k.mul(block, self.image_plane))
         step = conv.strides[0]
         first = (k.add(k.mul(row, step), -conv.pads[0]), k.add(k.mul(column, step), -conv.pads[1]))
-        lines = self.window(source, self.image_size, first, side)
+        lines, across = self.window(source, self.image_size, first, side)
         # Columns first, then rows; a column of the result is a row of points.
         half: list[list[ir.Value]] = []
         for c in range(side):
-            pixels = [self.pixel(line, c * self.lanes) for line in lines]
+            pixels = [self.pixel(line, k.mul(across, c)) for line in lines]
             half.append(self.input_line([values.to_compute(k, p, conv.stored) for p in pixels]))
         return [v for r in range(side) for v in self.input_line([half[c][r] for c in range(side)])]
 

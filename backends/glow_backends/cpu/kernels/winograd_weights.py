@@ -168,7 +168,7 @@ class _Emission(TileEmission):
         plane, outputs = size[0] * size[1] * lanes, self.plan.panels * self.plan.vectors
         source = k.gep(self.dy, k.index((image, outputs * plane), (channel, plane)))
         if size[0] % _TILE or size[1] % _TILE:
-            lines = self.window(source, size, (row, column), _TILE)
+            lines, _ = self.window(source, size, (row, column), _TILE)
         else:
             corner = k.mul(k.add(k.mul(row, size[1]), column), lanes)
             lines = [k.gep(source, k.add(corner, r * size[1] * lanes)) for r in range(_TILE)]

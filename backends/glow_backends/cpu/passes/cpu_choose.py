@@ -45,9 +45,22 @@ def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
     lanes = target.lanes
     outputs = ceil_div(spec.out_channels, lanes) * lanes
     taps = prod(spec.kernel) * spec.in_channels // spec.group
-    sums = prod((spec.batch, *spec.out_size)) * outputs * taps
+    sums = prod((spec.batch, *spec.out_size)) * outputs * taps * _share_inside(spec)
     pairs = 2 if supports_half(spec, target) else 1
     return _together(sums / (2 * lanes * pairs) / 0.95, 4 * outputs * taps / pairs)
+
+
+def _share_inside(spec: DirectConvSpec) -> float:
+    """The part of the products that meet the image: the direct kernel passes over taps of dilated filters."""
+    if spec.dilations == (1, 1):
+        return 1.0
+    share = 1.0
+    for axis, taps in enumerate(spec.kernel):
+        size, out, stride = spec.size[axis], spec.out_size[axis], spec.strides[axis]
+        firsts = [tap * spec.dilations[axis] - spec.pads[axis] for tap in range(taps)]
+        meets = [min(out, ceil_div(size - f, stride)) - max(0, ceil_div(-f, stride)) for f in firsts]
+        share *= sum(max(0, count) for count in meets) / (taps * out)
+    return share
 
 
 def _together(cycles: float, weight_bytes: float) -> float:
@@ -93,8 +106,8 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
     With `changing` the filter is packed at every run, which counts too.
     """
-    square = spec.kernel == (3, 3) and spec.strides == (1, 1)
-    costs = algorithm_cycles(spec, target, winograd=square or not changing)
+    packable = spec.kernel == (3, 3) and spec.strides == spec.dilations == (1, 1)
+    costs = algorithm_cycles(spec, target, winograd=packable or not changing)
     if changing:
         for name in costs:
             costs[name] += packing_cycles(spec, tile_of(name), target)
