@@ -234,6 +234,12 @@ class KernelBuilder:
             return pointer
         return self.b.gep(pointer, [self.i(offset)], inbounds=True, source_etype=kind)
 
+    def settled(self, pointer: ir.Value) -> ir.Value:
+        """The pointer; how it was made is hidden from LLVM's loop passes, which take long for it in nests."""
+        name = "llvm.strip.invariant.group.p0"
+        callee = self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(PTR, [PTR]), name)
+        return self.b.call(callee, [pointer])
+
     def load(
         self,
         pointer: ir.Value,

@@ -192,6 +192,8 @@ def multiply(
     the product and sum of one lane, where its 32 bits are not a float.
     """
     lanes = k.target.lanes
+    if nest:
+        a, b = k.settled(a), k.settled(b)
 
     def body(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
         weights = [
@@ -311,7 +313,8 @@ class Output:
 
     def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""
-        lanes = k.target.lanes
+        lanes, kind = k.target.lanes, values.storage(self.stored)
+        y, *extras = (k.settled(k.gep(p, self.at, kind)) for p in (self.y, *self.extras))
         bias = [
             load_first(k, self.bias, k.add(self.bias_at, v * lanes), lanes, self._live(v, vectors))
             for v in range(vectors)
@@ -319,7 +322,7 @@ class Output:
         ]
 
         def finish(row: Index, sums: Sequence[ir.Value]) -> None:
-            start = k.add(self.at, k.mul(row, self.row_step))
+            start = k.mul(row, self.row_step)
             for v, value in enumerate(sums):
                 at = k.add(start, k.mul(self.vector_step, v))
                 live = self._live(v, vectors)
@@ -328,8 +331,8 @@ class Output:
                     return values.load(k, extra, at, self.stored, lanes, live)
 
                 own = bias[v] if bias else None
-                value = epilogue.apply(k, value, own, self.extras, read)
-                values.store(k, value, self.y, at, self.stored, live)
+                value = epilogue.apply(k, value, own, extras, read)
+                values.store(k, value, y, at, self.stored, live)
 
         each_row(k, sums, vectors, finish, epilogue.long)
 

@@ -85,6 +85,7 @@ class DepthwiseEmission:
     def _sums(self, run: TileRun, x: ir.Value, w: ir.Value, first: Index, last: Index) -> list[ir.Value]:
         k, spec, lanes = self.k, self.spec, self.lanes
         columns = run.columns or ((0, run.rows),) * spec.kernel[1]
+        x, w = k.settled(x), k.settled(w)
 
         def line(r: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             after = list(sums)

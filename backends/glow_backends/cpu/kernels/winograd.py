@@ -310,9 +310,10 @@ class WinogradEmission(TileEmission):
                     nest = [Loop(blocks, self.plane, chunk), Loop(channels, 1, width)]
                     fetched = stream.moved(k, k.mul(begin, chunk))
                     sums = multiply(k, a_at, offsets, w_at, vectors, nest, sums, stream=fetched)
+            m = k.settled(k.gep(m, start))
             for r, offset in enumerate(offsets):
                 for i in range(vectors):
-                    k.store(sums[r * vectors + i], m, k.add(start, k.add(k.mul(self.plane, i), offset)))
+                    k.store(sums[r * vectors + i], m, k.add(k.mul(self.plane, i), offset))
 
     def put_input_tile(self, channel: Index, tile: Index, slot: Index) -> None:
         """Transform a tile of an input block into V."""
