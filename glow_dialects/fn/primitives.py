@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.fn.arrays import signature
 from glow_dialects.ops import card_of
 
 
@@ -173,6 +174,11 @@ STRUCTURE: dict[str, int] = {
     "reshape_like": 2,
     "where": 3,
     "cotangent": 2,
+    "array_of": 1,
+    "items_like": 2,
+    "copy": 1,
+    "taken": 3,
+    "with_field": 3,
 }
 
 #: Primitives of any number of arguments.
@@ -189,7 +195,8 @@ def check_primitive(name: str, count: int) -> None:
         return
     else:
         operator = name.split(":")[-1]
-        if name.partition(":")[0] not in ("op", "vjp") or card_of(operator) is None:
+        known = signature(operator) if "np:" in name else card_of(operator)
+        if name.partition(":")[0] not in ("op", "np", "vjp") or known is None:
             raise VerifyException(f"glow_fn.prim: there is no primitive {name}")
         return
     if wanted != count:

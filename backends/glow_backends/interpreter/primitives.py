@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.attributes import array_of, to_python
+from glow_dialects.core.attributes import array_of, to_attribute, to_python
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import typed
@@ -274,34 +274,82 @@ def _like(op: PrimOp) -> Callable[..., Any]:
     return run
 
 
-def _item(t: Any, i: Any) -> Any:
-    if t is ZERO:
-        return ZERO
-    try:
-        made = t[int(i)]
-    except IndexError:
-        raise GlowError(f"index {i} of {len(t)} items") from None
-    return np.asarray(made) if isinstance(t, np.ndarray) else made
+def _item(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(t: Any, i: Any) -> Any:
+        if t is ZERO:
+            return ZERO
+        if isinstance(i, np.ndarray) and i.ndim and isinstance(t, np.ndarray):
+            return on_tensors(t, i)
+        try:
+            made = t[int(i)]
+        except IndexError:
+            raise GlowError(f"{op.source}: index {i} of {len(t)} items") from None
+        return np.asarray(made) if isinstance(t, np.ndarray) else made
+
+    return run
 
 
-def _with_item(t: Any, i: Any, v: Any) -> Any:
-    if t is ZERO:
-        return ZERO if v is ZERO else None
-    if isinstance(t, np.ndarray):
-        made = t.copy()
-        made[int(i)] = 0 if v is ZERO else v
-        return made
-    return tuple(v if at == int(i) % len(t) else x for at, x in enumerate(t))
+def _array_of(x: Any) -> Any:
+    """A tuple as an array of its items."""
+    if not is_tuple(x):
+        return x
+    return evaluate_tensors("stack_values", {"axis": to_attribute(0)}, [_array_of(v) for v in x], "")
 
 
-def _item_put(t: Any, i: Any, d: Any) -> Any:
-    if d is ZERO:
-        return ZERO
-    if isinstance(t, np.ndarray):
-        made = np.zeros_like(t)
-        made[int(i)] = d
-        return made
-    return _put(len(t), int(i) % len(t), d)
+def _items_like(d: Any, x: Any) -> Any:
+    if d is ZERO or not is_tuple(x):
+        return d
+    rows = [row if row.ndim else row.item() for row in map(np.asarray, d)]
+    return tuple(_items_like(row, item) for row, item in zip(rows, x, strict=True))
+
+
+def _with_item(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(t: Any, i: Any, v: Any) -> Any:
+        if t is ZERO:
+            return ZERO if v is ZERO else None
+        if isinstance(t, np.ndarray):
+            return on_tensors(t, i, 0.0 if v is ZERO else _array_of(v))
+        return _alike(t, [v if at == int(i) % len(t) else x for at, x in enumerate(t)])
+
+    return run
+
+
+def _taken(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(d: Any, i: Any, v: Any) -> Any:
+        if d is ZERO or v is ZERO or isinstance(v, bool | int) and not is_tuple(d):
+            return ZERO
+        return d[int(i)] if is_tuple(d) else _items_like(on_tensors(d, i, _array_of(v)), v)
+
+    return run
+
+
+def _with_field(op: PrimOp) -> Callable[..., Any]:
+    def run(t: Any, like: Any, v: Any) -> Any:
+        if t is ZERO and v is ZERO:
+            return ZERO
+        at = _place(op, like)
+        items = [ZERO] * len(like) if t is ZERO else list(t)
+        items[at] = v
+        return tuple(items) if t is ZERO else _alike(t, items)
+
+    return run
+
+
+def _item_put(op: PrimOp) -> Callable[..., Any]:
+    on_tensors = _tensor(op)
+
+    def run(t: Any, i: Any, d: Any) -> Any:
+        if d is ZERO:
+            return ZERO
+        return on_tensors(t, i, d) if isinstance(t, np.ndarray) else _put(len(t), int(i) % len(t), d)
+
+    return run
 
 
 def _spread(t: Any, d: Any) -> Any:
@@ -360,6 +408,15 @@ def _place(op: PrimOp, value: Any) -> int:
     )
 
 
+def _field(op: PrimOp) -> Callable[..., Any]:
+    def run(t: Any) -> Any:
+        if isinstance(t, np.ndarray) and to_python(op.attributes["field"]) == "size":
+            return int(t.size)
+        return ZERO if t is ZERO else t[_place(op, t)]
+
+    return run
+
+
 def _kinds(value: Any) -> set[str]:
     """The names of types that a value is an instance of."""
     if isinstance(value, Closure):
@@ -396,7 +453,7 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
 
 _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "zero": lambda op: lambda: ZERO,
-    **dict.fromkeys(("stop", "fixed", "varied"), lambda op: lambda x: x),
+    **dict.fromkeys(("stop", "fixed", "varied", "copy"), lambda op: lambda x: x),
     "are_floats": lambda op: lambda *x: all(isinstance(v, float) for v in x),
     "gadd": lambda op: add_cotangents,
     "env_drop": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else (d[: len(d) - n] or ZERO),
@@ -407,13 +464,19 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     ),
     "tuple_put": _tuple_put,
     "item_at": lambda op: lambda d, i=number(op, "i"): ZERO if d is ZERO else d[i],
-    "item": lambda op: _item,
-    "item_put": lambda op: _item_put,
-    "field": lambda op: lambda t: ZERO if t is ZERO else t[_place(op, t)],
-    "field_put": lambda op: lambda t, d: ZERO if d is ZERO else _put(len(t), _place(op, t), d),
+    "item": _item,
+    "array_of": lambda op: _array_of,
+    "items_like": lambda op: _items_like,
+    "item_put": _item_put,
+    "field": _field,
+    "field_put": lambda op: (
+        lambda t, d: ZERO if d is ZERO or isinstance(t, np.ndarray) else _put(len(t), _place(op, t), d)
+    ),
     "field_of": lambda op: lambda d, t: ZERO if d is ZERO else d[_place(op, t)],
     "is_a": lambda op: lambda x: bool(_kinds(x) & {n.data for n in op.attributes["kinds"]}),  # pyright: ignore
-    "with_item": lambda op: _with_item,
+    "with_item": _with_item,
+    "with_field": _with_field,
+    "taken": _taken,
     "sum_items": lambda op: _sum_items,
     "spread": lambda op: _spread,
     "concat_tuples": lambda op: lambda a, b: ZERO if a is ZERO or b is ZERO else a + b,

@@ -75,7 +75,7 @@ def apply_value(
     handler = _handler(thing)
     if handler is not None:
         return handler(c, node, values, keywords)
-    known = _evaluated(thing, values, keywords)
+    known = evaluated(thing, values, keywords)
     if known is not None:
         return known
     if fields_of(thing) is not None:
@@ -86,7 +86,7 @@ def apply_value(
     return _apply(c, node, as_function(c, thing, node), values, keywords)
 
 
-def _evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | None:
+def evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | None:
     """The value of a NumPy function of objects that are known now, such as np.eye(3)."""
     given = [*values, *keywords.values()]
     if not given or not str(getattr(thing, "__module__", "")).startswith("numpy") or _written(thing):
@@ -98,6 +98,8 @@ def _evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | 
         made = thing(*plain[: len(values)], **dict(zip(keywords, plain[len(values) :], strict=True)))
     except (TypeError, ValueError):
         return None
+    if isinstance(made, np.generic) and made.dtype.name in ("float64", "int64", "bool"):
+        return Static(made.item())
     return Static(made) if isinstance(made, np.ndarray | np.generic) else None
 
 
@@ -248,7 +250,7 @@ def _transform(with_value: bool) -> Handler:
         wanted = keywords.get("argnums", values[1] if len(values) > 1 else Static(0))
         if not isinstance(wanted, Static):
             items = c.items(wanted, node)
-            numbers = [_int_constant(v) for v in items or ()]
+            numbers = [int_constant(v) for v in items or ()]
             if not numbers or None in numbers:
                 c.fail(node, "argnums must be known when compiling", "write the numbers")
             return gradient(
@@ -261,7 +263,8 @@ def _transform(with_value: bool) -> Handler:
     return handle
 
 
-def _int_constant(value: Value) -> int | None:
+def int_constant(value: Value) -> int | None:
+    """The int that a value is known to be."""
     from xdsl.dialects.builtin import IntegerAttr
 
     from glow_dialects.fn.dialect import ConstantOp
@@ -289,9 +292,9 @@ def static_attribute(c: Expressions, node: ast.AST, name: str, value: Value) -> 
     """An option of an operator: known when compiling."""
     if isinstance(value, SSAValue):
         items = c.items(value, node)
-        numbers = None if items is None else [_int_constant(v) for v in items]
-        if numbers is None and _int_constant(value) is not None:
-            return to_attribute(_int_constant(value))
+        numbers = None if items is None else [int_constant(v) for v in items]
+        if numbers is None and int_constant(value) is not None:
+            return to_attribute(int_constant(value))
         if numbers is None or None in numbers:
             c.fail(node, f"'{name}' must be known when compiling", "write the number")
         return to_attribute([n for n in numbers if n is not None])

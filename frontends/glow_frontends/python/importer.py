@@ -28,6 +28,7 @@ class Importer:
         self.module = ModuleOp([])
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
+        self._main: Any = None
 
     def function(self, function: Callable[..., Any]) -> str:
         """The name of the compiled form of a Python function."""
@@ -50,6 +51,7 @@ class Importer:
         if inspect.ismethod(function):  # what its object holds is known now
             env[names.pop(0)] = Static(function.__self__)
         compiler = Statements(source, self, name)
+        compiler.main = function is self._main
         block = Block(arg_types=[any_type] * len(names))
         for argument, hint in zip(block.args, names, strict=True):
             argument.name_hint = hint
@@ -79,14 +81,12 @@ class Importer:
 
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
+        self._main = _user_function(function)
         if not hasattr(function, "glow_gradient"):
             plain = _plain(function)
             if hasattr(getattr(plain, "glow_function", plain), "__code__"):
                 return self.function(plain)
-        inner = function
-        while hasattr(inner, "glow_gradient"):
-            inner = inner.glow_gradient[0]
-        inner = getattr(_plain(inner), "glow_function", _plain(inner))
+        inner = self._main
         source = read(_written_as(inner))
         names = list(inspect.signature(inner, follow_wrapped=False).parameters)
         with_value = getattr(function, "glow_gradient", (None, None, None, False))[3]
@@ -116,6 +116,13 @@ def _plain(function: Any) -> Any:
     while hasattr(function, "glow_function") and not hasattr(function, "glow_declared"):
         function = function.glow_function
     return function
+
+
+def _user_function(function: Any) -> Any:
+    """The Python function that gradients are taken of."""
+    while hasattr(function, "glow_gradient"):
+        function = function.glow_gradient[0]
+    return getattr(_plain(function), "glow_function", _plain(function))
 
 
 def _written_as(function: Any) -> Any:

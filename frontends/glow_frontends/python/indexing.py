@@ -6,10 +6,12 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.numpy_names import as_array
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Env, Expressions
@@ -26,7 +28,8 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             bounds = [int(b) if b else None for b in entry.data.split(":")]  # pyright: ignore
             return c.tuple(*[c.ssa(v, node) for v in items[slice(*bounds)]])
         return c.prim("getitem", c.ssa(whole, node), *numbers, key=ArrayAttr([entry]))
-    if isinstance(node.slice, ast.Tuple) or isinstance(node.slice, ast.Constant) and node.slice.value is None:
+    single = isinstance(node.slice, ast.Constant) and node.slice.value in (None, Ellipsis)
+    if isinstance(node.slice, ast.Tuple) or single:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if all(_fixed(c, part, env) for part in parts):
             numbers = []
@@ -34,6 +37,8 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             return c.prim("getitem", c.ssa(whole, node), *numbers, key=key)
         return _picked(c, c.ssa(whole, node), parts, env)
     index = c.expression(node.slice, env)
+    if isinstance(index, Static) and isinstance(index.value, list | np.ndarray):
+        index = Static(np.asarray(index.value))
     if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
         if index.value not in whole.value:
             c.fail(node, f"there is no key {index.value!r}")
@@ -53,9 +58,12 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
 
 def _picked(c: Expressions, made: SSAValue, parts: Sequence[ast.expr], env: Env) -> SSAValue:
     """`x[i, :, j]` where a number is known at run time only: slices first, then one axis after another."""
-    if not any(isinstance(p, ast.Slice) for p in parts):
-        for part in parts:
-            made = c.prim("item", made, c.value(part, env))
+    if not any(isinstance(p, ast.Slice) for p in parts) and len(parts) > 1:
+        chosen = [c.expression(p, env) for p in parts]
+        if any(_is_array(i) for i in chosen):
+            return c.prim("np:pick", made, *[as_array(c, p, i) for i, p in zip(chosen, parts, strict=True)])
+        for index, part in zip(chosen, parts, strict=True):
+            made = c.prim("item", made, c.ssa(index, part), alone=UnitAttr())
         return made
     whole = StringAttr("::")
     entries: list[Attribute] = []
@@ -77,12 +85,45 @@ def _picked(c: Expressions, made: SSAValue, parts: Sequence[ast.expr], env: Env)
     return made
 
 
+def _is_array(index: Value) -> bool:
+    """Whether an index is seen to be an array."""
+    if isinstance(index, Static):
+        return isinstance(index.value, np.ndarray | list | range)
+    prim = getattr(index.owner, "prim", None)
+    return prim is not None and (prim.data.startswith("np:") or prim.data in ("array_of", "stack_values"))
+
+
+def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value: Value, env: Env) -> SSAValue:
+    """`whole` with `value` where `target` points: `x[i] = v`, `x[i, 1:] = v`, `x[mask] = v`."""
+    index = target.slice
+    if not isinstance(index, ast.Slice | ast.Tuple) and not _is_ellipsis(index):
+        place = c.expression(index, env)
+        if isinstance(place, Static) and isinstance(place.value, str):
+            return c.prim("with_field", whole, whole, c.ssa(value, target), field=StringAttr(place.value))
+        return c.prim("with_item", whole, as_array(c, index, place), c.ssa(value, target))
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    numbers = [as_array(c, target, value)]
+    key: list[Attribute] = []
+    for part in parts:
+        if _fixed(c, part, env):
+            key.append(_entry(c, part, env, numbers))
+        else:
+            numbers.append(as_array(c, part, c.expression(part, env)))
+            key.append(StringAttr(f"${len(numbers)}"))
+    return c.prim("np:setitem", whole, *numbers, key=ArrayAttr(key))
+
+
 def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:
-    if isinstance(part, ast.Slice):
+    if isinstance(part, ast.Slice) or _is_ellipsis(part):
         return True
     if isinstance(part, ast.Name | ast.Constant | ast.UnaryOp | ast.Attribute):
-        return isinstance(c.expression(part, env), Static)
+        made = c.expression(part, env)
+        return isinstance(made, Static) and isinstance(made.value, int | None)
     return False
+
+
+def _is_ellipsis(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value is Ellipsis
 
 
 def _bound(c: Expressions, part: ast.expr | None, env: Env, numbers: list[SSAValue]) -> str:
@@ -102,7 +143,7 @@ def _entry(c: Expressions, part: ast.expr, env: Env, numbers: list[SSAValue]) ->
     """One axis of a key: `a:b:c`, a number, `new` or `...`; bounds not known yet go to `numbers`."""
     if isinstance(part, ast.Slice):
         return StringAttr(":".join(_bound(c, p, env, numbers) for p in (part.lower, part.upper, part.step)))
-    if isinstance(part, ast.Constant) and part.value is Ellipsis:
+    if _is_ellipsis(part):
         return StringAttr("...")
     made = c.expression(part, env)
     assert isinstance(made, Static)

@@ -15,9 +15,9 @@ from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
-from glow_frontends.python.einsum import einsum
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.mathematics import round_digits
+from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
@@ -267,7 +267,7 @@ def _reduction(name: str) -> Handler:
         for key, value in options.items():
             if not (isinstance(value, Static) and value.value is None):
                 attributes[key] = static_attribute(c, node, key, value)
-        return c.prim(f"op:{name}", c.ssa(values[0], node), **attributes)
+        return c.prim(f"op:{name}", as_array(c, node, values[0]), **attributes)
 
     return handle
 
@@ -344,11 +344,6 @@ def _joined(name: str) -> Handler:
     return handle
 
 
-@_takes(3, 3)
-def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim("where", *_ssa(c, node, values))
-
-
 def _cast(dtype: str) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -364,6 +359,8 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
         options = _dtype(c, node, given, keywords)
         name = options["dtype"].data if options else None
         return Static(np.array(source.value, name))
+    if c.items(source, node) is None:
+        source = c.prim("copy", c.prim("array_of", source))
     items = c.items(source, node)
     if items is None:
         return _as_dtype(c, node, c.ssa(source, node), given, keywords)
@@ -394,11 +391,17 @@ _UNARY = {
 }  # fmt: skip
 _ARC = {"sin": "asin", "cos": "acos", "tan": "atan", "sinh": "asinh", "cosh": "acosh", "tanh": "atanh"}
 
+
+@_takes(1, 1)
+def _copy(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    return c.prim("copy", as_array(c, node, values[0]))
+
+
 HANDLERS: dict[Any, Handler] = {
     abs: _prim("abs", 1), float: _prim("to_float", 1), int: _prim("to_int", 1), bool: _prim("to_bool", 1),
     max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
-    isinstance: _isinstance, callable: _callable, dict: _dict, np.einsum: _takes(2, None)(einsum),
+    isinstance: _isinstance, callable: _callable, dict: _dict,
     pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
     **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
     **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
@@ -406,23 +409,24 @@ HANDLERS: dict[Any, Handler] = {
     math.fabs: _prim("abs", 1), math.trunc: _prim("to_int", 1), math.pow: _pow, math.erf: _prim("erf", 1),
     math.atan2: _prim("atan2", 2), math.hypot: _prim("hypot", 2), math.copysign: _prim("copysign", 2),
     math.fmod: _prim("fmod", 2),
-    **{getattr(np, name): _prim(prim, 1) for name, prim in _UNARY.items() if prim not in ("floor", "ceil")},
-    **{getattr(np, f"arc{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
-    np.log: _prim("log", 1), np.abs: _prim("abs", 1), np.sign: _prim("sign", 1),
-    np.square: _square, np.rint: _rint, np.hypot: _prim("hypot", 2),
+    **{getattr(np, name): pointwise(prim, 1) for name, prim in _UNARY.items()},
+    **{getattr(np, f"arc{name}"): pointwise(prim, 1) for name, prim in _ARC.items()},
+    np.log: pointwise("log", 1), np.abs: pointwise("abs", 1), np.sign: pointwise("sign", 1),
+    np.square: _square, np.rint: _rint, np.hypot: pointwise("hypot", 2),
     np.log2: _scaled("log", 1 / math.log(2)), np.log10: _scaled("log", 1 / math.log(10)),
-    np.isnan: _prim("op:is_nan", 1), np.isinf: _prim("op:is_inf", 1),
-    np.floor: _prim("floor", 1), np.ceil: _prim("ceil", 1), np.negative: _prim("neg", 1),
-    np.add: _prim("add", 2), np.subtract: _prim("sub", 2), np.multiply: _prim("mul", 2),
-    np.divide: _prim("div", 2), np.power: _prim("pow", 2), np.maximum: _prim("max", 2),
-    np.minimum: _prim("min", 2), np.matmul: _prim("op:batch_matmul", 2), np.dot: _prim("op:batch_matmul", 2),
-    np.sum: _reduction("reduce_sum"), np.mean: _reduction("reduce_mean"), np.max: _reduction("reduce_max"),
+    np.isnan: pointwise("op:is_nan", 1), np.isinf: pointwise("op:is_inf", 1),
+    np.floor: pointwise("floor", 1), np.ceil: pointwise("ceil", 1), np.negative: pointwise("neg", 1),
+    np.add: pointwise("add", 2), np.subtract: pointwise("sub", 2), np.multiply: pointwise("mul", 2),
+    np.divide: pointwise("div", 2), np.power: pointwise("pow", 2), np.maximum: pointwise("max", 2),
+    np.minimum: pointwise("min", 2), np.matmul: pointwise("op:batch_matmul", 2),
+    np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),
     np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),
+    **NUMPY,
     np.zeros: _shaped(0.0), np.ones: _shaped(1.0), np.full: _shaped(None),
     np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1), np.reshape: _reshape,
     np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
-    np.where: _where, np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
-    np.asarray: _array,
+    np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
+    np.asarray: _array, np.copy: _copy,
     operator.add: _prim("add", 2), operator.sub: _prim("sub", 2), operator.mul: _prim("mul", 2),
     operator.truediv: _prim("div", 2), operator.floordiv: _prim("floor_div", 2),
     operator.mod: _prim("mod", 2), operator.pow: _prim("pow", 2), operator.neg: _prim("neg", 1),
@@ -432,9 +436,9 @@ HANDLERS: dict[Any, Handler] = {
 }  # fmt: skip
 
 _METHODS: dict[str, Handler] = {
-    "sum": _reduction("reduce_sum"), "mean": _reduction("reduce_mean"), "max": _reduction("reduce_max"),
-    "min": _reduction("reduce_min"), "prod": _reduction("reduce_prod"), "reshape": _reshape,
-    "transpose": _transpose, "dot": _prim("op:batch_matmul", 2),
+    **METHODS,
+    "sum": _reduction("reduce_sum"), "max": _reduction("reduce_max"), "min": _reduction("reduce_min"),
+    "prod": _reduction("reduce_prod"), "reshape": _reshape, "transpose": _transpose,
 }  # fmt: skip
 
 
@@ -445,7 +449,7 @@ def method(
     if name == "astype":
         return _as_dtype(c, node, base, values, keywords)
     if name == "copy":
-        return base
+        return c.prim("copy", base)
     if name not in _METHODS:
         known = ", ".join(sorted(_METHODS))
         c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")

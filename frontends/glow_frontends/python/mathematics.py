@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from glow_frontends.python.numpy_written import ARRAY_WRITTEN
 
 
 def degrees(x: float) -> float:
@@ -171,47 +172,16 @@ def round_array(x: Any, decimals: int = 0) -> Any:
     return np.rint(x * scale) / scale
 
 
-def clip(x: Any, a_min: float, a_max: float) -> Any:
-    """Values between two bounds."""
-    return np.minimum(np.maximum(x, a_min), a_max)
-
-
-def norm(x: Any) -> Any:
-    """The Euclidean length."""
-    return np.sqrt(np.sum(x * x))
-
-
-def var(x: Any) -> Any:
-    """The mean of the squared distances from the mean."""
-    d = x - np.mean(x)
-    return np.mean(d * d)
-
-
-def std(x: Any) -> Any:
-    """The square root of the variance."""
-    return np.sqrt(var(x))
-
-
-def outer(a: Any, b: Any) -> Any:
-    """Products of all pairs of two vectors."""
-    return a[:, None] * b[None, :]
-
-
-def _written() -> dict[Any, Callable[..., Any]]:
+def _written() -> dict[Any, Any]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
     found = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
     arrays = {
-        np.clip: clip,
         np.round: round_array,
         np.around: round_array,
-        np.linalg.norm: norm,
-        np.var: var,
-        np.std: std,
-        np.outer: outer,
     }
-    return {**found, **arrays, divmod: divmod_}
+    return {**found, **arrays, **ARRAY_WRITTEN, divmod: divmod_}
 
 
 #: What stands for a function of `math`, and for built-in functions of numbers.
-WRITTEN: dict[Any, Callable[..., Any]] = _written()
+WRITTEN: dict[Any, Any] = _written()

@@ -55,7 +55,7 @@ def _bound(target: ast.AST) -> list[str]:
         return [target.id]
     if isinstance(target, ast.Tuple | ast.List):
         return [n for item in target.elts for n in _bound(item)]
-    if isinstance(target, ast.Subscript):
+    if isinstance(target, ast.Subscript | ast.Attribute):
         return _bound(target.value)
     if isinstance(target, ast.Starred):
         return _bound(target.value)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
 from glow_frontends.python.names import assigned, definite, leaves, read_names
+from glow_frontends.python.source import Source
+
+if TYPE_CHECKING:
+    from glow_frontends.python.importer import Importer
 
 Exit = Callable[[Env], SSAValue]
 
@@ -27,6 +33,17 @@ class Flow:
 
 class Statements(Expressions):
     """Compiles the statements of one Python function."""
+
+    #: Names of one value, by each of them.
+    twins: dict[str, set[str]]
+    #: Names whose value somebody else holds too, and who: items of them are not assigned.
+    foreign: dict[str, str]
+    #: Whether the function that is compiled next is the one that the user calls.
+    main: bool = False
+
+    def __init__(self, source: Source, importer: Importer, name: str) -> None:
+        super().__init__(source, importer, name)
+        self.twins, self.foreign = {}, {}
 
     def run(self, statements: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue:
         """The value of the current function from here on; `env` is changed."""
@@ -74,18 +91,16 @@ class Statements(Expressions):
             case ast.Assign():
                 made = self.expression(node.value, env)
                 for target in node.targets:
-                    if isinstance(target, ast.Subscript):
-                        self._store(target, made, env)
-                    else:
-                        self.bind(target, made, env)
+                    self.bind(target, made, env)
+                self._same_names(node, env)
             case ast.AnnAssign():
                 if node.value is not None:
                     self.bind(node.target, self.expression(node.value, env), env)
             case ast.AugAssign():
-                if isinstance(node.target, ast.Subscript):
+                if isinstance(node.target, ast.Subscript | ast.Attribute):
                     old = self.expression(_loaded(node.target), env)
                     new = self.binary(BINARY[type(node.op)], old, self.expression(node.value, env), node)
-                    self._store(node.target, new, env)
+                    self.bind(node.target, new, env)
                     return
                 both = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
                 self.bind(node.target, self.expression(ast.copy_location(both, node), env), env)
@@ -107,13 +122,52 @@ class Statements(Expressions):
                 kind = type(node).__name__
                 self.fail(node, f"{kind} statements cannot be compiled", instead_of(node))
 
+    def _same_names(self, node: ast.Assign, env: Env) -> None:
+        """Names that one assignment gives one value."""
+        named = [node.value, *node.targets]
+        names = {n.id for n in named if isinstance(n, ast.Name) and n.id in env}
+        for name in names:
+            self.twins[name] = names - {name}
+
     def _store(self, target: ast.Subscript, value: Value, env: Env) -> None:
-        """`x[i] = v` on a local name makes a new value for the name."""
-        if not isinstance(target.value, ast.Name) or isinstance(target.slice, ast.Slice | ast.Tuple):
+        """`x[i] = v`: a new value for the name, or for what the name holds."""
+        name = target.value
+        while isinstance(name, ast.Subscript | ast.Attribute):
+            name = name.value
+        if not isinstance(name, ast.Name):
             self.fail(target, f"assignment to {ast.unparse(target)} cannot be compiled", instead_of(target))
+        if name.id in self.foreign:
+            self.fail(
+                target,
+                f"'{name.id}' belongs to {self.foreign[name.id]}, where it would not change",
+                f"write {name.id} = {name.id}.copy() first, and return the new one",
+            )
+        twins = [n for n in self.twins.get(name.id, ()) if env.get(n) is env.get(name.id)]
+        if twins:
+            self.fail(
+                target,
+                f"'{twins[0]}' and '{name.id}' are one array, and values do not change",
+                f"write {name.id} = {twins[0]}.copy()",
+            )
+        self._replaced(target, value, env)
+
+    def _replaced(self, target: ast.expr, value: Value, env: Env) -> None:
+        """A value in place of the name, the item or the field that `target` stands for."""
+        if isinstance(target, ast.Name):
+            env[target.id] = value
+            return
+        from glow_frontends.python.indexing import assigned_item
+
+        assert isinstance(target, ast.Subscript | ast.Attribute)
         whole = self.value(_loaded(target.value), env)
-        index = self.value(target.slice, env)
-        env[target.value.id] = self.prim("with_item", whole, index, self.ssa(value, target))
+        if isinstance(target, ast.Attribute):
+            field = StringAttr(target.attr)
+            made = self.prim("with_field", whole, whole, self.ssa(value, target), field=field)
+        else:
+            made = assigned_item(self, target, whole, value, env)
+        if whole in self.fields:
+            self.fields[made] = self.fields[whole]
+        self._replaced(target.value, made, env)
 
     # --- branches ---------------------------------------------------------------------------------
     def _if(self, node: ast.If, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
@@ -171,6 +225,15 @@ class Statements(Expressions):
         left, right = definite(body) or set(), definite(other) or set()
         both = dict.fromkeys([*assigned(body), *assigned(other)])
         return [n for n in both if n in env or (n in left and n in right)]
+
+    def bind(self, target: ast.expr, value: Value, env: Env) -> None:
+        if isinstance(target, ast.Subscript):
+            self._store(target, value, env)
+            return
+        if isinstance(target, ast.Name):
+            self.foreign.pop(target.id, None)
+            self.twins.pop(target.id, None)
+        super().bind(target, value, env)
 
     def without(self, env: Env, statements: Sequence[ast.stmt], names: Sequence[str]) -> Env:
         lost = set(assigned(statements)) - set(names)

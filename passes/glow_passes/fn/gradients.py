@@ -229,7 +229,12 @@ def _linear(name: str, back: str) -> Rule:
 
 def _with_item(d: Term, x: Sequence[Term], y: Callable[[], Term], op: PrimOp) -> Found:
     zero = Term(d.maker, d.maker.zero())
-    return [d.prim("with_item", x[1], zero), None, d.prim("item", x[1])]
+    return [d.prim("with_item", x[1], zero), None, d.prim("taken", x[1], x[2])]
+
+
+def _with_field(d: Term, x: Sequence[Term], y: Callable[[], Term], op: PrimOp) -> Found:
+    zero = Term(d.maker, d.maker.zero())
+    return [d.prim("with_field", x[1], zero, **_same(op)), None, d.prim("field_of", x[1], **_same(op))]
 
 
 def operator_rule(d: Term, x: Sequence[Term], y: Callable[[], Term], op: PrimOp) -> Found:
@@ -316,6 +321,9 @@ RULES: dict[str, Rule] = {
     "rows": lambda d, x, y, op: [x[0].prim("rows_put", x[1], d, **_same(op)), None],
     "rows_put": lambda d, x, y, op: [None, None, d.prim("rows", x[1], **_same(op))],
     "with_item": _with_item,
+    "with_field": _with_field,
+    "copy": lambda d, x, y, op: [d],
+    "taken": lambda d, x, y, op: [x[0].prim("item_put", x[1], d), None, None],
     "to_tuple": lambda d, x, y, op: [d.prim("like_source", x[0])],
     "like_source": lambda d, x, y, op: [d.prim("to_tuple", count=integer(0)), None],
     "sum_items": lambda d, x, y, op: [x[0].prim("spread", d)],
@@ -330,6 +338,8 @@ RULES: dict[str, Rule] = {
     "reshape": lambda d, x, y, op: [d.prim("reshape_like", x[0]), None],
     "reshape_like": lambda d, x, y, op: [d.prim("reshape_like", x[0]), None],
     "full": lambda d, x, y, op: [None, d.sum_like(x[1])],
+    "array_of": lambda d, x, y, op: [d.prim("items_like", x[0])],
+    "items_like": lambda d, x, y, op: [d.prim("like_source", x[0]), None],
     "getitem": operator_rule,
     "stack_values": operator_rule,
     **{n: _nothing for n in ("floor", "ceil", "round", "sign", "floor_div", "to_int", "to_bool", "not")},

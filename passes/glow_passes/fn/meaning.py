@@ -35,6 +35,7 @@ from glow_passes.fn.domain import (
 from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor, slice_cotangent
 from glow_passes.fn.tensor_shapes import with_bounds
 from glow_passes.fn.tensors import Kind, region, vjp_operand
+from glow_passes.fn.tuples import TUPLES
 from glow_passes.fn.values import V, Values, parts
 
 _FLOATING = {
@@ -115,7 +116,7 @@ class Meaning(Values):
     def prim(self, op: PrimOp, x: list[V], where: str) -> V:
         """The value of a primitive."""
         name = op.prim.data
-        rule = STRUCTURE.get(name)
+        rule = STRUCTURE.get(name) or TUPLES.get(name)
         if rule is not None:
             return rule(self, op, x, where)
         if name.endswith(":getitem") and isinstance(x[0].type, TupleType):
@@ -133,7 +134,7 @@ class Meaning(Values):
             isinstance(v.type, Scalar | TensorType) for v in x
         ):
             return self.tensors(name, op.attributes, x, where)
-        if (name.startswith(("op:", "vjp:op:")) or name == "stack_values") and all(
+        if (name.startswith(("op:", "np:", "vjp:")) or name == "stack_values") and all(
             isinstance(v.type, Scalar) for v in x
         ):
             return self.tensors(name, op.attributes, x, where)

@@ -18,7 +18,6 @@ from glow_passes.fn.domain import (
     FnType,
     NamedType,
     NoneType,
-    NotNative,
     Scalar,
     TensorType,
     Text,
@@ -58,18 +57,19 @@ def _of(op: PrimOp) -> str | None:
     return found.data if isinstance(found, StringAttr) else None
 
 
-def _is_zero(v: V) -> bool:
+def is_zero(v: V) -> bool:
+    """Whether a value is the symbolic zero."""
     return isinstance(v.type, ZeroType)
 
 
 def _env_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     return m.picked(x[0], number(op, "n"), number(op, "i"), _of(op))
 
 
 def _env_drop(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     n = number(op, "n")
     kept = {name: parts(v)[: max(len(parts(v)) - n, 0)] for name, v in components(x[0]).items()}
@@ -78,14 +78,14 @@ def _env_drop(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _env_pad(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     zeros = [V(ZERO)] * number(op, "n")
     return m.env({n: m.tuple([*parts(v), *zeros]) for n, v in components(x[0]).items()})
 
 
 def _env_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     n, i = number(op, "n"), number(op, "i")
     made = m.tuple([V(ZERO)] * i + [x[0]] + [V(ZERO)] * (n - i - 1))
@@ -94,7 +94,7 @@ def _env_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _tuple_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[1]):
+    if is_zero(x[1]):
         return x[1]
     assert isinstance(x[0].type, TupleType)
     size, i = len(x[0].type.items), number(op, "i")
@@ -103,11 +103,11 @@ def _tuple_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _item_at(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    return x[0] if _is_zero(x[0]) else m.get(x[0], number(op, "i"), where)
+    return x[0] if is_zero(x[0]) else m.get(x[0], number(op, "i"), where)
 
 
-def _item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+def item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    if is_zero(x[0]):
         return x[0]
     if isinstance(x[0].type, TupleType):
         if not x[0].type.items:
@@ -119,22 +119,22 @@ def _item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[2]):
+    if is_zero(x[2]):
         return x[2]
     if isinstance(x[0].type, TupleType):
         zeros = m.tuple([V(ZERO)] * len(x[0].type.items))
-        return _stored(m, zeros, x[1], x[2], where)
+        return stored(m, zeros, x[1], x[2], where)
     if isinstance(x[0].type, TensorType) and x[0].type.fixed:
         return V(ZERO)
     return m.tensors("item_put", op.attributes, x, where)
 
 
 def _rows(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     if isinstance(x[0].type, TensorType):
         return m.tensors("rows", op.attributes, x, where)
-    return m.tuple([_item(m, op, [x[0], at], where) for at in _following(m, op, x[1], where)])
+    return m.tuple([item(m, op, [x[0], at], where) for at in _following(m, op, x[1], where)])
 
 
 def _following(m: Meaning, op: PrimOp, index: V, where: str) -> list[V]:
@@ -142,7 +142,7 @@ def _following(m: Meaning, op: PrimOp, index: V, where: str) -> list[V]:
 
 
 def _rows_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[2]) or isinstance(x[0].type, TensorType) and x[0].type.fixed:
+    if is_zero(x[2]) or isinstance(x[0].type, TensorType) and x[0].type.fixed:
         return V(ZERO)
     if isinstance(x[0].type, TensorType):
         return m.tensors("rows_put", op.attributes, x, where)
@@ -152,16 +152,7 @@ def _rows_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     return total
 
 
-def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
-        return x[0]
-    if isinstance(x[0].type, TupleType):
-        return _stored(m, x[0], x[1], x[2], where)
-    value = m.number(0.0) if _is_zero(x[2]) else x[2]
-    return m.tensors("with_item", op.attributes, [x[0], x[1], value], where)
-
-
-def _stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
+def stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
     """A tuple with another item at an index."""
     items = parts(whole)
     made: list[V] = []
@@ -190,7 +181,7 @@ def _shape(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _sum_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     d, like = x
     kind = like.type
-    if _is_zero(d) or not isinstance(kind, Scalar | TensorType):
+    if is_zero(d) or not isinstance(kind, Scalar | TensorType):
         return V(ZERO)
     if isinstance(kind, Scalar):
         if kind.kind != "float":
@@ -205,7 +196,7 @@ def _sum_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     """What a declared gradient gives for a parameter: None is nothing, a number may stand for an array."""
     d, like = x
-    if _is_zero(d) or isinstance(d.type, NoneType) or like.type in (INT, BOOL):
+    if is_zero(d) or isinstance(d.type, NoneType) or like.type in (INT, BOOL):
         return V(ZERO)
     match d.type, like.type:
         case TupleType(), TupleType() if len(like.type.items) == len(d.type.items):
@@ -223,7 +214,7 @@ def _cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]) or _is_zero(x[1]):
+    if is_zero(x[0]) or is_zero(x[1]):
         return V(ZERO)
     if isinstance(x[0].type, Scalar) and isinstance(x[1].type, Scalar):
         return x[0]
@@ -250,18 +241,19 @@ def _fill_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
             f"grad: argument {number(op, 'position')} is {text(kind)}; differentiate by floats, arrays and"
             " tuples of them"
         )
-    return _filled(m, x[0], kind)
+    return filled(m, x[0], kind)
 
 
-def _filled(m: Meaning, d: V, kind: Type) -> V:
+def filled(m: Meaning, d: V, kind: Type) -> V:
+    """A cotangent without symbolic zeros, for a value of a type."""
     if isinstance(kind, TupleType):
         items = [V(ZERO)] * len(kind.items) if isinstance(d.type, ZeroType) else parts(d)
-        made = m.tuple([_filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
+        made = m.tuple([filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
         return V(kind.of(made.type.items), made.code) if isinstance(made.type, TupleType) else made
     return m.zeros(kind) if isinstance(d.type, ZeroType) else d
 
 
-def _place(v: V, op: PrimOp, where: str) -> int:
+def place_of(v: V, op: PrimOp, where: str) -> int:
     """Where the item of a name stands."""
     found = op.attributes["field"]
     assert isinstance(found, StringAttr)
@@ -277,19 +269,22 @@ def _place(v: V, op: PrimOp, where: str) -> int:
 
 
 def _field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    return x[0] if _is_zero(x[0]) else m.get(x[0], _place(x[0], op, where), where)
+    kind, name = x[0].type, op.attributes["field"]
+    if isinstance(kind, TensorType) and isinstance(name, StringAttr) and name.data == "size":
+        return m.number(int(np.prod(kind.shape)))
+    return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[0], op, where), where)
 
 
 def _field_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[1]):
-        return x[1]
+    if is_zero(x[1]) or isinstance(x[0].type, TensorType):
+        return V(ZERO)
     items = [V(ZERO)] * len(parts(x[0]))
-    items[_place(x[0], op, where)] = x[1]
+    items[place_of(x[0], op, where)] = x[1]
     return m.tuple(items)
 
 
 def _field_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    return x[0] if _is_zero(x[0]) else m.get(x[0], _place(x[1], op, where), where)
+    return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[1], op, where), where)
 
 
 _KINDS: dict[str, Callable[[Type], bool]] = {
@@ -317,7 +312,7 @@ def _is_a(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _where(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[1]) or _is_zero(x[2]):
+    if is_zero(x[1]) or is_zero(x[2]):
         return V(ZERO)
     if isinstance(x[0].type, Scalar):
         return m.switch(m.truth(x[0], where), x[1], x[2], where)
@@ -330,78 +325,24 @@ def _sum_items(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         total = m.number(0)
         for item in made:
             both = [total, item]
-            if any(_is_zero(v) for v in both):
-                total = m.add(total, item) if not _is_zero(item) else total
+            if any(is_zero(v) for v in both):
+                total = m.add(total, item) if not is_zero(item) else total
             elif all(isinstance(v.type, Scalar) for v in both):
                 total = m.scalar("add", both, where)
             else:
                 total = m.tensors("add", {}, both, where)
         return total
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     return m.tensors("sum_items", op.attributes, x, where)
 
 
 def _spread(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[1]):
+    if is_zero(x[1]):
         return x[1]
     if isinstance(x[0].type, TupleType):
         return m.tuple([x[1]] * len(x[0].type.items))
     return m.tensors("spread", op.attributes, x, where)
-
-
-def _concat(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]) or _is_zero(x[1]):
-        raise NotNative("a tuple of cotangents of unknown length")
-    for v in x:
-        if not isinstance(v.type, TupleType):
-            raise UnsupportedError(f"{where}: {text(v.type)} beside a tuple; use tuples of known length")
-    return m.tuple([*parts(x[0]), *parts(x[1])])
-
-
-def _part(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
-        return x[0]
-    assert isinstance(x[1].type, TupleType)
-    size = len(x[1].type.items)
-    items = parts(x[0])
-    return m.tuple(items[:size] if number(op, "part") == 0 else items[size:])
-
-
-def _joined(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
-        return x[0]
-    assert isinstance(x[1].type, TupleType) and isinstance(x[2].type, TupleType)
-    left, right = ([V(ZERO)] * len(t.items) for t in (x[1].type, x[2].type))
-    items = parts(x[0])
-    return m.tuple([*items, *right] if number(op, "part") == 0 else [*left, *items])
-
-
-def _to_tuple(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    kind, count = x[0].type, number(op, "count")
-    if isinstance(kind, TupleType):
-        if count and len(kind.items) != count:
-            raise UnsupportedError(f"{where}: {len(kind.items)} values for {count} names")
-        return x[0]
-    if isinstance(kind, TensorType) and kind.shape:
-        if count and kind.shape[0] != count:
-            raise UnsupportedError(f"{where}: {kind.shape[0]} rows for {count} names")
-        return m.tuple([m.tensors("item", {}, [x[0], m.number(i)], where) for i in range(kind.shape[0])])
-    if isinstance(kind, ZeroType):
-        return x[0]
-    raise UnsupportedError(f"{where}: {text(kind)} is unpacked; use a tuple or an array")
-
-
-def _like_source(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]) or isinstance(x[1].type, TupleType):
-        return x[0]
-    kind = x[1].type
-    assert isinstance(kind, TensorType)
-    row = scalar_or_tensor(kind.shape[1:], np.dtype(kind.dtype))
-    rows = [_filled(m, d, row) for d in parts(x[0])]
-    from glow_dialects.core.attributes import to_attribute
-
-    return m.tensors("stack_values", {"axis": to_attribute(0)}, rows, where)
 
 
 def _static_shape(v: V, where: str) -> Any:
@@ -413,7 +354,7 @@ def _static_shape(v: V, where: str) -> Any:
 
 
 def _reshape(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     return m.tensors("reshape", {**op.attributes, "shape": _static_shape(x[1], where)}, [x[0]], where)
 
@@ -425,7 +366,7 @@ def _full(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _getitem(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if isinstance(x[0].type, TupleType):
         return m.tuple(_part_of_tuple(m, op, x, x[0], where))
-    if _is_zero(x[0]):
+    if is_zero(x[0]):
         return x[0]
     return m.tensors("getitem", op.attributes, x, where)
 
@@ -439,7 +380,7 @@ def _part_of_tuple(m: Meaning, op: PrimOp, x: list[V], whole: V, where: str) -> 
 def slice_cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     """`vjp:getitem` of a tuple: the cotangents of its items; what is applied to that takes the part again."""
     d = x[-1]
-    if _is_zero(d) or not takes_part(op.attributes, len(x)):
+    if is_zero(d) or not takes_part(op.attributes, len(x)):
         return V(ZERO)
     if op.prim.data.count("vjp:") % 2 == 0:
         return m.tuple(_part_of_tuple(m, op, x, d, where))
@@ -450,12 +391,13 @@ def slice_cotangent(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 
 def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    return x[0] if _is_zero(x[0]) else m.tensors("astype", op.attributes, x, where)
+    return x[0] if is_zero(x[0]) else m.tensors("astype", op.attributes, x, where)
 
 
 STRUCTURE: dict[str, Rule] = {
     "zero": lambda m, op, x, where: V(ZERO),
     "stop": lambda m, op, x, where: x[0],
+    "copy": lambda m, op, x, where: x[0],
     "fixed": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), True), x[0].code),
     "varied": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), False), x[0].code),
     "are_floats": lambda m, op, x, where: m.number(all(v.type == FLOAT for v in x)),
@@ -466,11 +408,10 @@ STRUCTURE: dict[str, Rule] = {
     "env_put": _env_put,
     "tuple_put": _tuple_put,
     "item_at": _item_at,
-    "item": _item,
+    "item": item,
     "item_put": _item_put,
     "rows": _rows,
     "rows_put": _rows_put,
-    "with_item": _with_item,
     "len": lambda m, op, x, where: m.number(length(x[0], where)),
     "shape": _shape,
     "sum_like": _sum_like,
@@ -485,15 +426,8 @@ STRUCTURE: dict[str, Rule] = {
     "where": _where,
     "sum_items": _sum_items,
     "spread": _spread,
-    "concat_tuples": _concat,
-    "tuple_part": _part,
-    "tuple_join": _joined,
-    "to_tuple": _to_tuple,
-    "like_source": _like_source,
     "reshape": _reshape,
     "full": _full,
     "getitem": _getitem,
     "astype": _astype,
 }
-
-__all__ = ["STRUCTURE", "number", "scalar_or_tensor"]

@@ -229,6 +229,11 @@ def _with_item(t: Tangents, op: PrimOp, x: Sequence[SSAValue], d: Sequence[Tange
     return t.added(whole, None if d[2] is None else m.prim("item_put", x[0], x[1], d[2]))
 
 
+def _with_field(t: Tangents, op: PrimOp, x: Sequence[SSAValue], d: Sequence[Tangent]) -> Tangent:
+    whole, value = (t.m.zero() if v is None else v for v in (d[0], d[2]))
+    return _again(t, op, [whole, x[1], value])
+
+
 def _concat(t: Tangents, op: PrimOp, x: Sequence[SSAValue], d: Sequence[Tangent]) -> Tangent:
     halves = [
         None if half is None else t.m.prim("tuple_join", half, *x, part=integer(part))
@@ -255,9 +260,11 @@ _STRUCTURE: dict[str, Rule] = {
     ),
     "field_put": _linear(1),
     "with_item": _with_item,
+    "with_field": _with_field,
+    "taken": _linear(0),
     "where": _where,
     "concat_tuples": _concat,
-    **dict.fromkeys(("fill_like", "varied"), lambda t, op, x, d: d[0]),
+    **dict.fromkeys(("fill_like", "varied", "copy"), lambda t, op, x, d: d[0]),
     "to_float": _like_result(0),
     "astype": _like_result(0),
     "full": _like_result(1),
@@ -272,5 +279,9 @@ _STRUCTURE: dict[str, Rule] = {
         for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like", "field_of")
     },
     "cotangent": _linear(0),
+    "array_of": lambda t, op, x, d: (
+        None if d[0] is None else t.m.prim("like_source", d[0], t.values[op.results[0]])
+    ),
+    "items_like": _linear(0),
     **{n: _linear(0) for n in ("reshape", "reshape_like")},
 }

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-Entry = int | slice | EllipsisType | None
+from glow_dialects.core.attributes import to_attribute
+
+
+@dataclass(frozen=True)
+class At:
+    """The index is the value of an operand: a number that the run tells, or an array."""
+
+    place: int
+
+
+Entry = int | slice | EllipsisType | At | None
 
 
 def key_of(attributes: Mapping[str, Attribute]) -> tuple[Any, ...]:
@@ -26,34 +38,47 @@ def _entry(attribute: Attribute) -> Entry:
     assert isinstance(attribute, StringAttr)
     if attribute.data in ("...", "new"):
         return ... if attribute.data == "..." else None
+    if attribute.data.startswith("$") and ":" not in attribute.data:
+        return At(int(attribute.data[1:]))
     return slice(*[int(p) if p else None for p in attribute.data.split(":")])
 
 
 def with_bounds(attributes: Mapping[str, Attribute], numbers: Sequence[Any]) -> Mapping[str, Attribute]:
-    """The attributes with the numbers that bounds of slices refer to: `$1:` is from argument 1 on.
+    """The attributes with the numbers that bounds of slices and options refer to.
 
-    Raises VerifyException where a number is None: it is not known when compiling.
+    `$1:` in a key is from argument 1 on, `$2` in an option is argument 2. Raises VerifyException where a
+    number is None: it is not known when compiling.
     """
-    key = attributes.get("key")
-    if not isinstance(key, ArrayAttr) or "$" not in str(key):
+    named = [n for n, a in attributes.items() if isinstance(a, ArrayAttr | StringAttr) and "$" in str(a)]
+    if not named:
         return attributes
+    made = dict(attributes)
+    for name in named:
+        made[name] = _with_numbers(attributes[name], numbers, name)
+    return made
 
-    def known(bound: str) -> str:
-        if not bound.startswith("$"):
-            return bound
-        found = numbers[int(bound[1:])]
-        if found is None:
-            raise VerifyException(
-                "the bounds of a slice must be known when compiling; use numbers, x.shape, or a row at a time"
-            )
-        return str(int(found))
 
-    def entry(e: Attribute) -> Attribute:
-        if not isinstance(e, StringAttr):
-            return e
-        return StringAttr(":".join(known(b) for b in e.data.split(":")))
+def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> Attribute:
+    def number(text: str, what: str, hint: str) -> Any:
+        found = numbers[int(text[1:])]
+        if not isinstance(found, int | float | np.integer | np.floating):
+            raise VerifyException(f"{what} must be known when compiling; {hint}")
+        return found
 
-    return {**attributes, "key": ArrayAttr([entry(e) for e in key.data])}
+    if isinstance(attribute, ArrayAttr):
+        return ArrayAttr([_with_numbers(e, numbers, name) for e in attribute.data])
+    if not isinstance(attribute, StringAttr) or "$" not in attribute.data:
+        return attribute
+    if name != "key":
+        return to_attribute(number(attribute.data, f"'{name}'", "use a number, or x.shape"))
+    if ":" not in attribute.data:
+        return attribute  # an index that the run tells
+    hint = "use numbers, x.shape, or a row at a time"
+    bounds = [
+        str(int(number(b, "the bounds of a slice", hint))) if b.startswith("$") else b
+        for b in attribute.data.split(":")
+    ]
+    return StringAttr(":".join(bounds))
 
 
 def padded_key(key: Sequence[Entry], rank: int) -> list[Entry]:

@@ -29,8 +29,12 @@ from glow_dialects.core.types import (
     tensor_of,
     typed,
 )
+from glow_dialects.fn.arrays import COUNT, signature
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.ops import card_of
+from glow_passes.fn.arrays import ARRAYS, Maker, axes_of, axis_of
+from glow_passes.fn.assign import item, item_put, picked, rows, rows_put, setitem, taken, with_item
+from glow_passes.fn.matrices import MATRICES
 from glow_passes.fn.tensor_shapes import key_of, padded_key, with_bounds
 
 Attributes = Mapping[str, Attribute]
@@ -128,12 +132,33 @@ def build(
         return u.op(name, left, right)
     if name in _COMPARE:
         return u.op(f"cmp_{name}", *u.common(values, weak))
+    if name.startswith("np:"):
+        return _function(u, name.removeprefix("np:"), attributes, options, values)
     if name.startswith("op:"):
         return _card(u, name.removeprefix("op:"), options, values, weak)
     maker = _OTHERS.get(name)
     if maker is None:
         raise VerifyException(f"{name} is not defined for arrays")
     return maker(u, options, attributes, values)
+
+
+def _function(
+    u: Unit, name: str, attributes: Attributes, options: dict[str, Any], values: Sequence[SSAValue]
+) -> SSAValue:
+    """A function of arrays by its name in NumPy."""
+    if name == "setitem":
+        return setitem(u, key_of(attributes), values)
+    if name == "pick":
+        return picked(u, values[0], values[1:])
+    known = signature(name)
+    assert known is not None, name
+    given = {n: _listed(v) for n, v in options.items()}
+    count = given.pop(COUNT, len(values))
+    return _FUNCTIONS[name](u, *values[:count], **{**known.options, **given})
+
+
+def _listed(option: Any) -> Any:
+    return [_listed(to_python(e)) for e in option.data] if isinstance(option, ArrayAttr) else option
 
 
 def _unary(u: Unit, name: str, x: SSAValue) -> SSAValue:
@@ -147,17 +172,14 @@ def _card(
     u: Unit, name: str, options: dict[str, Any], values: Sequence[SSAValue], weak: Sequence[bool]
 ) -> SSAValue:
     if name.startswith("reduce_") and "axes" not in options:
-        rank = len(shape_of(values[0]))
-        axis = options.pop("axis", None)
-        axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-        options["axes"] = tuple(sorted(_axis(a, rank) for a in axes))
+        options["axes"] = axes_of(options.pop("axis", None), len(shape_of(values[0])))
         options.setdefault("keepdims", False)
         value = values[0] if element_of(values[0]) != i1 else u.cast(values[0], i64)
         return u.op(name, value, **options)
     if name == "transpose" and "permutation" not in options:
         options["permutation"] = tuple(reversed(range(len(shape_of(values[0])))))
     if "axis" in options and isinstance(options["axis"], int):
-        options["axis"] = _axis(options["axis"], len(shape_of(values[0])))
+        options["axis"] = axis_of(options["axis"], len(shape_of(values[0])))
     if name == "concat":
         return u.op(name, *[u.common(values, weak)], **options)
     if name == "batch_matmul":
@@ -165,13 +187,6 @@ def _card(
     if name in ("softmax", "log_softmax"):
         options.setdefault("axis", len(shape_of(values[0])) - 1)
     return u.op(name, *values, **options)
-
-
-def _axis(axis: int, rank: int) -> int:
-    """An axis counted from 0; VerifyException where there is none."""
-    if not -rank <= axis < rank:
-        raise VerifyException(f"axis {axis} of an array of {rank} ax{'is' if rank == 1 else 'es'}")
-    return axis % rank
 
 
 def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
@@ -292,7 +307,7 @@ def _reshaped(
 
 
 def _full(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    element = element_type(options.get("dtype", "float64"))
+    element = element_type(options["dtype"]) if "dtype" in options else element_of(values[0])
     return u.expand(u.cast(values[0], element), options["shape"])
 
 
@@ -326,57 +341,6 @@ def _getitem(
     return u.reshape(made, result)
 
 
-def _item(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    if element_of(values[1]) == i1:
-        raise VerifyException("an array picked by a mask has no shape known when compiling; use np.where")
-    if int(np.prod(shape_of(values[1]))) != 1:
-        raise VerifyException("an array of indices; use glow.ops.gather(x, indices, axis=0)")
-    index = u.reshape(u.cast(values[1], i64), ())
-    return u.op("gather", values[0], index, axis=0)
-
-
-def _item_put(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    whole, index, d = values
-    mask = _row_mask(u, whole, index)
-    row = u.reshape(u.cast(d, element_of(whole)), (1, *shape_of(whole)[1:]))
-    return u.op("select", mask, row, u.b.scalar(0, whole))
-
-
-def _rows(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    first = u.reshape(u.cast(values[1], i64), (1,))
-    return u.op("gather", values[0], u.op("add", first, u.b.constant(np.arange(options["count"]))), axis=0)
-
-
-def _rows_put(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    whole, index, d = values
-    count, size, rank = options["count"], shape_of(whole)[0], len(shape_of(whole))
-    at = u.op("sub", u.b.constant(np.arange(size)), u.reshape(u.cast(index, i64), (1,)))
-    low, high = u.b.constant(np.array([0])), u.b.constant(np.array([count - 1]))
-    inside = u.op("and", u.op("cmp_ge", at, low), u.op("cmp_le", at, high))
-    rows = u.op("gather", u.cast(d, element_of(whole)), u.op("min", u.op("max", at, low), high), axis=0)
-    return u.op("select", u.reshape(inside, (size, *[1] * (rank - 1))), rows, u.b.scalar(0, whole))
-
-
-def _row_mask(u: Unit, whole: SSAValue, index: SSAValue) -> SSAValue:
-    count, rank = shape_of(whole)[0], len(shape_of(whole))
-    rows = u.b.constant(np.arange(count).reshape(count, *[1] * (rank - 1)))
-    at = u.cast(index, i64)
-    wrapped = u.op("mod", at, u.b.constant(np.array(count)))
-    return u.op("cmp_eq", rows, wrapped)
-
-
-def _with_item(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    whole, index, value = values
-    row = u.expand(u.cast(value, element_of(whole)), shape_of(whole)[1:])
-    return u.op("select", _row_mask(u, whole, index), u.reshape(row, (1, *shape_of(row))), whole)
-
-
 def _stack(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
     same = u.common(values, u.weak)
     shape = broadcast_shapes(*[shape_of(v) for v in same])
@@ -402,11 +366,52 @@ def _to_float(
     return values[0] if is_float(element_of(values[0])) else u.cast(values[0], f64)
 
 
+def _atan2(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
+    y, x = (v if is_float(element_of(v)) else u.cast(v, f64) for v in u.common(values, u.weak))
+    zero, half = u.b.scalar(0, y), u.b.scalar(np.pi / 2, y)
+    side = u.op("select", u.op("cmp_lt", y, zero), u.op("neg", half), half)
+    behind = u.op("select", u.op("cmp_lt", x, zero), u.op("add", side, side), zero)
+    straight = u.op("cmp_eq", x, zero)
+    safe = u.op("select", straight, u.b.scalar(1, x), x)
+    angle = u.op("add", u.op("atan", u.op("div", y, safe)), behind)
+    upright = u.op("select", u.op("cmp_eq", y, zero), zero, side)
+    return u.op("select", straight, upright, angle)
+
+
+def _copysign(
+    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+) -> SSAValue:
+    x, sign = u.common(values, u.weak)
+    size = u.op("abs", x)
+    return u.op("select", u.op("cmp_lt", sign, u.b.scalar(0, sign)), u.op("neg", size), size)
+
+
+_BITS = {"bitand": "and", "bitor": "or", "bitxor": "xor", "invert": "not"}
+_SHIFTS = {"shl": "shift_left", "shr": "shift_right"}
+
+
+def _bits(name: str) -> Maker:
+    def make(
+        u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
+    ) -> SSAValue:
+        same = u.common(values, u.weak)
+        kind = element_of(same[0])
+        if is_float(kind):
+            raise VerifyException(f"{name} of arrays of floats; use comparisons or ints")
+        if name in _SHIFTS:
+            return u.op(_SHIFTS[name], *same)
+        return u.op(_BITS[name] if kind == i1 else f"bitwise_{_BITS[name]}", *same)
+
+    return make
+
+
+_FUNCTIONS = {**ARRAYS, **MATRICES}
 _OTHERS = {
     "safe_log": _safe_log, "where": _where, "sum_like": _sum_like, "like": _like, "astype": _astype,
-    "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": _item,
-    "item_put": _item_put, "rows": _rows, "rows_put": _rows_put, "with_item": _with_item,
-    "stack_values": _stack, "sum_items": _sum_items,
+    "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": item,
+    "item_put": item_put, "rows": rows, "rows_put": rows_put, "with_item": with_item, "taken": taken,
+    **{n: _bits(n) for n in (*_BITS, *_SHIFTS)},
+    "stack_values": _stack, "atan2": _atan2, "copysign": _copysign, "sum_items": _sum_items,
     "spread": _spread, "to_float": _to_float, "cotangent": _like,
     "to_int": lambda u, o, a, v: u.cast(v[0], i64),
     "to_bool": lambda u, o, a, v: u.op("cmp_ne", v[0], u.b.scalar(0, v[0])),

@@ -1,0 +1,283 @@
+"""NumPy's functions of arrays: which primitive each is, and how its arguments become arrays and options."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, SSAValue
+
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.fn.arrays import COUNT, SIGNATURES, signature
+from glow_dialects.fn.dialect import CallOp
+from glow_dialects.fn.over import OverOp
+from glow_frontends.python.calls import Handler, Keywords, evaluated, int_constant
+from glow_frontends.python.emit import Static, Value
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Expressions
+
+#: Options whose default is as good as leaving them out, so that they may be given with these values.
+_IDLE: dict[str, tuple[Any, ...]] = {
+    "out": (None,), "order": ("C", "K", None), "copy": (True, None), "kind": (None, "stable"),
+    "subok": (True, False), "like": (None,), "interpolation": ("linear",), "method": ("linear",),
+    "optimize": (True, False),
+}  # fmt: skip
+
+
+def as_array(c: Expressions, node: ast.AST, value: Value) -> SSAValue:
+    """A value as an array: tuples and lists are stacked."""
+    if isinstance(value, Static):
+        if isinstance(value.value, tuple | list | range):
+            return c.constant(_plain(c, node, value.value))
+        return c.ssa(value, node)
+    items = c.items(value, node)
+    if items is not None:
+        return c.prim("stack_values", *[as_array(c, node, v) for v in items], axis=to_attribute(0))
+    owner = value.owner
+    mapped = isinstance(owner, CallOp) and isinstance(owner.callee.owner, OverOp)
+    return c.prim("array_of", value) if mapped else value
+
+
+def _plain(c: Expressions, node: ast.AST, value: Any) -> Any:
+    try:
+        made = np.array(value)
+    except ValueError:
+        c.fail(node, "rows of different lengths are no array", "make them equal")
+    if made.dtype == object:
+        c.fail(node, "an array of Python objects cannot be compiled", "use numbers")
+    return made
+
+
+class _Options:
+    """The options of a call as attributes; numbers that only types tell become operands behind the arrays."""
+
+    def __init__(self, c: Expressions, node: ast.AST, arrays: list[SSAValue]) -> None:
+        self.c, self.node = c, node
+        self.operands = list(arrays)
+        self.count = len(arrays)
+
+    def attribute(self, name: str, value: Value) -> Attribute:
+        """One option."""
+        if isinstance(value, Static):
+            return self._static(name, value.value)
+        items = self.c.items(value, self.node)
+        if items is not None:
+            return ArrayAttr([self.attribute(name, v) for v in items])
+        known = int_constant(value)
+        if known is not None:
+            return IntegerAttr(known, i64)
+        self.operands.append(value)
+        return StringAttr(f"${len(self.operands) - 1}")
+
+    def _static(self, name: str, value: Any) -> Attribute:
+        if name == "dtype":
+            return StringAttr(np.dtype(value).name)
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        if isinstance(value, tuple | list | range):
+            return ArrayAttr([self._static(name, v) for v in value])
+        try:
+            return to_attribute(value)
+        except TypeError:
+            self.c.fail(self.node, f"'{name}' cannot be {value!r}", "use numbers and texts")
+
+
+def call_function(
+    c: Expressions, node: ast.AST, name: str, values: list[Value], keywords: Keywords
+) -> SSAValue:
+    """The primitive of a function of arrays."""
+    known = signature(name)
+    assert known is not None, name
+    first = ("arrays",) if known.many else known.arrays
+    places = [*first, *known.options]
+    if len(values) > len(places):
+        c.fail(
+            node, f"np.{name} takes {len(places)} arguments, got {len(values)}", f"use {', '.join(places)}"
+        )
+    given = dict(zip(places, values, strict=False))
+    for key, value in keywords.items():
+        if key in _IDLE and isinstance(value, Static) and value.value in _IDLE[key]:
+            continue
+        if key not in places:
+            c.fail(node, f"the argument '{key}' cannot be compiled", f"use {', '.join(places)}")
+        given[key] = value
+    missing = [a for a in first if a not in given]
+    if missing:
+        c.fail(node, f"np.{name} needs {' and '.join(missing)}")
+    if known.many:
+        items = c.items(given["arrays"], node)
+        if items is None:
+            c.unknown_length(node, f"np.{name}", "write the arrays out")
+        arrays = [as_array(c, node, v) for v in items]
+    else:
+        arrays = [as_array(c, node, given[a]) for a in first]
+    options = _Options(c, node, arrays)
+    made: dict[str, Attribute] = {}
+    for key in known.options:
+        value = given.get(key)
+        if value is not None and not (isinstance(value, Static) and value.value is None):
+            made[key] = options.attribute(key, value)
+    if len(options.operands) > options.count:
+        made[COUNT] = IntegerAttr(options.count, i64)
+    return c.prim(f"np:{name}", *options.operands, **made)
+
+
+def function(name: str, thing: Any = None) -> Handler:
+    """What compiles calls of a function of arrays; `thing` itself is called where all is known."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        known = None if thing is None else evaluated(thing, values, keywords)
+        if known is not None:
+            return known
+        return call_function(c, node, name, values, keywords)
+
+    return handle
+
+
+def _parts(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """np.split: the tuple of equal parts."""
+    given = dict(zip(("ary", "indices_or_sections", "axis"), values, strict=False)) | keywords
+    count = given.get("indices_or_sections", Static(None))
+    axis = given.get("axis", Static(0))
+    if "ary" not in given or given.keys() - {"ary", "indices_or_sections", "axis"}:
+        c.fail(node, "np.split takes an array, a number of parts and axis")
+    places = c.items(count, node)
+    if places is not None:
+        count = Static([v.value if isinstance(v, Static) else int_constant(v) for v in places])
+    known = isinstance(count, Static) and not (isinstance(count.value, list) and None in count.value)
+    if not known or not isinstance(count, Static) or not isinstance(axis, Static):
+        c.fail(node, "the parts of np.split must be known when compiling", "write the number of parts")
+    if isinstance(count.value, int):
+        options = {"sections": count, "axis": axis}
+        made = [
+            call_function(c, node, "split_part", [given["ary"]], {**options, "index": Static(i)})
+            for i in range(count.value)
+        ]
+        return c.tuple(*made)
+    bounds = [0, *(int(b) for b in count.value), None]
+    whole = as_array(c, node, given["ary"])
+    parts: list[SSAValue] = []
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        part = StringAttr(f"{start}:{'' if end is None else end}:")
+        lead = [StringAttr("::")] * axis.value if axis.value >= 0 else [StringAttr("...")]
+        tail = [StringAttr("::")] * (-axis.value - 1) if axis.value < 0 else []
+        parts.append(c.prim("getitem", whole, key=ArrayAttr([*lead, part, *tail])))
+    return c.tuple(*parts)
+
+
+def _meshgrid(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """The coordinates of a grid, one array an axis."""
+    indexing = keywords.get("indexing", Static("xy"))
+    if keywords.keys() - {"indexing"} or not isinstance(indexing, Static):
+        c.fail(node, "np.meshgrid takes rows of coordinates and indexing='xy' or 'ij'")
+    arrays = c.tuple(*[as_array(c, node, v) for v in values])
+    made = [
+        call_function(c, node, "meshgrid", [arrays], {"index": Static(i), "indexing": indexing})
+        for i in range(len(values))
+    ]
+    return c.tuple(*made)
+
+
+def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """np.clip, whose bounds may be None."""
+    short = {"min": "a_min", "max": "a_max"}
+    given = dict(zip(("a", "a_min", "a_max"), values, strict=False))
+    given |= {short.get(n, n): v for n, v in keywords.items()}
+    if "a" not in given or given.keys() - {"a", "a_min", "a_max"}:
+        c.fail(node, "np.clip takes an array and two bounds")
+    made = as_array(c, node, given["a"])
+    for name, prim in (("a_min", "max"), ("a_max", "min")):
+        bound = given.get(name, Static(None))
+        if not (isinstance(bound, Static) and bound.value is None):
+            made = c.prim(prim, made, c.ssa(bound, node))
+    return made
+
+
+def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """np.einsum of a text and arrays."""
+    if not values or not isinstance(values[0], Static) or not isinstance(values[0].value, str):
+        c.fail(node, "the text of einsum must be known when compiling", "write it out")
+    arrays = c.tuple(*[as_array(c, node, v) for v in values[1:]])
+    return call_function(c, node, "einsum", [arrays, values[0]], keywords)
+
+
+def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    if len(values) != 3 or keywords:
+        c.fail(node, "np.where of a condition alone cannot be compiled", "give the values for both cases")
+    return c.prim("where", *[as_array(c, node, v) for v in values])
+
+
+def _truth(name: str) -> Handler:
+    """np.logical_and and its like: of the truth of both."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        made = [c.prim("to_bool", as_array(c, node, v)) for v in values]
+        if len(made) != (1 if name == "not" else 2) or keywords:
+            c.fail(node, f"np.logical_{name} takes {1 if name == 'not' else 2} arrays")
+        return c.prim(name, *made)
+
+    return handle
+
+
+def pointwise(prim: str, count: int) -> Handler:
+    """A function of each element; lists are arrays."""
+
+    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+        if len(values) != count or keywords:
+            c.fail(
+                node, f"{prim} takes {count} argument{'s' * (count > 1)}, got {len(values) + len(keywords)}"
+            )
+        return c.prim(prim, *[as_array(c, node, v) for v in values])
+
+    return handle
+
+
+#: What a function is called here where NumPy has another name.
+_ELSEWHERE = {
+    **dict.fromkeys(("split_part", "setitem", "pick", "einsum", "meshgrid")), "norm": np.linalg.norm,
+    "dot": np.dot, "trapezoid": getattr(np, "trapezoid", None), "mean": np.mean,
+}  # fmt: skip
+
+
+def _named() -> dict[Any, Handler]:
+    found: dict[Any, Handler] = {}
+    for name in SIGNATURES:
+        thing = _ELSEWHERE.get(name, getattr(np, name, None))
+        if thing is not None:
+            found[thing] = function(name, thing)
+    found[np.identity] = function("eye", np.identity)
+    for alias, name in (("amax", None), ("fix", "trunc"), ("row_stack", "vstack"), ("trapz", "trapezoid")):
+        if name is not None and getattr(np, alias, None) is not None:
+            found[getattr(np, alias)] = function(name)
+    return found
+
+
+NUMPY: dict[Any, Handler] = {
+    **_named(),
+    np.split: _parts, np.array_split: _parts, np.meshgrid: _meshgrid, np.clip: _clip, np.where: _where,
+    np.einsum: _einsum,
+    np.logical_and: _truth("bitand"), np.logical_or: _truth("bitor"), np.logical_xor: _truth("bitxor"),
+    np.logical_not: _truth("not"), np.bitwise_and: pointwise("bitand", 2),
+    np.bitwise_or: pointwise("bitor", 2), np.bitwise_xor: pointwise("bitxor", 2),
+    np.invert: pointwise("invert", 1), np.left_shift: pointwise("shl", 2),
+    np.right_shift: pointwise("shr", 2),
+    np.absolute: pointwise("abs", 1), np.fabs: pointwise("abs", 1), np.mod: pointwise("mod", 2),
+    np.remainder: pointwise("mod", 2), np.fmod: pointwise("fmod", 2), np.fmax: pointwise("max", 2),
+    np.fmin: pointwise("min", 2), np.floor_divide: pointwise("floor_div", 2),
+    np.true_divide: pointwise("div", 2), np.float_power: pointwise("pow", 2),
+    np.equal: pointwise("eq", 2), np.not_equal: pointwise("ne", 2), np.less: pointwise("lt", 2),
+    np.less_equal: pointwise("le", 2), np.greater: pointwise("gt", 2), np.greater_equal: pointwise("ge", 2),
+    np.arctan2: pointwise("atan2", 2), np.copysign: pointwise("copysign", 2),
+}  # fmt: skip
+
+#: Methods of arrays that are functions of arrays.
+METHODS: dict[str, Handler] = {
+    name: function(name)
+    for name in (
+        "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "diagonal", "dot", "mean", "ptp",
+        "ravel", "repeat", "squeeze", "std", "swapaxes", "take", "trace", "var",
+    )
+} | {"flatten": function("ravel"), "clip": _clip}  # fmt: skip

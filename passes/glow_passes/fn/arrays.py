@@ -1,0 +1,430 @@
+"""The functions of arrays that are named as in NumPy, made of operators once shapes are known.
+
+Each builder takes the `Unit` it builds with, the arrays, and the options of `glow_dialects.fn.arrays`.
+VerifyException says what does not fit. Their gradients are those of the operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import f64, i1, i64
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.types import Array, broadcast_shapes, element_of, element_type, is_float, shape_of
+
+if TYPE_CHECKING:
+    from glow_passes.fn.tensors import Unit
+
+Axes = int | Sequence[int] | None
+Maker = Callable[..., SSAValue]
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from 0; VerifyException where there is none."""
+    if not -rank <= axis < rank:
+        raise VerifyException(f"axis {axis} of an array of {rank} ax{'is' if rank == 1 else 'es'}")
+    return axis % rank
+
+
+def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
+    """Axes counted from 0, in order; None is all of them."""
+    chosen = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    return tuple(sorted(axis_of(a, rank) for a in chosen))
+
+
+def real(u: Unit, x: SSAValue) -> SSAValue:
+    """The array as floats."""
+    return x if is_float(element_of(x)) else u.cast(x, f64)
+
+
+def counted(u: Unit, x: SSAValue) -> SSAValue:
+    """Booleans as ints."""
+    return u.cast(x, i64) if element_of(x) == i1 else x
+
+
+def truth(u: Unit, x: SSAValue) -> SSAValue:
+    """The array as booleans."""
+    return x if element_of(x) == i1 else u.op("cmp_ne", x, u.b.scalar(0, x))
+
+
+def permuted(u: Unit, x: SSAValue, order: Sequence[int]) -> SSAValue:
+    """The axes in another order."""
+    return x if tuple(order) == tuple(range(len(order))) else u.op("transpose", x, permutation=tuple(order))
+
+
+def reduced(u: Unit, kind: str, x: SSAValue, axis: Axes, keepdims: bool = False) -> SSAValue:
+    """A reduction over axes."""
+    axes = axes_of(axis, len(shape_of(x)))
+    return u.op(f"reduce_{kind}", x, axes=axes, keepdims=keepdims) if axes else x
+
+
+def window(u: Unit, x: SSAValue, axis: int, start: int, end: int) -> SSAValue:
+    """Part of one axis."""
+    shape = shape_of(x)
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    ends = tuple(end if i == axis else n for i, n in enumerate(shape))
+    return u.op("slice", x, starts=starts, ends=ends, steps=(1,) * len(shape))
+
+
+def joined(u: Unit, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+    """Arrays one after another."""
+    same = u.common(parts, [False] * len(parts))
+    axis = axis_of(axis, len(shape_of(same[0])))
+    return same[0] if len(same) == 1 else u.op("concat", same, axis=axis)
+
+
+def pair(u: Unit, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Two arrays of one element type."""
+    left, right = u.common([a, b], list(u.weak[:2]) if len(u.weak) >= 2 else [False, False])
+    return left, right
+
+
+def _mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return reduced(u, "mean", real(u, a), axis, keepdims)
+
+
+def _var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+    x = real(u, a)
+    axes = axes_of(axis, len(shape_of(x)))
+    count = math.prod(shape_of(x)[i] for i in axes)
+    d = u.op("sub", x, reduced(u, "mean", x, axes, True))
+    if not ddof:
+        return reduced(u, "mean", u.op("mul", d, d), axes, keepdims)
+    total = reduced(u, "sum", u.op("mul", d, d), axes, keepdims)
+    return u.op("div", total, u.b.scalar(max(count - ddof, 0), total))
+
+
+def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+    return u.op("sqrt", _var(u, a, axis, ddof, keepdims))
+
+
+def _any(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return u.cast(reduced(u, "max", u.cast(truth(u, a), i64), axis, keepdims), i1)
+
+
+def _all(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return u.cast(reduced(u, "min", u.cast(truth(u, a), i64), axis, keepdims), i1)
+
+
+def count_nonzero(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return reduced(u, "sum", u.cast(truth(u, a), i64), axis, keepdims)
+
+
+def _ptp(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return u.op("sub", reduced(u, "max", a, axis, keepdims), reduced(u, "min", a, axis, keepdims))
+
+
+def _arg(name: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: int | None, keepdims: bool) -> SSAValue:
+        rank = len(shape_of(a))
+        if axis is not None:
+            return u.op(name, counted(u, a), axis=axis_of(axis, rank), keepdims=keepdims)
+        made = u.op(name, counted(u, ravel(u, a)), axis=0, keepdims=False)
+        return u.reshape(made, (1,) * rank) if keepdims else made
+
+    return make
+
+
+def _accumulated(name: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+        flat = ravel(u, a) if axis is None else a
+        return u.op(name, counted(u, flat), axis=axis_of(axis or 0, len(shape_of(flat))))
+
+    return make
+
+
+def ordered(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, SSAValue]:
+    """The elements of an axis from the smallest on, and where they stood."""
+    from glow_dialects.ops.top_k import TopKOp
+
+    x = counted(u, ravel(u, a) if axis is None else a)
+    at = axis_of(0 if axis is None else axis, len(shape_of(x)))
+    made = u.b.insert(TopKOp(x, k=shape_of(x)[at], axis=at, largest=False, sorted=True))
+    return made.results[0], made.results[1]
+
+
+def _sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+    return ordered(u, a, axis)[0]
+
+
+def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+    return ordered(u, a, axis)[1]
+
+
+def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:
+    if not 0 <= q <= 1:
+        raise VerifyException(f"the quantile {q} is not between 0 and 1")
+    x, rank = real(u, a), len(shape_of(a))
+    axes = axes_of(axis, rank)
+    rest = [i for i in range(rank) if i not in axes]
+    count = math.prod(shape_of(x)[i] for i in axes)
+    if not count:
+        raise VerifyException("a quantile of no elements")
+    flat = u.reshape(permuted(u, x, [*rest, *axes]), (*[shape_of(x)[i] for i in rest], count))
+    ranked = _sort(u, flat, -1)
+    place = q * (count - 1)
+    low, part = int(place), place - int(place)
+    last = len(rest)
+    made = window(u, ranked, last, low, low + 1)
+    if part:
+        above = window(u, ranked, last, low + 1, low + 2)
+        made = u.op("add", made, u.op("mul", u.op("sub", above, made), u.b.scalar(part, made)))
+    kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
+    return u.reshape(made, kept if keepdims else [shape_of(x)[i] for i in rest])
+
+
+def _median(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    return _quantile(u, a, 0.5, axis, keepdims)
+
+
+def _percentile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:
+    return _quantile(u, a, q / 100, axis, keepdims)
+
+
+def ravel(u: Unit, a: SSAValue) -> SSAValue:
+    return u.reshape(a, (math.prod(shape_of(a)),))
+
+
+def _squeeze(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+    shape = shape_of(a)
+    gone = [i for i, n in enumerate(shape) if n == 1] if axis is None else axes_of(axis, len(shape))
+    if any(shape[i] != 1 for i in gone):
+        raise VerifyException(f"squeeze of an axis of {next(shape[i] for i in gone if shape[i] != 1)}")
+    return u.reshape(a, [n for i, n in enumerate(shape) if i not in gone])
+
+
+def _expand_dims(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+    rank = len(shape_of(a)) + (1 if axis is None or isinstance(axis, int) else len(axis))
+    new, old = axes_of(axis, rank), iter(shape_of(a))
+    return u.reshape(a, [1 if i in new else next(old) for i in range(rank)])
+
+
+def at_least(rank: int) -> Maker:
+    def make(u: Unit, a: SSAValue) -> SSAValue:
+        shape = shape_of(a)
+        return u.reshape(a, (*(1,) * (rank - len(shape)), *shape))
+
+    return make
+
+
+def _swapaxes(u: Unit, a: SSAValue, axis1: int, axis2: int) -> SSAValue:
+    order = list(range(len(shape_of(a))))
+    i, j = axis_of(axis1, len(order)), axis_of(axis2, len(order))
+    order[i], order[j] = order[j], order[i]
+    return permuted(u, a, order)
+
+
+def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue:
+    rank = len(shape_of(a))
+    lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
+    old, new = ([axis_of(i, rank) for i in found] for found in lists)
+    if len(old) != len(new):
+        raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places")
+    order = [i for i in range(rank) if i not in old]
+    for place, axis in sorted(zip(new, old, strict=True)):
+        order.insert(place, axis)
+    return permuted(u, a, order)
+
+
+def _flip(u: Unit, m: SSAValue, axis: Axes) -> SSAValue:
+    axes = axes_of(axis, len(shape_of(m)))
+    return u.op("flip", m, axes=axes) if axes else m
+
+
+def roll(u: Unit, a: SSAValue, shift: Axes, axis: Axes) -> SSAValue:
+    if axis is None:
+        return u.reshape(roll(u, ravel(u, a), shift, 0), shape_of(a))
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift or ())
+    if len(shifts) != len(axes):
+        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes")
+    for by, raw in zip(shifts, axes, strict=True):
+        at = axis_of(raw, len(shape_of(a)))
+        size = shape_of(a)[at]
+        by = by % size if size else 0
+        if by:
+            a = joined(u, [window(u, a, at, size - by, size), window(u, a, at, 0, size - by)], at)
+    return a
+
+
+def _repeat(u: Unit, a: SSAValue, repeats: int | Sequence[int], axis: int | None) -> SSAValue:
+    if axis is None:
+        return _repeat(u, ravel(u, a), repeats, 0)
+    at = axis_of(axis, len(shape_of(a)))
+    places = np.repeat(np.arange(shape_of(a)[at]), repeats)
+    return u.op("gather", a, u.b.constant(places), axis=at)
+
+
+def _tile(u: Unit, a: SSAValue, reps: Axes) -> SSAValue:
+    counts = [reps] if isinstance(reps, int) else list(reps or ())
+    rank = max(len(counts), len(shape_of(a)))
+    wide = u.reshape(a, (*(1,) * (rank - len(shape_of(a))), *shape_of(a)))
+    return u.op("tile", wide, repeats=(*(1,) * (rank - len(counts)), *counts))
+
+
+def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float) -> SSAValue:
+    rank = len(shape_of(a))
+    width = pad_width
+    if isinstance(width, int):
+        pairs = [(width, width)] * rank
+    elif all(isinstance(w, int) for w in width):
+        pairs = [(width[0], width[-1])] * rank
+    else:
+        pairs = [(w[0], w[-1]) for w in width] * (rank if len(width) == 1 else 1)
+    if len(pairs) != rank:
+        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise VerifyException(f"there is no mode '{mode}' of pad; use constant, edge, reflect or wrap")
+    pads = (*(b for b, _ in pairs), *(e for _, e in pairs))
+    return u.op("pad", a, pads=pads, mode=mode, value=float(constant_values))
+
+
+def _split_part(u: Unit, a: SSAValue, sections: int, index: int, axis: int) -> SSAValue:
+    at = axis_of(axis, len(shape_of(a)))
+    size = shape_of(a)[at]
+    if size % sections:
+        raise VerifyException(f"an axis of {size} is not divided into {sections} equal parts")
+    step = size // sections
+    return window(u, a, at, index * step, (index + 1) * step)
+
+
+def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
+    at = axis_of(axis, len(shape_of(a)))
+    for _ in range(n):
+        size = shape_of(a)[at]
+        if size < 1:
+            break
+        a = u.op("sub", window(u, a, at, 1, size), window(u, a, at, 0, size - 1))
+    return a
+
+
+def _trapezoid(u: Unit, y: SSAValue, dx: float, axis: int) -> SSAValue:
+    x = real(u, y)
+    at = axis_of(axis, len(shape_of(x)))
+    size = shape_of(x)[at]
+    both = u.op("add", window(u, x, at, 1, size), window(u, x, at, 0, size - 1))
+    return u.op("mul", reduced(u, "sum", both, at), u.b.scalar(0.5 * dx, x))
+
+
+# --- made of numbers ---------------------------------------------------------------------------------------
+def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str | None) -> SSAValue:
+    first, last = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise VerifyException("arange by steps of 0")
+    made: Array = np.arange(first, last, step)
+    return u.b.constant(made if dtype is None else made.astype(dtype))
+
+
+def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
+    return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
+
+
+def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
+    first, last = (real(u, x) for x in u.common([start, stop], list(u.weak[:2])))
+    steps = max(num - 1 if endpoint else num, 1)
+    shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
+    part = u.cast(u.b.constant((np.arange(num) / steps).reshape(shape)), element_of(first))
+    return u.op("add", first, u.op("mul", u.op("sub", last, first), part))
+
+
+# --- element by element ------------------------------------------------------------------------------------
+def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
+    if not is_float(element_of(x)):
+        return u.op("cmp_eq", x, x)
+    return u.op("not", u.op("or", u.op("is_nan", x), u.op("is_inf", x)))
+
+
+def _logaddexp(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
+    left, right = (real(u, x) for x in pair(u, a, b))
+    far = u.op("neg", u.op("abs", u.op("sub", left, right)))
+    return u.op("add", u.op("max", left, right), u.op("log1p", u.op("exp", far)))
+
+
+def _trunc(u: Unit, x: SSAValue) -> SSAValue:
+    return u.op("trunc", x) if is_float(element_of(x)) else x
+
+
+def filled(u: Unit, x: SSAValue, value: float) -> SSAValue:
+    """The array with a number in place of each NaN."""
+    if not is_float(element_of(x)):
+        return x
+    return u.op("select", u.op("is_nan", x), u.b.scalar(value, x), x)
+
+
+def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
+    if not is_float(element_of(x)):
+        return x
+    limit = float(np.finfo("float64" if element_of(x) == f64 else "float32").max)
+    made = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
+    return u.op("max", made, u.b.scalar(-limit, x))
+
+
+def _nan_reduced(kind: str, value: float) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+        return reduced(u, kind, filled(u, counted(u, a), value), axis, keepdims)
+
+    return make
+
+
+def _kept(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+    """How many elements are no NaN."""
+    return reduced(u, "sum", u.op("select", u.op("is_nan", a), u.b.scalar(0, a), u.b.splat(1, a)), axis, True)
+
+
+def _nan_mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    x = real(u, a)
+    made = u.op("div", reduced(u, "sum", filled(u, x, 0.0), axis, True), _kept(u, x, axis))
+    return made if keepdims else reduced(u, "sum", made, axis)
+
+
+def _nan_var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+    x = real(u, a)
+    d = filled(u, u.op("sub", x, _nan_mean(u, x, axis, True)), 0.0)
+    count = u.op("sub", _kept(u, x, axis), u.b.scalar(ddof, x))
+    made = u.op("div", reduced(u, "sum", u.op("mul", d, d), axis, True), count)
+    return made if keepdims else reduced(u, "sum", made, axis)
+
+
+def _nan_std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+    return u.op("sqrt", _nan_var(u, a, axis, ddof, keepdims))
+
+
+# --- indices -----------------------------------------------------------------------------------------------
+def _take(u: Unit, a: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
+    source = ravel(u, a) if axis is None else a
+    return u.op("gather", source, u.cast(indices, i64), axis=axis_of(axis or 0, len(shape_of(source))))
+
+
+def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+    return u.op("gather_elements", arr, u.cast(indices, i64), axis=axis_of(axis, len(shape_of(arr))))
+
+
+def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
+    row, wanted = u.common([a, v], list(u.weak[:2]))
+    if len(shape_of(row)) != 1 or side not in ("left", "right"):
+        raise VerifyException("searchsorted takes one sorted row, and side='left' or 'right'")
+    column = u.reshape(wanted, (*shape_of(wanted), 1))
+    below = u.op("cmp_lt" if side == "left" else "cmp_le", row, column)
+    return reduced(u, "sum", u.cast(below, i64), -1)
+
+
+#: Functions by name; those of matrices are beside them.
+ARRAYS: dict[str, Maker] = {
+    "all": _all, "any": _any, "arange": _arange, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
+    "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
+    "count_nonzero": count_nonzero, "cumprod": _accumulated("cumprod"), "cumsum": _accumulated("cumsum"),
+    "diff": _diff, "expand_dims": _expand_dims, "eye": _eye, "flip": _flip, "isfinite": _isfinite,
+    "linspace": _linspace, "logaddexp": _logaddexp, "mean": _mean, "median": _median, "moveaxis": _moveaxis,
+    "nan_to_num": _nan_to_num, "nanmax": _nan_reduced("max", -math.inf), "nanmean": _nan_mean,
+    "nanmin": _nan_reduced("min", math.inf), "nanprod": _nan_reduced("prod", 1.0), "nanstd": _nan_std,
+    "nansum": _nan_reduced("sum", 0.0), "nanvar": _nan_var, "pad": _pad, "percentile": _percentile,
+    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "repeat": _repeat, "roll": roll,
+    "searchsorted": _searchsorted, "sort": _sort, "split_part": _split_part, "squeeze": _squeeze,
+    "std": _std, "swapaxes": _swapaxes, "take": _take, "take_along_axis": _take_along_axis, "tile": _tile,
+    "trapezoid": _trapezoid, "trunc": _trunc, "var": _var,
+}  # fmt: skip
