@@ -39,7 +39,7 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return model
     if isinstance(model, GraphBuilder):
         return model.module
-    _check_kind(model)
+    check_kind(model)
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -52,7 +52,7 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     return import_model(model, shapes=dict(shapes or {}))
 
 
-def _check_kind(model: Any) -> None:
+def check_kind(model: Any) -> None:
     """TypeError where a model is neither a path, a pair of paths nor an onnx.ModelProto."""
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
     if not (pair or isinstance(model, str | Path) or hasattr(model, "graph")):
@@ -167,7 +167,7 @@ def _compile_onnx(
     shapes: Shapes | Sequence[Shapes] | None,
     verify: bool,
 ) -> Executable:
-    _check_kind(model)
+    check_kind(model)
     source = OnnxModel(model, backend)
     known = source.description
     inputs = _bound(known.inputs, shapes)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glow_backends.base import Port
+from glow_compiler.checks import numbers
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array
 
@@ -18,14 +19,14 @@ Batch = tuple[Any, Any]
 def by_name(inputs: Any, expected: Sequence[Port]) -> dict[str, Array]:
     """Inputs as a dict: by name, a list in the model's order, or a bare array for the only one."""
     if isinstance(inputs, Mapping):
-        return {str(n): np.asarray(a) for n, a in inputs.items()}  # pyright: ignore
+        return {str(n): numbers(f"input '{n}'", a) for n, a in inputs.items()}  # pyright: ignore
     names = [p.name for p in expected]
     if isinstance(inputs, list | tuple) and len(inputs) == len(names):  # pyright: ignore[reportUnknownArgumentType]
-        arrays: list[Array] = [np.asarray(a) for a in inputs]  # pyright: ignore
+        arrays = [numbers(f"input '{n}'", a) for n, a in zip(names, inputs, strict=True)]  # pyright: ignore
         if len(names) > 1 or arrays[0].ndim == len(expected[0].shape):  # not the only row of an array
             return dict(zip(names, arrays, strict=True))
     if len(names) == 1:
-        return {names[0]: np.asarray(inputs)}
+        return {names[0]: numbers(f"input '{names[0]}'", inputs)}
     raise BindingError(f"the model has {len(names)} inputs: {', '.join(names)}")
 
 

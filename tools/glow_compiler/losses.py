@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
+from glow_compiler.checks import number
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.graph_op import GraphOp
@@ -45,6 +47,9 @@ class Loss:
     def __post_init__(self) -> None:
         if self.name not in LOSSES:
             raise GlowError(f"no loss '{self.name}'; there are: {', '.join(LOSSES)}")
+        number("label_smoothing", self.options.get("label_smoothing", 0.0), most=1.0)
+        if "delta" in self.options and number("delta", self.options["delta"]) == 0:
+            raise GlowError("delta is 0, expected more")
         if self.options.get("reduction") == "none":
             raise GlowError("a loss to train on is one number: reduction is 'mean' or 'sum'")
         known = LOSSES[self.name].get_irdl_definition().properties
@@ -68,7 +73,13 @@ class Loss:
         return tensor((shape[0], *shape[2:]), i64)
 
     def insert(self, output: SSAValue, labels: SSAValue, b: Builder) -> tuple[SSAValue, SSAValue]:
-        """(the loss to report, the value to differentiate)."""
+        """(the loss to report, the value to differentiate); GlowError where an option does not fit."""
+        try:
+            return self._inserted(output, labels, b)
+        except (VerifyException, TypeError, ValueError) as error:
+            raise GlowError(f"loss '{self.name}': {error}") from None
+
+    def _inserted(self, output: SSAValue, labels: SSAValue, b: Builder) -> tuple[SSAValue, SSAValue]:
         properties = {n: v for n, v in self.options.items() if n != "weights"}
         if self.name == "regression":
             root = b(RegressionOp(output, labels))

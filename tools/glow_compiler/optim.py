@@ -6,11 +6,13 @@ glow.optim.AdamW(lr=glow.optim.cosine(1e-3, steps=1000, warmup=100), clip_norm=1
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glow_compiler.checks import integer, number
 from glow_dialects.core.errors import GlowError
 from glow_passes.autodiff.optimize import Optimizer
 
@@ -38,23 +40,26 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for what in ("weight_decay", "clip_norm", "clip_value"):
-            if not getattr(self, what) >= 0:
-                raise GlowError(f"{self.name}: {what} is {getattr(self, what)}, expected at least 0")
-        if isinstance(self.lr, int | float) and not self.lr >= 0:
-            raise GlowError(f"{self.name}: lr is {self.lr}, expected at least 0")
+            number(f"{self.name}: {what}", getattr(self, what))
         for what in ("momentum", "dampening", "alpha", "epsilon", "lr_decay", "initial"):
-            if not self.options.get(what, 0.0) >= 0:
-                raise GlowError(f"{self.name}: {what} is {self.options[what]}, expected at least 0")
+            number(f"{self.name}: {what}", self.options.get(what, 0.0))
+        if callable(self.lr):
+            _check_schedule(self.name, self.lr)
+        else:
+            number(f"{self.name}: lr", self.lr)
         for pattern, values in self.groups.items():
-            unknown = [n for n in values if n not in ("weight_decay", "lr_scale")]
-            if unknown:
-                raise GlowError(
-                    f"{self.name}: group '{pattern}' sets '{unknown[0]}'; there are: weight_decay, lr_scale"
-                )
+            if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise GlowError(f"{self.name}: group '{pattern}' is {values!r}, expected a dict of settings")
+            for setting, value in values.items():
+                if setting not in ("weight_decay", "lr_scale"):
+                    raise GlowError(
+                        f"{self.name}: group '{pattern}' sets '{setting}'; there are: weight_decay, lr_scale"
+                    )
+                number(f"{self.name}: {setting} of group '{pattern}'", value)
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step."""
-        return float(self.lr(step)) if callable(self.lr) else float(self.lr)
+        """The learning rate of a step; GlowError where a schedule gives none."""
+        return number(f"the rate of step {step}", self.lr(step)) if callable(self.lr) else float(self.lr)
 
     def compiled(self) -> Optimizer:
         """What the training function is built from; the rate is an input of each step."""
@@ -64,9 +69,19 @@ class Recipe:
             self.weight_decay,
             self.clip_norm,
             self.clip_value,
-            dict(self.options),
+            {n: v if isinstance(v, bool) else float(v) for n, v in self.options.items()},
             self.groups,
         )
+
+
+def _check_schedule(name: str, schedule: Callable[..., Any]) -> None:
+    """GlowError where a function cannot be called with a step's number alone."""
+    try:
+        inspect.signature(schedule).bind(0)
+    except TypeError as error:
+        raise GlowError(f"{name}: lr is called with the step's number alone: {error}") from None
+    except ValueError:  # a function of C that tells no signature
+        pass
 
 
 def SGD(
@@ -84,7 +99,7 @@ def SGD(
         raise GlowError("sgd: nesterov needs a momentum and no dampening")
     options: dict[str, Any] = {}
     if momentum:
-        options = {"momentum": float(momentum), "nesterov": nesterov, "dampening": float(dampening)}
+        options = {"momentum": momentum, "nesterov": nesterov, "dampening": dampening}
     return Recipe("sgd", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
@@ -117,10 +132,12 @@ def AdamW(
 
 
 def _adam(betas: tuple[float, float], eps: float, amsgrad: bool) -> dict[str, Any]:
-    for beta in betas:
-        if not 0 <= beta < 1:
-            raise GlowError(f"adam: beta {beta} is not in [0, 1)")
-    return {"beta1": float(betas[0]), "beta2": float(betas[1]), "epsilon": float(eps), "amsgrad": amsgrad}
+    if not isinstance(betas, tuple | list) or len(betas) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise GlowError(f"adam: betas are {betas!r}, expected two numbers")
+    first, second = (number("adam: beta", beta) for beta in betas)
+    if first >= 1 or second >= 1:
+        raise GlowError(f"adam: beta {max(first, second)} is not in [0, 1)")
+    return {"beta1": first, "beta2": second, "epsilon": eps, "amsgrad": amsgrad}
 
 
 def RMSprop(
@@ -136,9 +153,9 @@ def RMSprop(
 ) -> Recipe:
     """Gradients over the root of their running mean square, or of their variance where `centered`."""
     options = {
-        "alpha": float(alpha),
-        "epsilon": float(eps),
-        "momentum": float(momentum),
+        "alpha": alpha,
+        "epsilon": eps,
+        "momentum": momentum,
         "centered": centered,
     }
     return Recipe("rmsprop", lr, weight_decay, clip_norm, clip_value, options, groups or {})
@@ -156,35 +173,53 @@ def Adagrad(
 ) -> Recipe:
     """Gradients over the root of the sum of their squares; the rate is divided by 1 + `lr_decay` step."""
     options = {
-        "epsilon": float(eps),
-        "lr_decay": float(lr_decay),
-        "initial": float(initial_accumulator_value),
+        "epsilon": eps,
+        "lr_decay": lr_decay,
+        "initial": initial_accumulator_value,
     }
     return Recipe("adagrad", lr, weight_decay, clip_norm, clip_value, options, groups or {})
 
 
 # --- schedules ---------------------------------------------------------------------------------
+def _check(lr: float, warmup: int, **others: float) -> None:
+    """GlowError where a number of a schedule is none."""
+    number("lr of the schedule", lr)
+    integer("warmup", warmup)
+    for name, value in others.items():
+        number(name, value)
+
+
 def _warmed(rate: float, step: int, warmup: int) -> float:
     return rate * (step + 1) / warmup if step < warmup else rate
 
 
 def constant(lr: float, warmup: int = 0) -> Schedule:
     """The same rate, reached in a straight line over `warmup` steps."""
+    _check(lr, warmup)
     return lambda step: _warmed(lr, step, warmup)
 
 
 def multi_step(lr: float, milestones: Sequence[int], gamma: float = 0.1, warmup: int = 0) -> Schedule:
     """The rate times `gamma` for each milestone (a step's number) that has been reached."""
+    _check(lr, warmup, gamma=gamma)
+    if isinstance(milestones, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise GlowError(f"milestones are {milestones!r}, expected a list of steps")
+    for milestone in milestones:
+        integer("a milestone", milestone)
     return lambda step: _warmed(lr, step, warmup) * gamma ** sum(step >= m for m in milestones)
 
 
 def exponential(lr: float, gamma: float, every: int = 1, warmup: int = 0) -> Schedule:
     """The rate times `gamma` once `every` steps."""
+    _check(lr, warmup, gamma=gamma)
+    integer("every", every, 1)
     return lambda step: _warmed(lr, step, warmup) * gamma ** (step // every)
 
 
 def cosine(lr: float, steps: int, warmup: int = 0, minimum: float = 0.0) -> Schedule:
     """Half a cosine from `lr` after `warmup` steps down to `minimum` at `steps`."""
+    _check(lr, warmup, minimum=minimum)
+    integer("steps", steps, 1)
 
     def rate(step: int) -> float:
         if step < warmup:

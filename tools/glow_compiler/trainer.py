@@ -15,12 +15,13 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from glow_backends.base import Port, Program, Report, check_inputs, get_backend, public_name
 from glow_compiler import checkpoint
+from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
-from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
 from glow_dialects.ops.module import placeholders
 from glow_passes.autodiff.freeze_placeholders import freeze_placeholders
 from glow_passes.autodiff.optimize import LEARNING_RATE
@@ -85,11 +86,15 @@ class Trainer:
             optimizer = SGD(lr=0.01)
         if not isinstance(optimizer, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GlowError(f"optimizer is {optimizer!r}, expected one of glow.optim, such as SGD(lr=0.1)")
-        if batch is not None and batch < 1:
-            raise GlowError(f"batch is {batch}, expected at least 1")
+        for what, whole_number, least in (("batch", batch, 1), ("memory_budget", memory_budget, 1)):
+            if whole_number is not None:
+                integer(what, whole_number, least)
+        if momentum is not None:
+            number("momentum", momentum, most=1.0)
+        trainable = (trainable,) if isinstance(trainable, str) else trainable
         self.optimizer = optimizer
         self.loss = Loss(loss, dict(loss_options or {}))
-        self.backend, self.threads, self.seed = backend, threads, seed
+        self.backend, self.threads, self.seed = backend, threads, integer("seed", seed)
         self.detect_anomaly = detect_anomaly
         made = optimizer.compiled()
 
@@ -142,16 +147,17 @@ class Trainer:
             if name not in symbols:
                 raise GlowError(f"no parameter '{name}'; there are: {', '.join(symbols)}")
             target = self.state[symbols[name]]
-            if np.shape(array) != target.shape:
-                raise GlowError(f"parameter '{name}' has shape {target.shape}, got {np.shape(array)}")
-            target[...] = array
+            given = numbers(f"parameter '{name}'", array)
+            if given.shape != target.shape:
+                raise GlowError(f"parameter '{name}' has shape {target.shape}, got {given.shape}")
+            target[...] = given
         self._fresh = False
 
     # --- training -------------------------------------------------------------------------------
     def step(self, inputs: Any, labels: Any) -> float:
         """One update; returns the loss before it. GlowError where the loss is not finite."""
         compiled, feed = self._feed(inputs)
-        feed[self.graph.labels] = self._checked(compiled, np.asarray(labels))
+        feed[self.graph.labels] = self._checked(compiled, numbers("labels", labels))
         if self._rate is not None:
             if not self.steps or callable(self.optimizer.lr):
                 self._rate[...] = self.optimizer.rate(self.steps)
@@ -259,6 +265,11 @@ class Trainer:
         With `checkpoint` the training starts from that file where it exists, saves there after
         each epoch and every `every` steps, and ends when `epochs` are done in all.
         """
+        integer("epochs", epochs)
+        integer("every", every)
+        for name, metric in (metrics or {}).items():
+            if not callable(metric):
+                raise GlowError(f"metric '{name}' is {metric!r}, expected a function of outputs and labels")
         path = None if checkpoint is None else Path(checkpoint)
         if path is not None and path.exists():
             self.load(path)
@@ -309,8 +320,10 @@ class Trainer:
     def predict(self, inputs: Any) -> Array:
         """The output for any number of samples, with the weights as they are now."""
         data = by_name(inputs, self._inputs)
-        if all(n in data and data[n].shape == tuple(s) for n, s in ((p.name, p.shape) for p in self._inputs)):
+        if all(p.name in data and data[p.name].shape == p.shape for p in self._inputs):
             return self._infer(data)
+        if any(p.name not in data for p in self._inputs):
+            return self._infer(data)  # which says what is missing
         count = len(next(iter(data.values())))
         parts: list[Array] = []
         for first in range(0, count, self.batch):
@@ -331,7 +344,7 @@ class Trainer:
     def _validate(self, data: Any, metrics: Metrics) -> dict[str, float]:
         if isinstance(data, tuple):
             return self.evaluate(*pair(data), metrics)
-        parts = [(self.predict(x), np.asarray(y)) for x, y in batches(data, self.epoch)]
+        parts = [(self.predict(x), numbers("labels", y)) for x, y in batches(data, self.epoch)]
         if not parts:
             raise GlowError("the validation data have no batch")
         outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -339,14 +352,14 @@ class Trainer:
 
     def evaluate(self, inputs: Any, labels: Any, metrics: Metrics | None = None) -> dict[str, float]:
         """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples."""
-        return self._figures(self.predict(inputs), np.asarray(labels), metrics or {})
+        return self._figures(self.predict(inputs), numbers("labels", labels), metrics or {})
 
     def _figures(self, output: Array, targets: Array, metrics: Metrics) -> dict[str, float]:
         if len(output) != len(targets):
             raise BindingError(f"{len(output)} samples, {len(targets)} labels")
+        targets = self.loss.check(targets, self.loss.labels(tensor_of(output)), self.graph.classes)
         scores = np.log(np.maximum(output, 1e-38)) if self.graph.softmax_dropped else output
-        kind = np.dtype(np.int64) if self.loss.classes else scores.dtype
-        found = {"loss": self.loss.value(scores, targets.astype(kind, copy=False))}
+        found = {"loss": self.loss.value(scores, targets)}
         if self.loss.classes:
             right, counted = output.argmax(axis=1) == targets, self.loss.counted(targets)
             found["accuracy"] = float(right[counted].mean())
@@ -420,12 +433,13 @@ def _module(
     batch: int | None,
     values: Mapping[str, Array] | None,
 ) -> ModuleOp:
-    from glow_compiler.api import load
+    from glow_compiler.api import check_kind, load
 
     if not _is_onnx(model):
         if shapes or values:
             raise GlowError("only ONNX models take shapes and values; others have theirs")
         return load(model)
+    check_kind(model)
     from glow_frontends.onnx.trainable import import_trainable
 
     return import_trainable(model, shapes, trainable, batch, values)

@@ -1,0 +1,50 @@
+"""Checks of numbers and arrays that users give, each with one message."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.types import Array
+
+
+def number(what: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
+    """A finite number of at least `least` and at most `most`; GlowError where it is none."""
+    try:
+        made = math.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError):
+        made = math.nan
+    if not math.isfinite(made):
+        raise GlowError(f"{what} is {value!r}, expected a finite number")
+    if not least <= made <= most:
+        upper = f" and at most {most:g}" if most < math.inf else ""
+        raise GlowError(f"{what} is {value}, expected at least {least:g}{upper}")
+    return made
+
+
+def integer(what: str, value: Any, least: int = 0) -> int:
+    """A whole number of at least `least`; GlowError where it is none."""
+    try:
+        made = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        made = None
+    if made is None:
+        raise GlowError(f"{what} is {value!r}, expected a whole number")
+    if made < least:
+        raise GlowError(f"{what} is {value}, expected at least {least}")
+    return made
+
+
+def numbers(what: str, value: Any) -> Array:
+    """An array of numbers; BindingError for lists of unequal parts, text, objects and complex numbers."""
+    try:
+        made = np.asarray(value)
+    except ValueError:
+        raise BindingError(f"{what}: a list of unequal parts, not a tensor") from None
+    if made.dtype.kind in "OUSMmc":
+        raise BindingError(f"{what}: dtype {made.dtype}, expected real numbers")
+    return made
