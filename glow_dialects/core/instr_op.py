@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import MemRefType
@@ -94,6 +95,9 @@ class InstrOp(_Syntax):
 
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""
+        if (one := _one_each(type(self))) is not None:
+            operands = self._operands
+            return [*zip(one, operands, strict=False), *((Access.IN, v) for v in operands[len(one) :])]
         pairs = [(a, v) for n, a in self.ACCESS.items() for v in self.group(n)]
         return pairs + [(Access.IN, v) for v in self.group("predicate")]
 
@@ -200,6 +204,14 @@ class InstrOp(_Syntax):
             if mode != access.value:
                 parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}")
         return op
+
+
+@cache
+def _one_each(cls: type[InstrOp]) -> tuple[Access, ...] | None:
+    """The accesses of a class with one operand a group, in the order of the operands; None for others."""
+    if any(many for _, many in cls.groups()):
+        return None
+    return tuple(cls.ACCESS[name] for name, _ in cls.groups())
 
 
 class _Fake(SSAValue):

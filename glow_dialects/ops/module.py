@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 from weakref import WeakKeyDictionary, ref
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     BaseAttr,
@@ -35,6 +35,8 @@ from glow_dialects.core.graph_op import defined
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
+_NO_PATH: ArrayAttr[StringAttr] = ArrayAttr(())
+"""What follows the name of a symbol of the module itself."""
 KINDS = ("input", "output", "state", "trainable")
 
 
@@ -245,7 +247,9 @@ class GetOp(_SymbolUse):
     @staticmethod
     def of(symbol: ConstantOp | PlaceholderOp) -> GetOp:
         """Read `symbol`."""
-        return GetOp.create(properties={"symbol": SymbolRefAttr(symbol.sym_name)}, result_types=[symbol.type])
+        return GetOp.create(
+            properties={"symbol": SymbolRefAttr(symbol.sym_name, _NO_PATH)}, result_types=[symbol.type]
+        )
 
     def verify_(self) -> None:
         self._check(self.result.type)
@@ -264,7 +268,9 @@ class SaveOp(_SymbolUse):
     @staticmethod
     def of(value: SSAValue, symbol: PlaceholderOp) -> SaveOp:
         """Save `value` to `symbol`."""
-        return SaveOp.create(operands=[value], properties={"symbol": SymbolRefAttr(symbol.sym_name)})
+        return SaveOp.create(
+            operands=[value], properties={"symbol": SymbolRefAttr(symbol.sym_name, _NO_PATH)}
+        )
 
     def verify_(self) -> None:
         self._check(self.input.type)

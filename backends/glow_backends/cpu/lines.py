@@ -220,7 +220,7 @@ class LineBuilder(ir.IRBuilder):
         """A call; those with attributes are llvmlite's."""
         if how or not isinstance(fn, ir.Function) or fn.calling_convention:
             return super().call(fn, args, name, **how)
-        kind = fn.function_type
+        kind = fn.ftype
         for argument, expected in zip(args, kind.args, strict=True):
             if argument.type is not expected and argument.type != expected:
                 raise TypeError(f"{fn.name} takes {expected}, not {argument.type}")
