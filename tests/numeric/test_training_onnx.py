@@ -289,3 +289,37 @@ def test_masks_and_scalars() -> None:
     for name, parameter in net.named_parameters():
         if name in found:
             np.testing.assert_allclose(found[name], parameter.detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_half_precision(backend: str) -> None:
+    """Weights of 16 bits are trained in 16 bits; a mask of their least number is none."""
+    torch = pytest.importorskip("torch")
+    from test_trainer_data import exported
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(6, 16), torch.nn.Linear(16, 4)
+            self.register_buffer("mask", torch.full((4, 4), torch.finfo(torch.float16).min).triu(1))
+
+        def forward(self, x: Any) -> Any:
+            y = self.second(self.first(x).relu())
+            return (y + self.mask).softmax(1) + y
+
+    torch.manual_seed(0)
+    net, x, y = Network().half(), torch.randn(4, 6).half(), torch.randn(4, 4).half()
+    optimizer = torch.optim.SGD(net.parameters(), 0.125, momentum=0.5)
+    model = exported(net, x, symbolic=False)
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.125, momentum=0.5), backend=backend)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x.numpy(), y.numpy()) == pytest.approx(loss.item(), rel=4e-3)
+    found = trainer.parameters()
+    assert "mask" not in found
+    for name, parameter in net.named_parameters():
+        assert found[name].dtype == np.float16
+        np.testing.assert_allclose(found[name], parameter.detach().numpy(), rtol=1e-2, atol=2e-3)

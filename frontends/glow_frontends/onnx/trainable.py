@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
+from ml_dtypes import finfo
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -46,8 +47,9 @@ STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
 #: Names that PyTorch's exporters give to parameters and buffers, not to constants of the graph.
 PARAMETER = re.compile(r"(?!val_\d|scalar_|constant|_?lifted|_?tensor_constant)([A-Za-z_]|\d+\.)[\w.]*")
-#: Larger entries stand for infinity.
+#: Larger entries stand for infinity, as do the largest numbers of small types.
 INFINITE = 1e9
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def _by_pytorch(model: ModelProto) -> bool:
@@ -116,9 +118,17 @@ def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if array.dtype.name in ("float32", "float64") and (np.abs(array) < INFINITE).all():
+            if (
+                array.dtype.name in _FLOATS
+                and (np.abs(array.astype(np.float64)) < _infinity(array)).all()
+            ):
                 found[proto.name] = array
     return found
+
+
+def _infinity(array: Array) -> float:
+    """What stands for infinity in a mask of an array's type, and all above."""
+    return min(INFINITE, float(finfo(array.dtype).max))
 
 
 def _untied(model: ModelProto) -> ModelProto:
