@@ -42,7 +42,7 @@ def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | Non
 
 def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:
     """dequantize_blocks(constants) -> constant, where no product has taken it."""
-    arrays = [None if v is None else r.array(v) for v in (op.codes, op.scales, *op.group("points"))]
+    arrays = [r.array(v) for v in (op.codes, op.scales, *op.group("points"))]
     if any(a is None for a in arrays):
         return None
     if not op.group("points"):

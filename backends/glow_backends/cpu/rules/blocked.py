@@ -14,13 +14,7 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, Emitter, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
-from glow_backends.cpu.kernels.conv_direct import (
-    DirectConvSpec,
-    emit_conv_direct,
-    pack_bias,
-    pack_conv,
-    packing,
-)
+from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_bias, pack_conv, packing
 from glow_backends.cpu.kernels.conv_half import emit_conv_half, pack_half_conv, supports_half
 from glow_backends.cpu.kernels.conv_plane import (
     PlaneConvSpec,
@@ -28,6 +22,7 @@ from glow_backends.cpu.kernels.conv_plane import (
     pack_plane,
     supports_plane,
 )
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.copy import emit_copy
 from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
