@@ -9,10 +9,10 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block
 
-from glow_backends.cpu import training_dialect as blocked
-from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.filter_pack import pack_filter
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.ops import training as blocked
+from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor, tensor_of
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp

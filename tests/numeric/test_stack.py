@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import get_backend
+from glow_backends.cpu.ops.stack import StackOp, program_of, steps_attr
 from glow_backends.cpu.passes.cpu_stack import CpuStackPass
-from glow_backends.cpu.stack import StackOp, program_of, steps_attr
 from glow_dialects.core.types import dtype_of, shape_of, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.activation import ClipOp, SigmoidOp, TanhOp

@@ -6,353 +6,52 @@ with channels that nobody reads. Each graph op `glow_cpu.x` has its instruction 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from xdsl.ir import Dialect
 
-import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, i64
-from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
-from xdsl.utils.exceptions import VerifyException
+from glow_backends.cpu.ops.attention import AttentionOp
+from glow_backends.cpu.ops.block_gemm import BlockGemmOp
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.layers import BlockOp, ConvOp, GemmOp, PlaneConvOp, PoolOp, UnblockOp
+from glow_backends.cpu.ops.lrn import BlockedLrnOp
+from glow_backends.cpu.ops.quantized import QuantizedConvOp
+from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
+from glow_backends.cpu.ops.stack import StackOp
+from glow_backends.cpu.ops.training import (
+    BatchNormBackwardOp,
+    BatchNormTrainOp,
+    ConvWeightsOp,
+    PackFilterOp,
+    PoolBackwardOp,
+)
+from glow_dialects.core.graph_op import GraphOp
 
-from glow_backends.cpu.attention import AttentionInstr, AttentionOp
-from glow_backends.cpu.block_gemm import BlockGemmInstr, BlockGemmOp
-from glow_backends.cpu.channels import PermuteChannelsInstr, PermuteChannelsOp
-from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
-from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
-from glow_backends.cpu.lrn import BlockedLrnInstr, BlockedLrnOp
-from glow_backends.cpu.quantized_dialect import QuantizedConvInstr, QuantizedConvOp
-from glow_backends.cpu.recurrent import CpuRecurrentInstr, CpuRecurrentOp
-from glow_backends.cpu.stack import StackInstr, StackOp
-from glow_backends.cpu.steps import check_extras, run_steps, steps_of
-from glow_backends.cpu.training_dialect import GRAPH as TRAINING
-from glow_backends.cpu.training_dialect import INSTRUCTIONS as TRAINING_INSTRUCTIONS
-from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, check_choice, int_prop, ints_prop, str_prop
-from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
-from glow_dialects.ops.conv import convolve
-from glow_dialects.ops.windows import LAYOUTS, channels_first, channels_last, output_sizes
-
-ALGORITHMS = ("direct", *(f"winograd{tile}" for tile in range(2, 8)), "depthwise")
-
-
-@graph_op
-class BlockOp(PureOp):
-    """NCHW (NHWC) to N x C/c x H x W x c; lanes without a channel are zero."""
-
-    name = "glow_cpu.block"
-    lanes = int_prop()
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
-
-    def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
-        shape = shape_of(self.input)
-        if len(shape) != 4:
-            raise VerifyException(f"{self.name}: expected a tensor of rank 4, got {self.input.type}")
-        if self.prop("layout") == "NHWC":
-            shape = (shape[0], shape[3], shape[1], shape[2])
-        return [tensor(blocked_shape(shape, self.prop("lanes")), element_of(self.input))]
-
-
-@instr_op(of=BlockOp)
-class BlockInstr(InstrOp):
-    """Gather channels into blocks."""
-
-    name = "glow_cpu_instr.block"
-
-    def reference(self, result: Array, input: Array) -> None:
-        plain = channels_first(input) if self.prop("layout") == "NHWC" else input
-        result[...] = block_channels(plain, self.prop("lanes"))
-
-
-@graph_op
-class UnblockOp(PureOp):
-    """N x C/c x H x W x c to NCHW (NHWC) of `channels` channels."""
-
-    name = "glow_cpu.unblock"
-    channels = int_prop()
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
-
-    def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
-        batch, blocks, height, width, lanes = blocked(self, self.input)
-        channels = self.prop("channels")
-        if -(-channels // lanes) != blocks:
-            raise VerifyException(f"{self.name}: {channels} channels are not {blocks} blocks of {lanes}")
-        last = self.prop("layout") == "NHWC"
-        shape = (batch, height, width, channels) if last else (batch, channels, height, width)
-        return [tensor(shape, element_of(self.input))]
-
-
-@instr_op(of=UnblockOp)
-class UnblockInstr(InstrOp):
-    """Scatter blocks to channels."""
-
-    name = "glow_cpu_instr.unblock"
-
-    def reference(self, result: Array, input: Array) -> None:
-        plain = unblock_channels(input, self.prop("channels"))
-        result[...] = channels_last(plain) if self.prop("layout") == "NHWC" else plain
-
-
-def blocked(op: PureOp, value: Any) -> tuple[int, int, int, int, int]:
-    """(N, C/c, H, W, c) of a blocked operand; a VerifyException for any other shape."""
-    shape = shape_of(value)
-    if len(shape) != 5:
-        raise VerifyException(f"{op.name}: expected a blocked tensor of rank 5, got {value.type}")
-    return shape[0], shape[1], shape[2], shape[3], shape[4]
-
-
-@graph_op
-class ConvOp(PureOp):
-    """steps(conv(input, filter) + bias) on blocked activations.
-
-    `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
-    `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel.
-    Each binary step takes the next of `extras`, of the result's type. `packed` is the filter in the
-    algorithm's own order, where it is not a constant. The result has the filter's element type: on
-    16-bit floats a plain image is f32.
-    """
-
-    name = "glow_cpu.conv"
-    algorithm = str_prop("direct")
-    lanes = int_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    dilations = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
-    form = str_prop("OIHW")
-    input = operand_def(Tensor)
-    filter = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    extras = var_operand_def(Tensor)
-    packed = opt_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    @property
-    def plain_input(self) -> bool:
-        """Whether the input is NCHW."""
-        return len(shape_of(self.input)) == 4
-
-    def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "algorithm", self.prop("algorithm"), ALGORITHMS)
-        check_choice(self.name, "form", self.prop("form"), FORMS)
-        shape = shape_of(self.input) if self.plain_input else blocked(self, self.input)
-        out, inner, kernel = sizes_of(shape_of(self.filter), self.prop("form"))
-        channels, lanes = inner * self.prop("group"), self.prop("lanes")
-        if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
-            raise VerifyException(f"{self.name}: {self.input.type} does not hold {channels} channels")
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
-        sizes = output_sizes(shape[2:4], kernel, *window)
-        return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.filter))]
-
-    def check(self) -> None:
-        check_extras(self)
-
-
-@instr_op(of=ConvOp, inplace=("extras",))
-class ConvInstr(InstrOp):
-    """A blocked convolution with its epilogue."""
-
-    name = "glow_cpu_instr.conv"
-
-    def reference(
-        self,
-        result: Array,
-        input: Array,
-        filter: Array,
-        bias: Array | None,
-        extras: Sequence[Array],
-        packed: Array | None,
-    ) -> None:
-        filter = plain_filter(filter, self.prop("form"))
-        out, group = filter.shape[0], self.prop("group")
-        if input.ndim == 5:
-            input = unblock_channels(input, filter.shape[1] * group)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
-        y = convolve(input, filter, *window, group, bias)
-        plain = [unblock_channels(e, out) for e in extras]
-        y = run_steps(steps_of(self.properties["steps"]), y, plain)
-        result[...] = block_channels(y, self.prop("lanes"))
-
-
-@graph_op
-class PlaneConvOp(PureOp):
-    """steps(conv(input, filter) + bias) of few output channels on NCHW, without pads.
-
-    The stride along rows is 1; one of `phases` has become as many channels. `filter` is OIHW; each
-    binary step takes the next of `extras`.
-    """
-
-    name = "glow_cpu.plane_conv"
-    row_stride = int_prop(1)
-    phases = int_prop(1)
-    dilations = ints_prop((1, 1))
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
-    input = operand_def(Tensor)
-    filter = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    extras = var_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    def infer(self) -> Sequence[Attribute]:
-        batch, channels, *size = shape_of(self.input)
-        out, inner, *kernel = shape_of(self.filter)
-        if channels != inner:
-            raise VerifyException(f"{self.name}: {channels} channels, the filter takes {inner}")
-        window = ((self.prop("row_stride"), 1), (0, 0, 0, 0), self.prop("dilations"))
-        return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]
-
-    def check(self) -> None:
-        check_extras(self)
-
-
-@instr_op(of=PlaneConvOp)
-class PlaneConvInstr(InstrOp):
-    """A plain convolution with its epilogue."""
-
-    name = "glow_cpu_instr.plane_conv"
-
-    def reference(
-        self, result: Array, input: Array, filter: Array, bias: Array | None, extras: Sequence[Array]
-    ) -> None:
-        strides = (self.prop("row_stride"), 1)
-        y = convolve(input, filter, strides, (0, 0, 0, 0), self.prop("dilations"), 1, bias)
-        result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
-
-
-@graph_op
-class PoolOp(PureOp):
-    """Max or average pooling on blocked activations (ONNX semantics; pads begin then end)."""
-
-    name = "glow_cpu.pool"
-    mode = str_prop()
-    kernel = ints_prop()
-    strides = ints_prop()
-    pads = ints_prop()
-    count_include_pad = bool_prop(False)
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
-
-    def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "mode", self.prop("mode"), ("max", "avg"))
-        batch, blocks, height, width, lanes = blocked(self, self.input)
-        window = (self.prop("kernel"), self.prop("strides"), self.prop("pads"))
-        sizes = output_sizes((height, width), *window, (1, 1))
-        return [tensor((batch, blocks, *sizes, lanes), element_of(self.input))]
-
-
-@instr_op(of=PoolOp)
-class PoolInstr(InstrOp):
-    """Windows of vectors."""
-
-    name = "glow_cpu_instr.pool"
-
-    def reference(self, result: Array, input: Array) -> None:
-        kernel, strides, pads = self.prop("kernel"), self.prop("strides"), self.prop("pads")
-        largest = self.prop("mode") == "max"
-        width = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)]
-
-        def windows(x: Array, fill: float) -> Array:
-            whole = np.pad(x, width, constant_values=fill)
-            view = np.lib.stride_tricks.sliding_window_view(whole, tuple(kernel), axis=(2, 3))
-            return view[:, :, :: strides[0], :: strides[1]]
-
-        if largest:
-            result[...] = windows(input, -np.inf).max(axis=(-2, -1))
-            return
-        padding = int(self.prop("count_include_pad"))
-        counts = windows(np.ones_like(input), padding).sum(axis=(-2, -1))
-        result[...] = windows(input, 0).sum(axis=(-2, -1)) / np.maximum(counts, 1)
-
-
-@graph_op
-class GemmOp(PureOp):
-    """steps(scale * op(a) @ op(b) + bias); op transposes the last two axes where asked.
-
-    The axes before the last two broadcast as in numpy.matmul; `bias` has one value a column, each
-    of `extras` the result's type.
-    """
-
-    name = "glow_cpu.gemm"
-    transpose_a = bool_prop(False)
-    transpose_b = bool_prop(False)
-    scale = opt_prop_def(FloatAttr)
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
-    a = operand_def(Tensor)
-    b = operand_def(Tensor)
-    bias = opt_operand_def(Tensor)
-    extras = var_operand_def(Tensor)
-    result = result_def(Tensor)
-
-    def infer(self) -> Sequence[Attribute]:
-        (*a_batch, m, k), (*b_batch, rows, n) = shape_of(self.a), shape_of(self.b)
-        if self.prop("transpose_a"):
-            m, k = k, m
-        if self.prop("transpose_b"):
-            rows, n = n, rows
-        if k != rows:
-            raise VerifyException(f"{self.name}: {k} columns of a meet {rows} rows of b")
-        return [tensor((*broadcast_shapes(a_batch, b_batch), m, n), element_of(self.a))]
-
-    def check(self) -> None:
-        for value in self.group("bias"):
-            if shape_of(value) != shape_of(self.results[0])[-1:]:
-                raise VerifyException(f"{self.name}: bias is {value.type}, result {self.results[0].type}")
-        check_extras(self)
-
-
-@instr_op(of=GemmOp)
-class GemmInstr(InstrOp):
-    """np.matmul with its epilogue."""
-
-    name = "glow_cpu_instr.gemm"
-
-    def reference(
-        self, result: Array, a: Array, b: Array, bias: Array | None, extras: Sequence[Array]
-    ) -> None:
-        left = np.swapaxes(a, -1, -2) if self.prop("transpose_a") else a
-        right = np.swapaxes(b, -1, -2) if self.prop("transpose_b") else b
-        y = np.matmul(left, right)
-        if self.prop("scale") is not None:
-            y = y * y.dtype.type(self.prop("scale"))
-        y = y if bias is None else y + bias
-        result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
+OPERATORS: tuple[type[GraphOp], ...] = (
+    BlockOp,
+    UnblockOp,
+    ConvOp,
+    PlaneConvOp,
+    PoolOp,
+    GemmOp,
+    BlockGemmOp,
+    AttentionOp,
+    StackOp,
+    CpuRecurrentOp,
+    PermuteChannelsOp,
+    BlockedLrnOp,
+    QuantizedConvOp,
+    PackFilterOp,
+    ConvWeightsOp,
+    BatchNormTrainOp,
+    BatchNormBackwardOp,
+    PoolBackwardOp,
+)
 
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    own = [
-        BlockOp,
-        UnblockOp,
-        ConvOp,
-        PlaneConvOp,
-        PoolOp,
-        GemmOp,
-        BlockGemmOp,
-        AttentionOp,
-        StackOp,
-        CpuRecurrentOp,
-        PermuteChannelsOp,
-    ]
-    return Dialect("glow_cpu", [*own, BlockedLrnOp, QuantizedConvOp, *TRAINING])
+    return Dialect("glow_cpu", [*OPERATORS])
 
 
 def get_glow_cpu_instr() -> Dialect:
     """Instruction level."""
-    own = [BlockInstr, UnblockInstr, ConvInstr, PlaneConvInstr, PoolInstr, GemmInstr, StackInstr]
-    own += [
-        BlockGemmInstr,
-        AttentionInstr,
-        CpuRecurrentInstr,
-        PermuteChannelsInstr,
-        BlockedLrnInstr,
-        QuantizedConvInstr,
-    ]
-    return Dialect("glow_cpu_instr", [*own, *TRAINING_INSTRUCTIONS])
+    return Dialect("glow_cpu_instr", [op.INSTR for op in OPERATORS if op.INSTR is not None])

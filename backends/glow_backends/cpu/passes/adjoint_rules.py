@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.channels import PermuteChannelsOp
-from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
-from glow_backends.cpu.dialect import PlaneConvOp, UnblockOp
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_backends.cpu.ops.layers import PlaneConvOp, UnblockOp
 from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.passes.plane_rules import plain_image
 from glow_backends.cpu.passes.regions import Blocked, Region

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.attention import PLAIN, AttentionOp, strides_of
-from glow_backends.cpu.dialect import GemmOp
+from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, strides_of
+from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import dtype_of, shape_of
 from glow_dialects.ops.arithmetic import AddOp

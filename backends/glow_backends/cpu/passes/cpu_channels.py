@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.channels import PermuteChannelsOp
-from glow_backends.cpu.dialect import BlockOp, UnblockOp
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp

@@ -9,7 +9,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.dialect import ConvOp
 from glow_backends.cpu.kernels.conv_half import supports_half
 from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
@@ -19,12 +18,13 @@ from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, wino
 from glow_backends.cpu.kernels.winograd_changing import supports_changing
 from glow_backends.cpu.kernels.winograd_tiles import window_side
 from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
+from glow_backends.cpu.ops.layers import ConvOp
+from glow_backends.cpu.ops.training import ConvWeightsOp, PackFilterOp
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.rules.blocked import conv_spec
 from glow_backends.cpu.rules.training import conv_weights_spec
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
-from glow_backends.cpu.training_dialect import ConvWeightsOp, PackFilterOp
 from glow_dialects.core.builder import Builder
 from glow_dialects.ops.module import ConstantOp, GetOp, functions
 

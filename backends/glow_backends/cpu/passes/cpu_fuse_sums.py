@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.quantized_dialect import QuantizedConvOp
+from glow_backends.cpu.ops.quantized import QuantizedConvOp
 from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite

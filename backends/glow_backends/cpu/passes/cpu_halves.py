@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.quantized_dialect import factor_of
+from glow_backends.cpu.ops.quantized import factor_of
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp

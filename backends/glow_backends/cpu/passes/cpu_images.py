@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.channels import PermuteChannelsOp
-from glow_backends.cpu.dialect import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.kernels.conv_plan import plan_conv
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.layers import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
+from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.passes.cpu_choose import BYTES_A_CYCLE, SHOWN, algorithm_cycles
 from glow_backends.cpu.rules.blocked import conv_spec
-from glow_backends.cpu.stack import StackOp
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp

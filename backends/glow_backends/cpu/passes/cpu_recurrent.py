@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.recurrent import CpuRecurrentOp
+from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp

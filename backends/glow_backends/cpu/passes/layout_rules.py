@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.channels import PermuteChannelsOp
-from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
-from glow_backends.cpu.dialect import PoolOp
 from glow_backends.cpu.kernels.conv_half import supports_half
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_backends.cpu.ops.layers import PoolOp
 from glow_backends.cpu.passes.adjoint_rules import conv_transpose
 from glow_backends.cpu.passes.norm_rules import lrn
 from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu import training_dialect as blocked
-from glow_backends.cpu.dialect import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool_backward_blocked import supports_pool_backward_blocked
+from glow_backends.cpu.ops import training as blocked
+from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.attention import four, ordered, result_order, strides_of
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.attention import AttentionSpec, attention_scratch_bytes, emit_attention
 from glow_backends.cpu.kernels.common import broadcast_strides
@@ -23,6 +22,7 @@ from glow_backends.cpu.kernels.gemm_blocks import (
     pack_scales,
 )
 from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
+from glow_backends.cpu.ops.attention import four, ordered, result_order, strides_of
 from glow_backends.cpu.rules.common import inplace, table
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import Array

@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
 from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
+from glow_backends.cpu.ops.stack import program_in
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.rules.common import known
-from glow_backends.cpu.stack import program_in
 from glow_dialects.core.instr_op import InstrOp
 
 

@@ -35,8 +35,8 @@ from glow_backends.cpu.kernels.gemm_int8_stack import (
 from glow_backends.cpu.kernels.integer import Requantize, Residual
 from glow_backends.cpu.kernels.lookup import LookupSpec, emit_lookup
 from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.ops.quantized import bias_of, factor_of
 from glow_backends.cpu.pointwise import Pointwise
-from glow_backends.cpu.quantized_dialect import bias_of, factor_of
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.rules.common import table
 from glow_backends.cpu.rules.pointwise import loop

@@ -24,8 +24,8 @@ from glow_backends.cpu.kernels.filter_pack import emit_filter_pack, sizes_of
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
 from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
+from glow_backends.cpu.ops.training import filter_pack_spec
 from glow_backends.cpu.steps import steps_of
-from glow_backends.cpu.training_dialect import filter_pack_spec
 
 
 def _plain(op: Any) -> bool:

@@ -255,13 +255,3 @@ class PoolBackwardInstr(InstrOp):
 
 def _row(vector: Array) -> Array:
     return vector.reshape(1, -1, 1, 1)
-
-
-GRAPH = (PackFilterOp, ConvWeightsOp, BatchNormTrainOp, BatchNormBackwardOp, PoolBackwardOp)
-INSTRUCTIONS = (
-    PackFilterInstr,
-    ConvWeightsInstr,
-    BatchNormTrainInstr,
-    BatchNormBackwardInstr,
-    PoolBackwardInstr,
-)
