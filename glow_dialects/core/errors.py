@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,20 @@ class CompileError(GlowError):
 
 class BindingError(GlowError):
     """A run-time input has the wrong name, shape or dtype."""
+
+
+class RaisedError(GlowError):
+    """A `raise` or `assert` of a compiled function; also of the class that it raises, where built in."""
+
+
+def raised(kind: str, message: str, where: str) -> RaisedError:
+    """The error of a `raise` of a class of this name, at a place in the source."""
+    base: object = getattr(builtins, kind, None)
+    bases: tuple[type, ...] = (RaisedError,)
+    if isinstance(base, type) and issubclass(base, Exception):
+        bases = (RaisedError, base)
+    made = type(kind, bases, {})
+    return made(f"{where}: {kind}{': ' if message else ''}{message}")
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ STRUCTURE: dict[str, int] = {
 }
 
 #: Primitives of any number of arguments.
-VARIADIC = ("stack_values", "are_floats", "getitem")
+VARIADIC = ("fail", "stack_values", "are_floats", "getitem")
 
 
 def check_primitive(name: str, count: int) -> None:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import array_of, to_attribute, to_python
-from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import typed
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
@@ -436,8 +436,9 @@ def _rows(op: PrimOp) -> Callable[..., Any]:
     return lambda t: ZERO if t is ZERO else tuple(t) if is_tuple(t) else tuple(np.asarray(r) for r in t)
 
 
-def _shape(op: PrimOp) -> Callable[..., Any]:
-    return lambda x: tuple(int(s) for s in np.shape(x))
+def _fail(op: PrimOp) -> Any:
+    kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
+    raise raised(kind, message, op.source)
 
 
 def _getitem(op: PrimOp) -> Callable[..., Any]:
@@ -453,6 +454,7 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
 
 _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "zero": lambda op: lambda: ZERO,
+    "fail": lambda op: lambda: _fail(op),
     **dict.fromkeys(("stop", "fixed", "varied", "copy"), lambda op: lambda x: x),
     "are_floats": lambda op: lambda *x: all(isinstance(v, float) for v in x),
     "gadd": lambda op: add_cotangents,
@@ -489,7 +491,7 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "like": _like,
     "where": _where,
     "len": lambda op: len,
-    "shape": _shape,
+    "shape": lambda op: lambda x: tuple(int(s) for s in np.shape(x)),
     "to_tuple": _rows,
     "like_source": lambda op: lambda d, x: d if d is ZERO or is_tuple(x) else np.stack(fill(d, tuple(x))),
     "getitem": _getitem,

@@ -71,8 +71,8 @@ class Loops:
         """Where the loop leaves to, and whether that gives the value of the function."""
         c = self.c
         endless = test is None and not leaves(node.body, ast.Break)
-        jumps = leaves(node.orelse, ast.Return, ast.Break, ast.Continue)
-        if not (endless or jumps or leaves(node.body, ast.Return)):
+        jumps = leaves(node.orelse, ast.Return, ast.Break, ast.Continue, ast.Raise)
+        if not (endless or jumps or leaves(node.body, ast.Return, ast.Raise)):
             return lambda e: c.packed(visible, e, node), False
         if endless and definite([node]) is None:
             return lambda e: c.constant(None), True  # never reached
@@ -147,7 +147,7 @@ class Loops:
     # --- copies -------------------------------------------------------------------------------------
     def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:
         c, env = self.c, self.env
-        if not leaves([node], ast.Return) and not leaves(node.body, ast.Break, ast.Continue):
+        if not leaves([node], ast.Return, ast.Raise) and not leaves(node.body, ast.Break, ast.Continue):
             for item in items:
                 c.bind(node.target, item, env)
                 c.run(node.body, env, Flow(past=_nothing))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from glow_frontends.python.desugar import desugared
 from glow_frontends.python.errors import FunctionError
 
 
@@ -52,7 +53,7 @@ def read(function: Callable[..., Any]) -> Source:
     dedented = textwrap.dedent("".join(text))
     file = inspect.getsourcefile(function.__code__) or "<unknown>"
     code = function.__code__
-    tree = _parse(dedented, name, f"{file}:{first}")
+    tree = desugared(_parse(dedented, name, f"{file}:{first}"))
     node = _find(tree, code, first)
     if node is None:
         raise FunctionError(f"the source of {name} is not a plain function", "use def", f"{file}:{first}")

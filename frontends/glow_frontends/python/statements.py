@@ -57,6 +57,8 @@ class Statements(Expressions):
             match node:
                 case ast.Return():
                     return self.constant(None) if node.value is None else self.value(node.value, env)
+                case ast.Raise():
+                    return self._failure(node, env)
                 case ast.Break():
                     assert flow.leave is not None
                     return flow.leave(env)
@@ -169,12 +171,35 @@ class Statements(Expressions):
             self.fields[made] = self.fields[whole]
         self._replaced(target.value, made, env)
 
+    def _failure(self, node: ast.Raise, env: Env) -> SSAValue:
+        """`raise ValueError("..")`: the run stops with the error."""
+        error, message = node.exc, ""
+        if isinstance(error, ast.Call):
+            if error.args:
+                message = self._message(error.args[0], env)
+            error = error.func
+        kind = self.expression(error, env) if error is not None else Static(None)
+        if not (isinstance(kind, Static) and isinstance(kind.value, type)) or node.cause is not None:
+            self.fail(node, "this raise cannot be compiled", 'write raise ValueError("what is wrong")')
+        if not issubclass(kind.value, Exception):
+            self.fail(node, f"{kind.value.__name__} is no exception", "raise a subclass of Exception")
+        options = {"kind": StringAttr(kind.value.__name__), "message": StringAttr(message)}
+        return self.prim("fail", **options)
+
+    def _message(self, node: ast.expr, env: Env) -> str:
+        """The text of an error: values that only the run tells are named instead."""
+        if isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.FormattedValue) else p for p in node.values)
+            return "".join(str(p.value) if isinstance(p, ast.Constant) else ast.unparse(p) for p in parts)
+        made = self.expression(node, env)
+        return str(made.value) if isinstance(made, Static) else ast.unparse(node)
+
     # --- branches ---------------------------------------------------------------------------------
     def _if(self, node: ast.If, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
         test = self.truth(self.expression(node.test, env), node.test)
         if isinstance(test, Static):
             return self.run([*(node.body if test.value else node.orelse), *rest], env, flow)
-        if not leaves([node], ast.Return, ast.Break, ast.Continue):
+        if not leaves([node], ast.Return, ast.Break, ast.Continue, ast.Raise):
             self._plain_if(node, test, env)
             return None
         body, other = list(node.body), list(node.orelse)

@@ -344,6 +344,6 @@ RULES: dict[str, Rule] = {
     "stack_values": operator_rule,
     **{n: _nothing for n in ("floor", "ceil", "round", "sign", "floor_div", "to_int", "to_bool", "not")},
     **{n: _nothing for n in ("eq", "ne", "lt", "le", "gt", "ge", "len", "shape", "zero", "one_like")},
-    **{n: _nothing for n in ("are_floats", "is_a")},
+    **{n: _nothing for n in ("are_floats", "is_a", "fail")},
     **{n: _nothing for n in ("bitand", "bitor", "bitxor", "shl", "shr", "invert")},
 }

@@ -12,6 +12,7 @@ from glow_dialects.core.errors import ShapeError, UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
 from glow_passes.fn.domain import (
     BOOL,
+    BOTTOM,
     FLOAT,
     INT,
     ZERO,
@@ -396,6 +397,7 @@ def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 STRUCTURE: dict[str, Rule] = {
     "zero": lambda m, op, x, where: V(ZERO),
+    "fail": lambda m, op, x, where: V(BOTTOM),
     "stop": lambda m, op, x, where: x[0],
     "copy": lambda m, op, x, where: x[0],
     "fixed": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), True), x[0].code),

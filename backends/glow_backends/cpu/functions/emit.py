@@ -9,10 +9,11 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
-from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.functions.runtime import FAILED, SHIFT, STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
-from glow_dialects.fn.dialect import CallOp, ReturnOp
+from glow_dialects.core.attributes import to_python
+from glow_dialects.fn.dialect import CallOp, PrimOp, ReturnOp
 from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
 from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.values import V, captured
@@ -65,6 +66,8 @@ class Emitter(Specializer):
         self.tensorial = self.survey.tensorial
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
+        #: Errors that the program may raise: class, message, place.
+        self.failures: list[tuple[str, str, str]] = []
 
     @property
     def b(self) -> ir.IRBuilder:
@@ -168,6 +171,9 @@ class Emitter(Specializer):
         for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
                 self._return(values[op.value], frame)
+                return None
+            if isinstance(op, PrimOp) and op.prim.data == "fail":
+                self._fail(op)
                 return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
@@ -305,7 +311,7 @@ class Emitter(Specializer):
                     phi.add_incoming(register, self.b.block)
                 self.b.branch(frame.loop)
             elif isinstance(target.result, Bottom):
-                self._never()
+                self._never(target, registers)
             elif frame.join is None and self._same_result(target, frame.root):
                 if self.survey.counted(target):
                     self.support.count_call(self.b, target.number)
@@ -319,8 +325,21 @@ class Emitter(Specializer):
                 self._return(self._invoke(target, registers), frame)
         return None
 
-    def _never(self) -> None:
-        self.support.stop(self.b, 1)
+    def _never(self, target: Instance, registers: list[ir.Value]) -> None:
+        """A call of what does not return: it raises an error, or calls itself without end."""
+        if self.survey.fails(target):
+            self._called(target, registers)
+        else:
+            self.support.stop(self.b, STACK)
+        self.b.unreachable()
+
+    def _fail(self, op: PrimOp) -> None:
+        """Stop with the error of a `raise`."""
+        kind, message = (to_python(op.attributes[n]) for n in ("kind", "message"))
+        error = (str(kind), str(message), op.source)
+        if error not in self.failures:
+            self.failures.append(error)
+        self.support.stop(self.b, FAILED | self.failures.index(error) << SHIFT)
         self.b.unreachable()
 
     def _same_result(self, one: Instance, other: Instance) -> bool:
@@ -358,7 +377,7 @@ class Emitter(Specializer):
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
         for target, arguments in self._branches(op, x, instance):
             if isinstance(target.result, Bottom):
-                self._never()
+                self._never(target, self._registers(arguments))
                 continue
             if not several and self.survey.inlined(target):
                 return self.convert(self._inline(target, arguments), kind)

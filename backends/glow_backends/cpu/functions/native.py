@@ -16,11 +16,11 @@ from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
 from glow_backends.cpu.functions.layout import leaves, sizes
 from glow_backends.cpu.functions.passing import Arguments, Results
-from glow_backends.cpu.functions.runtime import MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
+from glow_backends.cpu.functions.runtime import FAILED, MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, raised
 from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 from glow_passes.fn.specialize import Instance, Specializer
 
@@ -97,6 +97,7 @@ class NativeFunction:
         inputs = [leaf for t in self.parameters for leaf in leaves(t)]
         outputs = leaves(self.result)
         function = emitter.emit_all()
+        self._failures = emitter.failures
         emitter.support.entry(function, inputs, outputs, sizes(self.result))
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
@@ -137,6 +138,8 @@ class NativeFunction:
         number, code = code >> SHIFT, code & (1 << SHIFT) - 1
         if code == MEMORY:
             raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of memory; use fewer steps")
+        if code == FAILED:
+            raise raised(*self._failures[number])
         if code:
             limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
             raise RecursionLimitError(*self._places.get(number, (self.name, "")), limit)

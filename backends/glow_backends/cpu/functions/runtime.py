@@ -12,8 +12,8 @@ from glow_passes.fn.domain import NotNative
 
 I32 = ir.IntType(32)
 #: Codes that a native program stops with.
-STACK, MEMORY, TAIL_CALLS = 1, 2, 3
-#: The number of the instance that stops stands above the code.
+STACK, MEMORY, TAIL_CALLS, FAILED = 1, 2, 3, 4
+#: The number of the instance that stops, or of the error that it raises, stands above the code.
 SHIFT = 3
 #: Memory that a loop may leave behind before it is reclaimed.
 COLLECT_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glow_dialects.fn.dialect import CallOp, ReturnOp
+from glow_dialects.fn.dialect import CallOp, PrimOp, ReturnOp
 from glow_passes.fn.domain import BOTTOM, Bottom, Type
 from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.values import NoCode, V
@@ -113,6 +113,18 @@ class Survey(Specializer):
                 ops = len(instance.function.block.ops)
                 self._sizes[instance] = ops + sum(s or 0 for s in sizes)
         return self._sizes[instance]
+
+    def fails(self, instance: Instance) -> bool:
+        """Whether an instance, or what it calls, may raise an error."""
+        pending, seen = [instance], {instance}
+        while pending:
+            now = pending.pop()
+            if any(isinstance(op, PrimOp) and op.prim.data == "fail" for op in now.function.block.ops):
+                return True
+            more = [t for t in self.edges[now] if t not in seen]
+            seen.update(more)
+            pending += more
+        return False
 
     def nesting(self, instance: Instance) -> int:
         """How many levels of calls of an instance in itself are written out; 0 where it is a loop."""
