@@ -325,6 +325,13 @@ def test_bad_data() -> None:
     module, rename = named(network())
     with pytest.raises(QuantizationError, match="empty"):
         quantize(module, [])
+    for wrong, kind in ((None, "NoneType"), (3, "int"), (rename(feeds(1))[0], "dict")):
+        with pytest.raises(QuantizationError, match=f"the data is a {kind}, expected a list of dicts"):
+            quantize(module, wrong)  # pyright: ignore[reportArgumentType]
+    good, give = rename(feeds(1)), [None, float("nan")]
+    for answer, message in zip(give, ("gave a NoneType", "in float the metric is nan"), strict=True):
+        with pytest.raises(QuantizationError, match=message):
+            tune(module, iter(good), lambda _, a=answer: a, 0.5, backend="interpreter", limit=1)  # pyright: ignore
     bad = rename(feeds(1))
     for array in bad[0].values():
         array[...] = np.nan

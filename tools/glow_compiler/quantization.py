@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from xdsl.context import Context
@@ -38,6 +38,21 @@ from glow_passes.quantize.profile import Profile, observed, value_names
 from glow_passes.quantize.quantize import QuantizePass
 from glow_passes.quantize.quantize_dynamic import QuantizeDynamicPass
 from glow_passes.quantize.schema import QuantizationError, Schema, check_choice
+
+__all__ = (
+    "Layer",
+    "Profile",
+    "QuantizationError",
+    "QuantizationWarning",
+    "QuantizeOptions",
+    "Report",
+    "convert_floats",
+    "profile",
+    "quantize",
+    "quantize_dynamic",
+    "report",
+    "tune",
+)
 
 Feed = Mapping[str, Any]
 Data = Iterable[Feed]
@@ -140,6 +155,8 @@ def checked(data: Data) -> Iterator[Feed]:
     One number of 1e30 among ordinary ones would leave no integers for the others, here and behind
     every operator. Raises QuantizationError where a batch is no dict.
     """
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):  # pyright: ignore
+        raise QuantizationError(f"the data is a {type(data).__name__}, expected a list of dicts of inputs")
     for number, feed in enumerate(data):
         if not isinstance(feed, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             kind = type(feed).__name__
@@ -366,7 +383,7 @@ def _operators(module: ModuleOp) -> dict[str, str]:
 
 def tune(
     model: Any,
-    data: Sequence[Feed],
+    data: Data,
     metric: Callable[[Any], float],
     target: float,
     *,
@@ -380,6 +397,7 @@ def tune(
     bisection over the report's order. Returns the module, the layers kept in float, and the metric;
     raises QuantizationError where `limit` layers in float are not enough.
     """
+    data = list(checked(data))
     shapes = {name: np.shape(value) for name, value in data[0].items()} if data else None
     made = profile(model, data, backend, shapes)
     worst = [layer.name for layer in report(model, data, made, backend, shapes, **options).layers]
@@ -390,12 +408,15 @@ def tune(
         if count not in tried:
             keep = (*already, *worst[:count])
             module = quantize(model, made, keep=keep, shapes=shapes, **options)
-            tried[count] = (module, float(metric(module)))
+            value: Any = metric(module)
+            if not isinstance(value, SupportsFloat):
+                raise QuantizationError(f"the metric gave a {type(value).__name__}, expected a number")
+            tried[count] = (module, float(value))
         return tried[count][1]
 
     limit = min(limit, len(worst))
     high = 0
-    while attempt(high) < target:
+    while not attempt(high) >= target:  # NaN reaches nothing
         if high == limit:
             best = max(value for _, value in tried.values())
             raise QuantizationError(
