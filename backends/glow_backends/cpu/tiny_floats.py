@@ -18,7 +18,7 @@ class Format:
     """Bits of exponent and mantissa, the exponent's bias, and what stands behind the largest number.
 
     `largest` is the code of the largest finite magnitude, `infinity` that of infinity, `nan` that of NaN
-    (None: there is none). `zero_sign` is whether there is a -0.
+    (None: there is none).
     """
 
     exponent: int
@@ -27,7 +27,6 @@ class Format:
     largest: int
     infinity: int | None = None
     nan: int | None = None
-    zero_sign: bool = True
 
     @property
     def maximum(self) -> float:
@@ -38,11 +37,11 @@ class Format:
 
 FORMATS = {
     "f8_e4m3fn": Format(4, 3, 7, 0x7E, nan=0x7F),
-    "f8_e4m3fnuz": Format(4, 3, 8, 0x7F, nan=0x80, zero_sign=False),
+    "f8_e4m3fnuz": Format(4, 3, 8, 0x7F, nan=0x80),
     "f8_e5m2": Format(5, 2, 15, 0x7B, 0x7C, 0x7E),
-    "f8_e5m2fnuz": Format(5, 2, 16, 0x7F, nan=0x80, zero_sign=False),
+    "f8_e5m2fnuz": Format(5, 2, 16, 0x7F, nan=0x80),
     "f4_e2m1fn": Format(2, 1, 1, 0x7),
-    "f8_e8m0fnu": Format(8, 0, 127, 0xFE, nan=0xFF, zero_sign=False),
+    "f8_e8m0fnu": Format(8, 0, 127, 0xFE, nan=0xFF),
 }
 _POWER = FORMATS["f8_e8m0fnu"]
 _MAGNITUDE = 0x7FFFFFFF
