@@ -118,10 +118,7 @@ def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if (
-                array.dtype.name in _FLOATS
-                and (np.abs(array.astype(np.float64)) < _infinity(array)).all()
-            ):
+            if array.dtype.name in _FLOATS and (np.abs(array.astype(np.float64)) < _infinity(array)).all():
                 found[proto.name] = array
     return found
 
