@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -29,19 +30,32 @@ def eliminate(function: InstrFuncOp) -> int:
     relu @out a, @in x; copy @out y, @in a; dealloc a   ->   relu @out y, @in x
     """
     gone = 0
-    for copy in [op for op in function.block.ops if isinstance(op, CopyOp)]:
+    order = {op: place for place, op in enumerate(function.block.ops)}
+    for copy in [op for op in order if isinstance(op, CopyOp)]:
         base = origin(copy.src)
         if copy.dest is copy.src:
             copy.detach()
             copy.erase()
             gone += 1
-        elif _movable(function, copy, base):
-            _redirect(function, copy, base)
+        elif _movable(copy, base, order):
+            _redirect(function, copy, base, order)
             gone += 1
     return gone
 
 
-def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
+def _touching(buffers: Sequence[SSAValue], order: Mapping[Operation, int]) -> list[Operation]:
+    """The function's operations on buffers or views of them, in order."""
+    found: set[Operation] = set()
+    left = list(buffers)
+    while left:
+        for use in left.pop().uses:
+            found.add(use.operation)
+            if isinstance(use.operation, ViewOp):
+                left.append(use.operation.result)
+    return sorted((op for op in found if op in order), key=order.__getitem__)
+
+
+def _movable(copy: CopyOp, base: SSAValue, order: Mapping[Operation, int]) -> bool:
     """Whether the alloc behind the source may live in the destination from its first write on."""
     dest = copy.dest
     if not isinstance(base.owner, AllocOp) or not isinstance(dest.owner, WeightOp | AllocOp):
@@ -49,8 +63,8 @@ def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
     if view_offset(copy.src) != 0 or _count(copy.src) != _count(base):
         return False
     # From the first use of the source up to the copy nothing else may touch the destination.
-    seen = False
-    for op in function.block.ops:
+    seen, users = False, _touching((base, dest), order)
+    for op in users:
         touches = [origin(v) for v in op.operands]
         if op is copy:
             break
@@ -60,14 +74,9 @@ def _movable(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> bool:
             if first and copy.src is base and _in_place(op, base, dest):
                 continue
             return False
-    else:
-        return False
     # After the copy both have the same contents; a later write to either would tell them apart.
-    after = False
-    for op in function.block.ops:
-        if op is copy:
-            after = True
-        elif after and isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
+    for op in users[users.index(copy) + 1 :]:
+        if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
             written = {origin(v) for v in op.written()}
             if base in written or dest in written:
                 return False
@@ -90,7 +99,7 @@ def _count(value: SSAValue) -> int:
     return prod(shape_of(value))
 
 
-def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> None:
+def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue, order: dict[Operation, int]) -> None:
     dest = copy.dest
     copy.detach()
     copy.erase()
@@ -105,6 +114,7 @@ def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue) -> None:
     if base.type != dest.type:
         view = ViewOp.of(dest, base.type)  # pyright: ignore[reportArgumentType]
         function.block.insert_op_before(view, owner)
+        order[view] = order[owner]
         base.replace_all_uses_with(view.result)
     else:
         base.replace_all_uses_with(dest)
