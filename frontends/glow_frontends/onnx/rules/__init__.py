@@ -81,10 +81,11 @@ def find_rule(domain: str, op: str, version: int) -> Rule | None:
         versions = family.get(op)
         if versions is None:
             continue
-        if callable(versions):
-            return versions
-        found = [rule for since, rule in versions if since <= version]
-        return found[-1] if found else None
+        entries = ((0, versions),) if callable(versions) else versions
+        found = [rule for since, rule in entries if since <= version]
+        if not found:
+            return None
+        return strings.moving(found[-1]) if op in strings.MOVING else found[-1]
     return None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.node import Node, Result, known_inputs
+from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.rules.selection import inputs_of
 
 
@@ -69,6 +70,39 @@ def string_normalizer(g: Emitter, n: Node) -> Array:
     return _texts(words, (len(words),) if x.ndim == 1 else (1, len(words)))
 
 
+def tokenizer(g: Emitter, n: Node) -> Array:
+    """Tokenizer (com.microsoft): words by an expression or between separators, or single characters.
+
+    Rows are filled up to the longest with `pad_value`; `mark` puts U+0002 and U+0003 around each.
+    """
+    del g
+    (x,) = inputs_of(n, 1)
+    least, fill = n.integer("mincharnum"), n.text("pad_value")
+    separators, found = n.texts("separators", ()), n.text("tokenexp", "")
+    try:
+        words, cuts = re.compile(found), [re.compile(s) for s in separators]
+    except re.error as error:
+        raise RuleError(f"the pattern is no regular expression: {error}") from None
+
+    def tokens(text: str) -> list[str]:
+        if found:
+            parts = [m.group() for m in words.finditer(text)]
+        elif separators in ((), ("",)):
+            parts = list(text)
+        else:
+            parts = [text]
+            for cut in cuts:
+                parts = [piece for part in parts for piece in cut.split(part)]
+        return [part for part in parts if part and len(part) >= least]
+
+    rows = [tokens(text) for text in x.reshape(-1)]
+    if n.flag("mark") and any(rows):
+        rows = [["\x02", *row, "\x03"] for row in rows]
+    width = max(map(len, rows), default=0)
+    flat = [token for row in rows for token in (*row, *[fill] * (width - len(row)))]
+    return _texts(flat, (*x.shape, width))
+
+
 def tf_idf(g: Emitter, n: Node) -> Array:
     """TfIdfVectorizer: counts of the pool's n-grams with skips, as tf, idf or both."""
     del g
@@ -122,6 +156,44 @@ def _grams(row: list[Any], shortest: int, longest: int, skips: int) -> list[tupl
     return found
 
 
+#: Operators that move elements and never look at them: what they do to numbers, they do to strings.
+MOVING = {
+    *("ArrayFeatureExtractor", "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather"),
+    *("GatherElements", "GatherND", "OneHot", "Pad", "Reshape", "ReverseSequence", "Scatter"),
+    *("ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),
+    *("Unsqueeze", "Where"),
+}
+
+
+def moving(rule: Rule) -> Rule:
+    """The rule of a moving operator, which takes known strings as numbers of theirs; 0 is the empty one."""
+
+    def moved(g: Emitter, n: Node) -> Result:
+        if not any(_is_text(v) for v in n.inputs):
+            return rule(g, n)
+        known = known_inputs(n)
+        texts = sorted({"", *(t for v in known if v is not None and _is_text(v) for t in v.reshape(-1))})
+        numbers = {text: i for i, text in enumerate(texts)}
+
+        def coded(value: Array) -> Array:
+            flat = [numbers[text] for text in value.reshape(-1)]
+            return np.array(flat, np.int64).reshape(value.shape)
+
+        inputs = [coded(v) if v is not None and _is_text(v) else v for v in known]
+        result = rule(g, replace(n, inputs=inputs))
+        table = np.array(texts, dtype=object)
+        if isinstance(result, np.ndarray):
+            return np.asarray(table[result], dtype=object)
+        assert isinstance(result, Sequence)
+        return [np.asarray(table[v], dtype=object) for v in result if isinstance(v, np.ndarray)]
+
+    return moved
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
 RULES: dict[str, Versions] = {
     "StringConcat": string_concat,
     "StringSplit": string_split,
@@ -129,3 +201,6 @@ RULES: dict[str, Versions] = {
     "StringNormalizer": string_normalizer,
     "TfIdfVectorizer": tf_idf,
 }
+
+#: Rules of com.microsoft.
+CONTRIB: dict[str, Versions] = {"Tokenizer": tokenizer}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from glow_frontends.onnx.rules import strings
 from glow_frontends.onnx.rules.contrib import attention, blocks, caches, fused, nchwc, quantized
 from glow_frontends.onnx.rules.rule import Versions
 
@@ -14,6 +15,7 @@ FAMILIES: tuple[Mapping[str, Versions], ...] = (
     caches.RULES,
     fused.RULES,
     quantized.RULES,
+    strings.CONTRIB,
 )
 
 __all__ = ["FAMILIES", "nchwc"]
