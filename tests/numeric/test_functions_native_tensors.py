@@ -290,3 +290,18 @@ def test_products_in_double_precision(left: tuple[int, ...], right: tuple[int, .
 
     a, b = normal(*left), normal(*right)
     np.testing.assert_allclose(glow.jit(product)(a, b), a @ b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [3, 16])
+def test_subscripts_beyond_an_axis(width: int) -> None:
+    """What lies beside an array is never read: subscripts that the run tells end at the last item."""
+
+    def f(x: Any, i: Any) -> Any:
+        return np.sum(np.tanh(x[i]))
+
+    x = np.random.default_rng(3).normal(size=(40, width))
+    found = glow.jit(f)
+    for i in (40, 10**12, -41, -(10**12)):
+        assert np.isclose(found(x, i), np.sum(np.tanh(x[-1])))
+    with pytest.raises(glow.GlowError, match="index 40 of 40 items"):
+        glow.jit(f, backend="interpreter")(x, 40)

@@ -220,9 +220,10 @@ class Tensors:
             return None
         b = self.builder
         at = self.register(index)
-        length = ir.Constant(I64, count)
+        length, last = ir.Constant(I64, count), ir.Constant(I64, count - bytes_of(made.type) // size)
         wrapped = b.select(b.icmp_signed("<", at, ir.Constant(I64, 0)), b.add(at, length), at)
-        place = b.gep(whole.real, [b.mul(wrapped, ir.Constant(I64, size))])
+        inside = b.select(b.icmp_unsigned("<", wrapped, last), wrapped, last)  # as the kernels of gather do
+        place = b.gep(whole.real, [b.mul(inside, ir.Constant(I64, size))])
         return Node(made.type, real=place)
 
     def arithmetic(self, name: str, x: Sequence[Any]) -> Node | None:
