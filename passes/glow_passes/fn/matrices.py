@@ -222,6 +222,9 @@ def _diagonals(u: Unit, array: SSAValue, term: str) -> tuple[SSAValue, str]:
         while term.count(letter) > 1:
             i = term.index(letter)
             j = term.index(letter, i + 1)
+            rows, columns = shape_of(array)[i], shape_of(array)[j]
+            if rows != columns:
+                raise VerifyException(f"einsum: axis '{letter}' has {rows} and {columns} elements")
             array = _diagonal(u, array, 0, i, j)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + letter
     return array, term
