@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,23 @@ START = weights(CHARACTERS, HIDDEN, CHARACTERS)
 
 
 @cache
+def text() -> str:
+    """The documents, lower case."""
+    return "".join(p.read_text(encoding="utf-8") for p in sorted(DOCUMENTS.glob("*.md"))).lower()
+
+
+def digest() -> str:
+    """Of the text: an accuracy is that of a text, and documents change."""
+    return sha256(text().encode()).hexdigest()
+
+
+@cache
 def data() -> tuple[Array, Array]:
-    """The text as codes, the part to learn from and the last tenth: the most frequent characters, lower case;
-    others count as a space."""
-    text = "".join(p.read_text(encoding="utf-8") for p in sorted(DOCUMENTS.glob("*.md"))).lower()
-    common = sorted(set(text), key=lambda c: (-text.count(c), c))[:CHARACTERS]
+    """The text as codes, the part to learn from and the last tenth: the most frequent characters; others count as a
+    space."""
+    common = sorted(set(text()), key=lambda c: (-text().count(c), c))[:CHARACTERS]
     codes = {c: i for i, c in enumerate(common)}
-    found = np.array([codes.get(c, codes[" "]) for c in text])
+    found = np.array([codes.get(c, codes[" "]) for c in text()])
     return np.split(found, [len(found) * 9 // 10])
 
 

@@ -26,6 +26,8 @@ from glow_dialects.ops.slice import SliceOp
 
 WIDTHS = (1, 2, 4, 8)
 """Bits of a code that fill bytes evenly."""
+FORM = ("bits", "block", "depth", "point", "levels")
+"""The properties that say what codes stand for."""
 
 
 def unpack(packed: Array, bits: int, count: int) -> Array:
@@ -105,11 +107,6 @@ class DequantizeBlocksOp(PureOp):
             raise VerifyException(f"{self.name}: {len(levels)} levels for {bits} bits")
         return [tensor((*lead, depth), element_of(self.scales))]
 
-    @property
-    def parameters(self) -> dict[str, int | float | tuple[float, ...] | None]:
-        """The properties, by name."""
-        return {name: self.prop(name) for name in ("bits", "block", "depth", "point", "levels")}
-
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         bits, block, depth = self.prop("bits"), self.prop("block"), self.prop("depth")
         *lead, stored = shape_of(self.codes)
@@ -154,8 +151,7 @@ class DequantizeBlocksInstr(InstrOp):
     """Unpack, look up, shift and scale."""
 
     def reference(self, result: Array, codes: Array, scales: Array, points: Array | None) -> None:
-        names = ("bits", "block", "depth", "point", "levels")
-        result[...] = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in names})
+        result[...] = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in FORM})
 
 
 SAMPLES: tuple[Sample, ...] = (

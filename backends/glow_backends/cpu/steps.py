@@ -14,7 +14,7 @@ from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.pointwise_rules import Param
 from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, tensor_of
+from glow_dialects.core.types import Array, shape_of, tensor_of
 from glow_dialects.dialects import card_ops
 
 
@@ -97,6 +97,13 @@ def _operator(step: EpilogueStep, operands: Sequence[Array]) -> GraphOp:
     block = Block(arg_types=[tensor_of(a) for a in operands])
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
     return kind(*block.args, **properties)
+
+
+def check_columns(op: Any) -> None:
+    """Raise unless the bias of a product has one value a column."""
+    for value in op.group("bias"):
+        if shape_of(value) != shape_of(op.results[0])[-1:]:
+            raise VerifyException(f"{op.name}: bias is {value.type}, result {op.results[0].type}")
 
 
 def check_extras(op: Any) -> None:

@@ -21,6 +21,7 @@ from glow_dialects.ops.module import ConstantOp as GraphConstant
 from glow_dialects.ops.module import GetOp
 from glow_passes.fn.tensor_shapes import key_of, with_bounds
 from glow_passes.fn.tensors import evaluate_tensors, takes_part
+from glow_passes.fn.values import failure
 
 
 class Closure(NamedTuple):
@@ -437,8 +438,9 @@ def _rows(op: PrimOp) -> Callable[..., Any]:
 
 
 def _fail(op: PrimOp) -> Any:
-    kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
-    raise raised(kind, message, op.source)
+    error = failure(op)
+    assert error is not None
+    raise raised(*error)
 
 
 def _getitem(op: PrimOp) -> Callable[..., Any]:

@@ -235,11 +235,8 @@ def pointwise(prim: str, count: int) -> Handler:
     return handle
 
 
-#: What a function is called here where NumPy has another name.
-_ELSEWHERE = {
-    **dict.fromkeys(("split_part", "setitem", "pick", "einsum", "meshgrid")), "norm": np.linalg.norm,
-    "dot": np.dot, "trapezoid": getattr(np, "trapezoid", None), "mean": np.mean,
-}  # fmt: skip
+#: Functions that are not NumPy's own of that name: those of another module, and those with a handler below.
+_ELSEWHERE = {"norm": np.linalg.norm, "einsum": None, "meshgrid": None}
 
 
 def _named() -> dict[Any, Handler]:
@@ -249,8 +246,8 @@ def _named() -> dict[Any, Handler]:
         if thing is not None:
             found[thing] = function(name, thing)
     found[np.identity] = function("eye", np.identity)
-    for alias, name in (("amax", None), ("fix", "trunc"), ("row_stack", "vstack"), ("trapz", "trapezoid")):
-        if name is not None and getattr(np, alias, None) is not None:
+    for alias, name in (("fix", "trunc"), ("row_stack", "vstack"), ("trapz", "trapezoid")):
+        if getattr(np, alias, None) is not None:
             found[getattr(np, alias)] = function(name)
     return found
 

@@ -325,7 +325,7 @@ def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
 
 
 def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
-    first, last = (real(u, x) for x in u.common([start, stop], list(u.weak[:2])))
+    first, last = (real(u, x) for x in pair(u, start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
     part = u.cast(u.b.constant((np.arange(num) / steps).reshape(shape)), element_of(first))
@@ -405,7 +405,7 @@ def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int) -> SS
 
 
 def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
-    row, wanted = u.common([a, v], list(u.weak[:2]))
+    row, wanted = pair(u, a, v)
     if len(shape_of(row)) != 1 or side not in ("left", "right"):
         raise VerifyException("searchsorted takes one sorted row, and side='left' or 'right'")
     column = u.reshape(wanted, (*shape_of(wanted), 1))

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
-from glow_passes.fn.tensor_shapes import At, Entry, padded_key
+from glow_passes.fn.tensor_shapes import At, Entry, padded_key, positions
 
 if TYPE_CHECKING:
     from glow_passes.fn.tensors import Unit
@@ -83,19 +83,15 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
         if entry is None:
             seen.append(1)
             continue
-        size = shape[axis]
         if isinstance(entry, At):
             first, step, count = 0, 1, 1
             masks.append(_row_mask(u, found[entry.place], axis, shape))
-        elif isinstance(entry, int):
-            if not -size <= entry < size:
-                raise VerifyException(f"index {entry} of an axis of {size}")
-            first, step, count = entry % size, 1, 1
         else:
-            assert isinstance(entry, slice)
-            run = range(*entry.indices(size))
+            assert isinstance(entry, int | slice)
+            run = positions(entry, shape[axis])
             first, step, count = (run[0] if run else 0), run.step, len(run)
-            seen.append(count)
+            if isinstance(entry, slice):
+                seen.append(count)
             if step < 0 and count:
                 first, step = run[-1], -step
                 turned.append(axis)

@@ -15,7 +15,6 @@ from typing import Any
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Operation, SSAValue
 
-from glow_dialects.core.attributes import to_python
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.fn.dialect import (
     CallOp,
@@ -61,7 +60,7 @@ from glow_passes.fn.places import placed, with_line
 from glow_passes.fn.structure import length
 from glow_passes.fn.turns import ROLLED
 from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep, has_tensors
-from glow_passes.fn.values import NoCode, V, captured, parts
+from glow_passes.fn.values import NoCode, V, captured, failure, parts
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -147,10 +146,9 @@ class Specializer(Meaning):
 
     def _no_base(self) -> None:
         stuck = [i for i in self.instances if isinstance(i.result, Bottom)]
-        for op in (op for i in stuck for op in i.function.block.ops):
-            if isinstance(op, PrimOp) and op.prim.data == "fail":
-                kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
-                raise raised(kind, message, op.source)
+        for error in (failure(op) for i in stuck for op in i.function.block.ops):
+            if error is not None:
+                raise raised(*error)
         looping = [i for i in stuck if "counted" in i.function.attributes and self.is_recursive(i.name)]
         first = (looping or stuck)[0]
         where = next((o.source for o in first.function.block.ops if isinstance(o, FnOp) and o.source), "")

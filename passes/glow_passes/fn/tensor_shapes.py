@@ -81,6 +81,15 @@ def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> At
     return StringAttr(":".join(bounds))
 
 
+def positions(entry: int | slice, size: int) -> range:
+    """What a number or a slice takes of an axis; VerifyException for a number beside it."""
+    if isinstance(entry, slice):
+        return range(*entry.indices(size))
+    if not -size <= entry < size:
+        raise VerifyException(f"index {entry} of an axis of {size}")
+    return range(entry % size, entry % size + 1)
+
+
 def padded_key(key: Sequence[Entry], rank: int) -> list[Entry]:
     """The subscript with `...` and missing axes written out."""
     used = sum(e is not None and e is not ... for e in key)

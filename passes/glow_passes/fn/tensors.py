@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, f64, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,10 +32,10 @@ from glow_dialects.core.types import (
 from glow_dialects.fn.arrays import COUNT, signature
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.ops import card_of
-from glow_passes.fn.arrays import ARRAYS, Maker, axes_of, axis_of
+from glow_passes.fn.arrays import ARRAYS, Maker, axes_of, axis_of, real
 from glow_passes.fn.assign import item, item_put, picked, rows, rows_put, setitem, taken, with_item
 from glow_passes.fn.matrices import MATRICES
-from glow_passes.fn.tensor_shapes import key_of, padded_key, with_bounds
+from glow_passes.fn.tensor_shapes import key_of, padded_key, positions, with_bounds
 
 Attributes = Mapping[str, Attribute]
 
@@ -325,17 +325,13 @@ def _getitem(
         if entry is None:
             result.append(1)
             continue
-        size = shape[axis]
-        if isinstance(entry, int):
-            if not -size <= entry < size:
-                raise VerifyException(f"index {entry} of an axis of {size}")
-            bounds = (entry % size, entry % size + 1, 1)
-        else:
-            assert isinstance(entry, slice)
-            bounds = entry.indices(size)
-            result.append(len(range(*bounds)))
-        start, end, step = bounds
-        starts, ends, steps = [*starts, start], [*ends, max(end, start) if step > 0 else end], [*steps, step]
+        assert isinstance(entry, int | slice)
+        run = positions(entry, shape[axis])
+        if isinstance(entry, slice):
+            result.append(len(run))
+        starts.append(run.start)
+        ends.append(max(run.stop, run.start) if run.step > 0 else run.stop)
+        steps.append(run.step)
         axis += 1
     made = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
     return u.reshape(made, result)
@@ -363,11 +359,11 @@ def _spread(u: Unit, options: dict[str, Any], attributes: Attributes, values: Se
 def _to_float(
     u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
 ) -> SSAValue:
-    return values[0] if is_float(element_of(values[0])) else u.cast(values[0], f64)
+    return real(u, values[0])
 
 
 def _atan2(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    y, x = (v if is_float(element_of(v)) else u.cast(v, f64) for v in u.common(values, u.weak))
+    y, x = (real(u, v) for v in u.common(values, u.weak))
     zero, half = u.b.scalar(0, y), u.b.scalar(np.pi / 2, y)
     side = u.op("select", u.op("cmp_lt", y, zero), u.op("neg", half), half)
     behind = u.op("select", u.op("cmp_lt", x, zero), u.op("add", side, side), zero)
@@ -485,15 +481,3 @@ def shape_attribute(value: Any) -> Attribute:
     """A shape as an option; a number is a shape of one axis."""
     numbers = (value,) if isinstance(value, int | np.integer) else tuple(value)
     return DenseArrayBase.from_list(i64, [int(v) for v in numbers])
-
-
-__all__ = [
-    "ArrayAttr",
-    "IntegerAttr",
-    "Kind",
-    "StringAttr",
-    "evaluate_tensors",
-    "key_of",
-    "region",
-    "vjp_operand",
-]

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from xdsl.ir import Operation
+
+from glow_dialects.core.attributes import to_python
+from glow_dialects.fn.dialect import PrimOp
 from glow_passes.fn.domain import (
     FLOAT,
     ZERO,
@@ -310,3 +314,11 @@ class Values:
 
 
 __all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of"]
+
+
+def failure(op: Operation) -> tuple[str, str, str] | None:
+    """Class, message and place of the error of a `raise`; None of other operations."""
+    if not isinstance(op, PrimOp) or op.prim.data != "fail":
+        return None
+    kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
+    return kind, message, op.source

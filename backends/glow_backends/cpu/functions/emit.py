@@ -12,11 +12,10 @@ from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers,
 from glow_backends.cpu.functions.runtime import FAILED, SHIFT, STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
-from glow_dialects.core.attributes import to_python
-from glow_dialects.fn.dialect import CallOp, PrimOp, ReturnOp
+from glow_dialects.fn.dialect import CallOp, ReturnOp
 from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import V, captured
+from glow_passes.fn.values import V, captured, failure
 
 #: Results of at most so many registers are returned in registers, others through a pointer.
 IN_REGISTERS = 2
@@ -172,8 +171,9 @@ class Emitter(Specializer):
             if isinstance(op, ReturnOp):
                 self._return(values[op.value], frame)
                 return None
-            if isinstance(op, PrimOp) and op.prim.data == "fail":
-                self._fail(op)
+            error = failure(op)
+            if error is not None:
+                self._fail(error)
                 return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
@@ -333,10 +333,8 @@ class Emitter(Specializer):
             self.support.stop(self.b, STACK)
         self.b.unreachable()
 
-    def _fail(self, op: PrimOp) -> None:
+    def _fail(self, error: tuple[str, str, str]) -> None:
         """Stop with the error of a `raise`."""
-        kind, message = (to_python(op.attributes[n]) for n in ("kind", "message"))
-        error = (str(kind), str(message), op.source)
         if error not in self.failures:
             self.failures.append(error)
         self.support.stop(self.b, FAILED | self.failures.index(error) << SHIFT)

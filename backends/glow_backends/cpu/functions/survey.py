@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from glow_dialects.fn.dialect import CallOp, PrimOp, ReturnOp
+from glow_dialects.fn.dialect import CallOp, ReturnOp
 from glow_passes.fn.domain import BOTTOM, Bottom, Type
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import NoCode, V
+from glow_passes.fn.values import NoCode, V, failure
 
 #: Operations of a function without branches that replace several calls of it.
 MAX_INLINED = 2000
@@ -119,7 +119,7 @@ class Survey(Specializer):
         pending, seen = [instance], {instance}
         while pending:
             now = pending.pop()
-            if any(isinstance(op, PrimOp) and op.prim.data == "fail" for op in now.function.block.ops):
+            if any(failure(op) is not None for op in now.function.block.ops):
                 return True
             more = [t for t in self.edges[now] if t not in seen]
             seen.update(more)

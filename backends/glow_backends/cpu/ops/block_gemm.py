@@ -10,12 +10,12 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.steps import check_extras, run_steps, steps_of
+from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
-from glow_dialects.ops.dequantize_blocks import dequantize_blocks
+from glow_dialects.ops.dequantize_blocks import FORM, dequantize_blocks
 
 
 @graph_op
@@ -47,9 +47,7 @@ class BlockGemmOp(PureOp):
         return [tensor((*lead, rows[0]), element_of(self.a))]
 
     def check(self) -> None:
-        for value in self.group("bias"):
-            if shape_of(value) != shape_of(self.results[0])[-1:]:
-                raise VerifyException(f"{self.name}: bias is {value.type}, result {self.results[0].type}")
+        check_columns(self)
         check_extras(self)
 
 
@@ -69,8 +67,7 @@ class BlockGemmInstr(InstrOp):
         bias: Array | None,
         extras: Sequence[Array],
     ) -> None:
-        names = ("bits", "block", "depth", "point", "levels")
-        weights = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in names})
+        weights = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in FORM})
         y = np.matmul(a, weights.T)
         y = y if bias is None else y + bias
         result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)

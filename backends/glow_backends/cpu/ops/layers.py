@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
-from glow_backends.cpu.steps import check_extras, run_steps, steps_of
+from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_choice, int_prop, ints_prop, str_prop
@@ -289,9 +289,7 @@ class GemmOp(PureOp):
         return [tensor((*broadcast_shapes(a_batch, b_batch), m, n), element_of(self.a))]
 
     def check(self) -> None:
-        for value in self.group("bias"):
-            if shape_of(value) != shape_of(self.results[0])[-1:]:
-                raise VerifyException(f"{self.name}: bias is {value.type}, result {self.results[0].type}")
+        check_columns(self)
         check_extras(self)
 
 

@@ -12,7 +12,7 @@ from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import element_of, shape_of
-from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp
 from glow_passes.graph.driver import Rewriter, producer
 
 
@@ -31,8 +31,7 @@ def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | Non
     known = weights.prop("bits"), weights.prop("block"), weights.prop("levels")
     if not has_block_kernel(*known, target) or any(r.array(v) is None for v in weights.operands):
         return None
-    names = ("bits", "block", "depth", "point", "levels")
-    form: dict[str, Any] = {n: weights.properties[n] for n in names if n in weights.properties}
+    form: dict[str, Any] = {n: weights.properties[n] for n in FORM if n in weights.properties}
     form["steps"] = op.properties["steps"]
     points = weights.group("points")
     return r(
