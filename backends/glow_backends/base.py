@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -192,23 +192,29 @@ def as_array(name: str, value: Any) -> Array:
 def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
     """Arrays for every port; BindingError names what is missing, unknown, or of another shape or dtype."""
     check_mapping(given)
-    names = [p.name for p in expected]
-    unknown = [n for n in given if n not in names]
-    missing = [n for n in names if n not in given]
-    if unknown or missing:
-        parts = [f"unknown input '{n}'" for n in unknown] + [f"missing input '{n}'" for n in missing]
-        raise BindingError(f"{', '.join(parts)}; the inputs are: {', '.join(names) or 'none'}")
     out: dict[str, Array] = {}
     for port in expected:
+        if port.name not in given:
+            _refuse_names(expected, given)
         array = as_array(port.name, given[port.name])
         if array.shape != port.shape:
             raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
-        if array.dtype != port.dtype and array.dtype.newbyteorder("=") != port.dtype:
-            raise BindingError(
-                f"input '{port.name}' has dtype {array.dtype}, expected {port.dtype}; convert it with .astype"
-            )
-        out[port.name] = array.astype(port.dtype, copy=False)  # of another byte order, if anything
+        if array.dtype is not port.dtype:
+            if array.dtype != port.dtype and array.dtype.newbyteorder("=") != port.dtype:
+                text = f"has dtype {array.dtype}, expected {port.dtype}; convert it with .astype"
+                raise BindingError(f"input '{port.name}' {text}")
+            array = array.astype(port.dtype, copy=False)  # of another byte order, if anything
+        out[port.name] = array
+    if len(given) != len(expected):
+        _refuse_names(expected, given)
     return out
+
+
+def _refuse_names(expected: Sequence[Port], given: Mapping[str, Any]) -> NoReturn:
+    names = [p.name for p in expected]
+    parts = [f"unknown input '{n}'" for n in given if n not in names]
+    parts += [f"missing input '{n}'" for n in names if n not in given]
+    raise BindingError(f"{', '.join(parts)}; the inputs are: {', '.join(names) or 'none'}")
 
 
 _OWN = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,9 @@ class Executable:
         self._dynamic = bool(value_inputs) or any(
             None in s.shape or s.kind != "tensor" or s.dtype == object for s in self.inputs
         )
+        self._lock = threading.Lock()
+        #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
+        self._plain = all(s.kind != "other" and s.dtype != object for s in self.inputs)
         self._static: Program | None = None
         if not self._dynamic:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
@@ -70,26 +74,58 @@ class Executable:
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program for these input shapes, compiled now if there is none yet."""
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
-        small = {n: a for n, a in (values or {}).items() if a.size <= VALUE_ELEMENTS}
-        chosen = {n: small[n] for n in self._value_inputs if n in small}
-        key = (tuple(sorted(fixed.items())), tuple((n, a.tobytes()) for n, a in chosen.items()))
-        program = self._programs.get(key)
+        chosen = self._deciding(values or {})
+        key = self._key(fixed, chosen)
+        program = self._kept(key)
         if program is None:
             if self._programs:
                 text = ", ".join(f"{n}={'x'.join(map(str, s)) or 'scalar'}" for n, s in fixed.items())
                 print(f"glow: compiling for {text}", file=sys.stderr)
             program = self._specialize(fixed, chosen)
-            self._programs[key] = program
-            while len(self._programs) > self._limit:
-                self._programs.popitem(last=False)
-        self._programs.move_to_end(key)
+            with self._lock:
+                self._programs[key] = program
+                self._programs.move_to_end(key)
+                while len(self._programs) > self._limit:
+                    self._programs.popitem(last=False)
         return program
+
+    def _kept(self, key: Any) -> Program | None:
+        with self._lock:
+            program = self._programs.get(key)
+            if program is not None:
+                self._programs.move_to_end(key)
+        return program
+
+    def _deciding(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The inputs whose contents are part of a specialisation."""
+        given = {n: values[n] for n in self._value_inputs if n in values}
+        return {n: a for n, a in given.items() if a.size <= VALUE_ELEMENTS}
+
+    def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
+        """What tells programs apart."""
+        contents = tuple((n, a.tobytes()) for n, a in deciding.items()) if deciding else ()
+        return tuple(shapes.get(s.name) for s in self.inputs), contents
+
+    def _met(self, inputs: Mapping[str, Any]) -> Program | None:
+        """The program for these inputs where they are arrays as declared, of shapes met before."""
+        if not self._plain or len(inputs) != len(self.inputs):
+            return None
+        shapes: dict[str, tuple[int, ...]] = {}
+        for signature in self.inputs:
+            array = inputs.get(signature.name)
+            if type(array) is not np.ndarray or array.dtype is not signature.dtype:
+                return None
+            shapes[signature.name] = array.shape
+        return self._kept(self._key(shapes, self._deciding(inputs) if self._value_inputs else {}))
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
         if self._static is not None:
             return self._static.run(check_inputs(self._static.inputs, inputs))
         check_mapping(inputs)
+        program = self._met(inputs)
+        if program is not None and len(program.inputs) == len(inputs):
+            return program.run(inputs)
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
             raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")

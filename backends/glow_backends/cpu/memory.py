@@ -21,6 +21,7 @@ ALIGN = 64
 """Bytes to which every buffer is aligned: a cache line, and one AVX-512 register."""
 LARGE_PAGE = 2 * 1024 * 1024
 """Bytes of a large page: weights that pass once a run would otherwise miss the TLB every 4 KiB."""
+_Byte = ctypes.c_char
 _TOO_LARGE = "the program needs {} bytes in one piece, which cannot be had"
 
 
@@ -31,6 +32,11 @@ def rounded(size: int) -> int:
 
 def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array, aligned; a CompileError where the machine has not so much memory."""
+    return placed_array(shape, dtype)[0]
+
+
+def placed_array(shape: Sequence[int], dtype: np.dtype) -> tuple[Array, int]:
+    """`aligned_array`, and its address."""
     count = dtype.itemsize
     for extent in shape:
         count *= extent
@@ -38,8 +44,9 @@ def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
         raw = np.empty(count + ALIGN, np.uint8)
     except MemoryError:
         raise CompileError(_TOO_LARGE.format(count)) from None
-    start = -address(raw) % ALIGN
-    return raw[start : start + count].view(dtype).reshape(tuple(shape))
+    where = address(raw)
+    start = -where % ALIGN
+    return np.ndarray(shape, dtype, raw, start), where + start
 
 
 def in_large_pages(memory: mmap.mmap) -> None:
@@ -85,7 +92,10 @@ def mapped_file(path: Path, size: int) -> Array:
 
 def address(array: Array) -> int:
     """Where the array's first byte is."""
-    return array.__array_interface__["data"][0]
+    try:
+        return ctypes.addressof(_Byte.from_buffer(array.data))
+    except (TypeError, ValueError, BufferError):  # of arrays that are not to be written, empty, or strided
+        return array.__array_interface__["data"][0]  # takes three times as long
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.jit import Linked
-from glow_backends.cpu.memory import ALIGN, address, aligned_array, work_memory
+from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
@@ -99,9 +99,8 @@ class CpuProgram(Program):
                 io[index] = where
             results: dict[str, Array] = {}
             for index, symbol, name, shape, dtype in self._output_slots:
-                made = aligned_array(shape, dtype)
+                made, io[index] = placed_array(shape, dtype)
                 results[name] = bound[symbol] = made
-                io[index] = address(made)
             enter, frame = self._run_bound
             enter(frame)
             if self._failure is not None:

@@ -1,0 +1,92 @@
+"""What `run` accepts in place of plain arrays, on models of fixed and of open shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import glow_compiler as glow
+from glow_dialects.core.errors import BindingError
+
+
+def doubled(shape: list[int | str], backend: str = "cpu") -> glow.Executable:
+    """y = x + x."""
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    graph = helper.make_graph([node], "doubled", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return glow.compile(model, backend=backend)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """An array that is not to be written."""
+    array.flags.writeable = False
+    return array
+
+
+def unaligned(array: np.ndarray) -> np.ndarray:
+    """The same numbers from an address that is no multiple of four."""
+    raw = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    raw[:] = array.reshape(-1).view(np.uint8)
+    return raw.view(np.float32).reshape(array.shape)
+
+
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "plain": lambda x: x,
+    "read only": read_only,
+    "strided": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "transposed": lambda x: np.asfortranarray(x),
+    "reversed": lambda x: x[::-1].copy()[::-1],
+    "unaligned": unaligned,
+    "other byte order": lambda x: x.astype(">f4"),
+    "list": lambda x: [[np.float32(v) for v in row] for row in x],
+}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("shape", [[3, 4], ["n", 4], ["n", "m"]], ids=str)
+def test_forms_of_arrays(shape: list[int | str], backend: str) -> None:
+    """Each form gives the sum, when the shape is met first and afterwards."""
+    net = doubled(shape, backend)
+    for _ in range(2):
+        for name, form in FORMS.items():
+            x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+            np.testing.assert_array_equal(net.run({"x": form(x)})["y"], x + x, err_msg=name)
+
+
+def test_nothing_in_an_array() -> None:
+    """Arrays without elements."""
+    net = doubled(["n", 4])
+    for _ in range(2):
+        assert net.run({"x": np.zeros((0, 4), np.float32)})["y"].shape == (0, 4)
+        assert net.run({"x": np.ones((1, 4), np.float32)})["y"].tolist() == [[2, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("shape", [[3, 4], ["n", 4]], ids=str)
+def test_wrong_inputs_after_right_ones(shape: list[int | str]) -> None:
+    """A call that went well does not loosen what the next is held to."""
+    net = doubled(shape)
+    x = np.ones((3, 4), np.float32)
+    net.run({"x": x})
+    wrong: dict[str, dict[str, Any]] = {"missing input 'x'": {}, "unknown input 'z'": {"x": x, "z": x}}
+    wrong["dtype float64"] = {"x": x.astype(np.float64)}
+    for words, inputs in wrong.items():
+        with pytest.raises(BindingError, match=words):
+            net.run(inputs)
+    for other in (np.ones((3, 5), np.float32), np.ones(12, np.float32)):
+        with pytest.raises(BindingError, match="shape"):
+            net.run({"x": other})
+
+
+def test_few_programs_are_kept_and_each_is_right() -> None:
+    """More shapes than are kept, in turn: the oldest go and come again."""
+    net = doubled(["n", 4])
+    for _ in range(2):
+        for n in range(1, 19):
+            x = np.full((n, 4), n, np.float32)
+            np.testing.assert_array_equal(net.run({"x": x})["y"], x + x)
