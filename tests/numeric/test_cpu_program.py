@@ -80,6 +80,21 @@ def test_threads_end_with_their_program() -> None:
         assert not worker.is_alive()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_has_threads_of_its_own() -> None:
+    """A server loads a model, runs it once and then forks."""
+    program = compiled(CHAIN, 2)
+    x = sample()
+    program.run({"x": x})
+    child = os.fork()
+    if not child:
+        right = np.array_equal(program.run({"x": x})["y"], np.maximum(x, 0))
+        os._exit(0 if right else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x, 0))
+
+
 def test_a_program_with_little_to_do_runs_on_one_thread() -> None:
     program = compiled(CHAIN.replace("300x70", "3x70"), 2)
     assert (program.bundle.threads, program.report.notes["threads"]) == (1, 1)

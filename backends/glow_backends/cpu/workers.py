@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -25,24 +26,44 @@ class Workers:
     Between two runs they look for the next one for a tenth of a millisecond, then sleep. Their
     state lies at a gate: the number of the run and its frames, then, a line each, whether a worker
     sleeps (see `support_text`). `barrier` is the memory of the barrier between them, which a worker may
-    look at when the caller has left it.
+    look at when the caller has left it. A fork of the process has no threads: its first run starts others.
     """
 
     def __init__(self, linked: Linked, count: int, barrier: Array) -> None:
-        self._gate = aligned_array((GATE_LINE * (count + 1),), np.dtype(np.uint8))
-        self._gate[...] = 0
+        self._linked, self._count, self._barrier = linked, count, barrier
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self._post = ctypes.CFUNCTYPE(number, pointer, pointer)(linked.address(POST))
-        serve = ctypes.CFUNCTYPE(number, pointer, number, number)(linked.address(SERVE))
-        self._tokens: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(count - 1)]
+        self._serve = ctypes.CFUNCTYPE(number, pointer, number, number)(linked.address(SERVE))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._forks = _forks
+        self._gate = aligned_array((GATE_LINE * (self._count + 1),), np.dtype(np.uint8))
+        self._gate[...] = 0
+        self._tokens: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(self._count - 1)]
         for worker, tokens in enumerate(self._tokens, 1):
-            keep = (worker, serve, self._gate, tokens, linked, barrier)
+            keep = (worker, self._serve, self._gate, tokens, self._linked, self._barrier)
             threading.Thread(target=_serve, args=keep, name=f"glow-{worker}", daemon=True).start()
-        weakref.finalize(self, _end, linked, self._post, self._gate, self._tokens)
+        weakref.finalize(self, _end, self._linked, self._post, self._gate, self._tokens)
 
     def start(self, frames: ctypes.Array[ctypes.c_void_p]) -> None:
         """Have the others run their frames, one a worker; the caller then runs its own."""
+        if self._forks != _forks:
+            self._begin()
         _wake(self._post, self._gate, self._tokens, ctypes.addressof(frames))
+
+
+_forks = 0
+"""How many forks lie between the process that imported this module and this one."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _wake(
