@@ -38,7 +38,6 @@ from glow_backends.cpu.kernels.filter_pack import C, D, pack_filter
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
 from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points, line_tiles
 from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission, tiles_across, window_side
-from glow_backends.cpu.lines import vector
 from glow_backends.cpu.target import CpuTarget
 
 
@@ -178,20 +177,26 @@ _FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
 """Blocks have at least so many tiles, where there are as many, and at most so many bytes of V and M."""
 
 
+_SHARE = 0.25
+"""The part of the L2 cache in which V and M stay: images, weights and what else runs need the rest."""
+_FETCHED = 0.35
+"""What a byte of weights costs, which are fetched ahead, beside a byte of V or M."""
+
+
 def _spilled(held: int, target: CpuTarget) -> float:
     """Bytes that go out of the L2 cache and come back where so many are written, then read."""
-    return 2 * max(0.0, held - 0.75 * target.l2)
+    return 2 * max(0.0, held - _SHARE * target.l2)
 
 
 def _fewest_blocks(total: int, tile: int, weights: int, target: CpuTarget) -> int:
-    """Into how many blocks to cut `total` tiles so that the least memory moves past the L2 cache.
+    """Into how many blocks to cut `total` tiles so that moving memory past the L2 cache costs least.
 
     The weights (bytes) pass once a block; V and M of a block, `tile` bytes a tile, go out and come back
-    as far as they exceed the cache.
+    as far as they exceed their share of the cache.
     """
 
     def traffic(blocks: int) -> float:
-        return blocks * (weights + _spilled(ceil_div(total, blocks) * tile, target))
+        return blocks * (_FETCHED * weights + _spilled(ceil_div(total, blocks) * tile, target))
 
     most = max(1, total // _FEW_TILES)
     least = min(most, ceil_div(total * tile, _SCRATCH))
@@ -356,57 +361,50 @@ class WinogradEmission(TileEmission):
         return list(zip(*columns, strict=True))
 
     def put_output_tile(self, channel: Index, held: Index, tile: Index, slot: Index) -> None:
-        """The epilogue of a tile of block `channel`, whose products are block `held` of M."""
-        k, conv = self.k, self.conv
+        """The epilogue of a tile of block `channel`, whose products are block `held` of M.
+
+        Outputs beyond the image go to a place of their own: without branches, as in `window`.
+        """
+        k, conv, lanes = self.k, self.conv, self.lanes
         height, width = self.out_size
         down, across = self.shape
         image, row, column = self.place(tile)
-        lines = self.output_tile(k.gep(self.m, k.index((held, self.plane), (slot, self.lanes))))
+        lines = self.output_tile(k.gep(self.m, k.index((held, self.plane), (slot, lanes))))
         block = k.add(k.mul(image, self.out_blocks), channel)
-        position = k.index((block, self.out_plane), (row, width), (column, 1))
-        start = k.mul(position, self.lanes)
+        start = k.mul(k.index((block, self.out_plane), (row, width), (column, 1)), lanes)
         bias = None
         if self.bias is not None:
-            bias = self.vector(self.bias, k.mul(channel, self.lanes))
+            bias = self.vector(self.bias, k.mul(channel, lanes))
+        kind, beyond = values.storage(conv.stored), k.stack(lanes)
+        rows = self.within(row, down, height, self.steps[0])
+        columns = self.within(column, across, width, self.steps[1])
+        steps = k.mul(k.mul(width, self.steps[0]), lanes), k.mul(self.steps[1], lanes)
 
-        def finish(value: ir.Value, at: Index) -> None:
+        def finish(value: ir.Value, r: Index, c: int, inside: ir.Value) -> None:
+            at = k.add(start, k.index((r, steps[0]), (c, steps[1])))
+            known = k.b.select(inside, k.i(at), k.i(start))
+
             def read(extra: ir.Value) -> ir.Value:
-                return values.load(k, extra, at, conv.stored, self.lanes)
+                return values.load(k, extra, known, conv.stored, lanes)
 
             result = conv.epilogue.apply(k, value, bias, self.extras, read)
-            values.store(k, result, self.y, at, conv.stored)
+            place = k.b.select(inside, k.gep(self.y, at, kind), beyond)
+            values.store(k, result, place, 0, conv.stored)
 
-        def place_of(r: Index, c: Index) -> Index:
-            down, across = self.steps
-            return k.add(start, k.mul(k.index((r, k.mul(width, down)), (c, across)), self.lanes))
-
-        def held_at(r: Index, c: Index) -> ir.Value:
-            return self.vector(self.edge, k.mul(k.index((r, across), (c, 1)), self.lanes))
-
-        def hold() -> None:
-            for i, value in enumerate(value for line in lines for value in line):
-                k.store(value, self.edge, i * self.lanes)
-
-        rows = self.clipped(row, down, height, self.steps[0])
-        columns = self.clipped(column, across, width, self.steps[1])
-        inside = self.whole([(rows, down), (columns, across)])
-        if conv.epilogue.long:  # its code stands once a column
-            hold()
-        with k.b.if_else(inside) as (then, otherwise):
-            with then:
-                if conv.epilogue.long:
-                    with k.loop(0, down) as r:
-                        for c in range(across):
-                            finish(held_at(r, c), place_of(r, c))
-                else:
-                    for r, line in enumerate(lines):
-                        for c, value in enumerate(line):
-                            finish(value, place_of(r, c))
-            with otherwise:
-                if not conv.epilogue.long:
-                    hold()
-                with k.loop(*rows) as r, k.loop(*columns) as c:
-                    finish(held_at(r, c), place_of(r, c))
+        if not conv.epilogue.long:
+            for r, line in enumerate(lines):
+                for c, value in enumerate(line):
+                    finish(value, r, c, k.b.and_(rows[r], columns[c]))
+            return
+        edge = k.stack(down * across * lanes)  # long code stands once a column
+        for i, value in enumerate(value for line in lines for value in line):
+            k.store(value, edge, i * lanes)
+        count = k.i(0)
+        for inside in rows:
+            count = k.b.add(count, k.b.zext(inside, count.type))
+        with k.loop(0, count) as r:
+            for c, inside in enumerate(columns):
+                finish(self.vector(edge, k.mul(k.index((r, across), (c, 1)), lanes)), r, c, inside)
 
 
 class StridedEmission(WinogradEmission):
@@ -471,12 +469,11 @@ class LineEmission(WinogradEmission):
         block = k.mul(k.add(k.mul(image, blocks), channel), self.image_plane)
         source = self.image_at(x, k.add(block, k.mul(corner, self.lanes)))
         step = k.mul(self.steps[axis], self.lanes if axis else k.mul(self.image_size[1], self.lanes))
-        k.store(values.zero(vector(self.image_kind, self.lanes)), self.edge, 0, self.image_kind)
         pixels: list[ir.Value] = []
         for i in range(self.side):  # without branches: those zeros are read for what is outside
             at = k.add(first, k.mul(self.steps[axis], i))
             inside = k.b.icmp_unsigned("<", k.i(at), k.i(self.image_size[axis]))
-            pixel = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.edge)
+            pixel = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.zeros)
             pixels.append(values.to_compute(k, self.pixel(pixel, 0), conv.stored))
         return line_points(k, pixels)
 

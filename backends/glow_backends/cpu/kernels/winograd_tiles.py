@@ -8,9 +8,9 @@ from math import sqrt
 from llvmlite import ir
 
 from glow_backends.cpu import values
-from glow_backends.cpu.builder import PTR, KernelBuilder
+from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index
+from glow_backends.cpu.kernels.memory import Index, ceil_div, split_index
 from glow_backends.cpu.lines import vector
 
 A, B = sqrt(0.5), sqrt(2.0)
@@ -52,7 +52,8 @@ class TileEmission:
         self.image_size = k.size(conv.size[0]), k.size(conv.size[1])
         self.image_plane = k.size(conv.size[0] * conv.size[1] * self.lanes)
         self.image_kind = values.storage(conv.stored)
-        self.edge = k.stack(self.side**2 * self.lanes)  # tiles that cross the border go through this one
+        self.zeros = k.stack(self.lanes)
+        k.store(values.zero(vector(self.image_kind, self.lanes)), self.zeros, 0, self.image_kind)
 
     def place(self, tile: Index) -> tuple[Index, Index, Index]:
         """(image, first output row, first output column) of a tile."""
@@ -68,14 +69,11 @@ class TileEmission:
         passed, within = k.b.udiv(k.i(number), step), k.b.urem(k.i(number), step)
         return k.add(k.mul(k.mul(passed, step), count), within)
 
-    def clipped(self, first: Index, count: int, size: Index, step: Index = 1) -> tuple[Index, Index]:
-        """The part [low, high) of range(count) for which first + i step is in range(size)."""
+    def within(self, first: Index, count: int, size: Index, step: Index = 1) -> list[ir.Value]:
+        """Whether first + i step is in range(size), for each i < count."""
         k = self.k
-        before, inside = k.b.neg(k.i(first)), k.b.sub(k.i(size), k.i(first))
-        if isinstance(step, int):
-            return maximum(k, before, 0), minimum(k, inside, count)
-        low, high = (k.b.udiv(k.i(maximum(k, k.add(n, k.add(step, -1)), 0)), step) for n in (before, inside))
-        return low, minimum(k, high, count)
+        places = (k.i(k.add(first, k.mul(step, i))) for i in range(count))
+        return [k.b.icmp_unsigned("<", place, k.i(size)) for place in places]
 
     def vector(self, pointer: ir.Value, offset: Index) -> ir.Value:
         """f32 values of a block of channels."""
@@ -89,54 +87,31 @@ class TileEmission:
         """The address of an element of an image."""
         return self.k.gep(image, offset, self.image_kind)
 
-    def whole(self, ranges: Sequence[tuple[tuple[Index, Index], int]]) -> ir.Value:
-        """Whether each range is [0, count)."""
-        k = self.k
-        tests = [k.b.icmp_signed("==", k.i(low), k.i(0)) for (low, _), _ in ranges]
-        tests += [k.b.icmp_signed("==", k.i(high), k.i(count)) for (_, high), count in ranges]
-        result = tests[0]
-        for test in tests[1:]:
-            result = k.b.and_(result, test)
-        return result
-
     def scale(self, factor: float, x: ir.Value, y: ir.Value) -> ir.Value:
         """factor * x + y."""
         return self.k.fma(x, self.k.splat(factor, self.lanes), y)
 
     def window(
         self, image: ir.Value, size: tuple[Index, Index], first: tuple[Index, Index], side: int
-    ) -> tuple[list[ir.Value], Index]:
-        """Addresses of the rows of a square window of one block of an image, and from pixel to pixel.
+    ) -> list[list[ir.Value]]:
+        """Addresses of the pixels of a square window of one block of an image, row by row.
 
-        Zeros are outside the image.
-        A window across the border is copied first.
+        What is outside the image is read from zeros: without branches, as small images are all border.
         """
         k, lanes, width = self.k, self.lanes, size[1]
-        source = self.image_at(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
+        corner = self.image_at(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))
+        down, across = k.mul(k.mul(width, lanes), self.steps[0]), k.mul(lanes, self.steps[1])
         rows, columns = (
-            self.clipped(at, side, n, d) for at, n, d in zip(first, size, self.steps, strict=True)
+            self.within(at, side, n, step) for at, n, step in zip(first, size, self.steps, strict=True)
         )
-        inside = self.whole([(rows, side), (columns, side)])
-        line, across = k.mul(k.mul(width, lanes), self.steps[0]), k.mul(lanes, self.steps[1])
-        before, zero = k.b.block, values.zero(vector(self.image_kind, lanes))
-        with k.b.if_then(k.b.not_(inside), likely=False):
-            for i in range(side * side):
-                k.store(zero, self.edge, i * lanes, self.image_kind)
-            with k.loop(*rows) as r, k.loop(*columns) as c:
-                value = self.pixel(source, k.index((r, line), (c, across)))
-                k.store(value, self.edge, k.index((r, side * lanes), (c, lanes)), self.image_kind)
-            border = k.b.block
-        start, step = k.b.phi(PTR), k.b.phi(k.i(0).type)
-        beside = across if isinstance(across, int) else k.b.phi(k.i(0).type)
-        for pointer, stride, next_one, block in (
-            (source, line, across, before),
-            (self.edge, side * lanes, lanes, border),
-        ):
-            start.add_incoming(pointer, block)
-            step.add_incoming(k.i(stride), block)
-            if not isinstance(beside, int):
-                beside.add_incoming(k.i(next_one), block)
-        return [self.image_at(start, k.b.mul(step, k.i(r))) for r in range(side)], beside
+        lines = [self.image_at(corner, k.mul(down, r)) for r in range(side)]
+        return [
+            [
+                k.b.select(k.b.and_(row, column), self.image_at(line, k.mul(across, c)), self.zeros)
+                for c, column in enumerate(columns)
+            ]
+            for row, line in zip(rows, lines, strict=True)
+        ]
 
     def input_tile(self, x: ir.Value, blocks: Index, channel: Index, tile: Index) -> list[ir.Value]:
         """B^T d B of a tile of block `channel` of `blocks`, row by row."""
@@ -146,11 +121,11 @@ class TileEmission:
         source = self.image_at(x, k.mul(block, self.image_plane))
         step = conv.strides[0]
         first = (k.add(k.mul(row, step), -conv.pads[0]), k.add(k.mul(column, step), -conv.pads[1]))
-        lines, across = self.window(source, self.image_size, first, side)
+        places = self.window(source, self.image_size, first, side)
         # Columns first, then rows; a column of the result is a row of points.
         half: list[list[ir.Value]] = []
         for c in range(side):
-            pixels = [self.pixel(line, k.mul(across, c)) for line in lines]
+            pixels = [self.pixel(line[c], 0) for line in places]
             half.append(self.input_line([values.to_compute(k, p, conv.stored) for p in pixels]))
         return [v for r in range(side) for v in self.input_line([half[c][r] for c in range(side)])]
 

@@ -168,11 +168,12 @@ class _Emission(TileEmission):
         plane, outputs = size[0] * size[1] * lanes, self.plan.panels * self.plan.vectors
         source = k.gep(self.dy, k.index((image, outputs * plane), (channel, plane)))
         if size[0] % _TILE or size[1] % _TILE:
-            lines, _ = self.window(source, size, (row, column), _TILE)
+            places = self.window(source, size, (row, column), _TILE)
         else:
             corner = k.mul(k.add(k.mul(row, size[1]), column), lanes)
             lines = [k.gep(source, k.add(corner, r * size[1] * lanes)) for r in range(_TILE)]
-        half = [self._grad_line([self.vector(line, c * lanes) for line in lines]) for c in range(_TILE)]
+            places = [[k.gep(line, c * lanes) for c in range(_TILE)] for line in lines]
+        half = [self._grad_line([self.vector(line[c], 0) for line in places]) for c in range(_TILE)]
         return [v for r in range(self.side) for v in self._grad_line([h[r] for h in half])]
 
     def _grad_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:

@@ -32,7 +32,7 @@ BYTES_A_CYCLE = 5.5
 """Rate at which one core streams weights from the last cache or from memory."""
 SHOWN, SHOWN_COMPUTING = 0.35, 0.9
 """The part of streaming that longer computing does not hide, and of computing that streaming does not."""
-TRANSFORM_CYCLES = {4: (90.0, 50.0), 6: (280.0, 150.0), 9: (1100.0, 450.0)}
+TRANSFORM_CYCLES = {4: (90.0, 50.0), 6: (220.0, 130.0), 9: (650.0, 280.0)}
 """Measured cycles to transform one tile of one vector of channels, in and out, by the side of its window."""
 LINE_CYCLES = {4: (25.0, 20.0), 6: (35.0, 35.0), 8: (50.0, 45.0)}
 """The same for tiles of a line."""
