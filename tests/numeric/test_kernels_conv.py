@@ -213,6 +213,28 @@ DEPTHWISE = {
 }
 
 
+DEPTHWISE |= {
+    f"{size}x{size}-{stride}-{width}": DirectConvSpec(
+        1, 16, 16, (4, width), (size, size), (stride, stride), (size // 2,) * 4, (1, 1), 16
+    )
+    for size, stride, width in [
+        *((3, 1, width) for width in (13, 15, 18, 22, 25, 29, 57)),  # ends of every length
+        *((5, 1, width) for width in (16, 29, 34)),
+        *((5, 2, width) for width in (31, 44)),
+    ]
+}
+
+
+def test_rows_of_any_length_share_their_code() -> None:
+    """What is emitted for a depthwise convolution does not depend on the width of the image."""
+
+    def code(width: int) -> str:
+        spec = DirectConvSpec(1, 16, 16, (9, width), (3, 3), pads=(1,) * 4, group=16)
+        return KernelCodes(host()).of(KernelCall(emit_depthwise, spec, ())).name
+
+    assert len({code(width) for width in (56, 61, 80, 100, 113, 160)}) == 1
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", DEPTHWISE)
 def test_depthwise(name: str, threads: int) -> None:

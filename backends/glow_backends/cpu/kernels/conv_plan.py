@@ -7,7 +7,7 @@ from functools import cache
 from math import prod
 
 from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles, fits
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, tile_runs
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, last_pixel, tile_runs
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.target import CpuTarget
 
@@ -186,7 +186,7 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     return replace(
         base,
         block=block,
-        runs=tile_runs(spec, block.rows),
+        runs=tile_runs(spec, block.rows, last_pixel(spec, block.rows)),
         tiles=tiles,
         rows_an_item=rows_an_item,
         tiles_an_item=tiles_an_item,

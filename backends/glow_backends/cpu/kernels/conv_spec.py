@@ -78,27 +78,20 @@ def last_pixel(spec: DirectConvSpec, rows: int) -> int:
     return width if spec.epilogue.inplace or not may_overlap(width, rows) else width - rows
 
 
-def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
+def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]:
     """The tiles of an output row in runs of the same kind, `rows` pixels in each full tile.
 
-    The last tile begins at `last_pixel` at the latest.
+    The last tile begins at pixel `last` at the latest.
     """
-    width, out_width, last = spec.size[1], spec.out_size[1], last_pixel(spec, rows)
+    out_width = spec.out_size[1]
     runs: list[TileRun] = []
     if spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]) and last + rows <= out_width:
         return (TileRun(0, ceil_div(out_width, rows), rows, None),)  # the usual case, and a long row
-    tiles, inner = ceil_div(out_width, rows), _inner_tiles(spec, rows)
+    tiles, inner = ceil_div(out_width, rows), _inner_tiles(spec, rows, last)
     for tile in (*range(inner.start), *inner[:1], *range(inner.stop, tiles)):
         pixel = min(tile * rows, last)
         count = min(rows, out_width - pixel)
-        columns: list[tuple[int, int]] = []
-        for s in range(spec.kernel[1]):
-            first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
-            low = min(max(0, ceil_div(-first, spec.strides[1])), count)
-            high = max(min(count, ceil_div(width - first, spec.strides[1])), low)
-            columns.append((low, high) if low < high else (0, 0))
-        whole = all(c == (0, count) for c in columns)
-        found = None if whole else tuple(columns)
+        found = columns_inside(spec, pixel, count)
         stop = inner.stop if tile in inner else tile + 1
         if runs and (runs[-1].rows, runs[-1].columns) == (count, found):
             runs[-1] = replace(runs[-1], stop=stop)
@@ -107,10 +100,21 @@ def tile_runs(spec: DirectConvSpec, rows: int) -> tuple[TileRun, ...]:
     return tuple(runs)
 
 
-def _inner_tiles(spec: DirectConvSpec, rows: int) -> range:
+def columns_inside(spec: DirectConvSpec, pixel: int, count: int) -> tuple[tuple[int, int], ...] | None:
+    """What `TileRun.columns` is for `count` pixels from `pixel` on."""
+    columns: list[tuple[int, int]] = []
+    for s in range(spec.kernel[1]):
+        first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
+        low = min(max(0, ceil_div(-first, spec.strides[1])), count)
+        high = max(min(count, ceil_div(spec.size[1] - first, spec.strides[1])), low)
+        columns.append((low, high) if low < high else (0, 0))
+    return None if all(c == (0, count) for c in columns) else tuple(columns)
+
+
+def _inner_tiles(spec: DirectConvSpec, rows: int, last: int) -> range:
     """The tiles of `rows` pixels, one behind the other, all of whose filter columns are inside the image."""
     stride, reach = spec.strides[1], (spec.kernel[1] - 1) * spec.dilations[1]
-    tiles, last = ceil_div(spec.out_size[1], rows), last_pixel(spec, rows)
+    tiles = ceil_div(spec.out_size[1], rows)
     start = min(ceil_div(ceil_div(spec.pads[1], stride), rows), tiles)
     inside = (spec.size[1] - 1 + spec.pads[1] - reach) // stride + 1  # pixels up to the last such one
     return range(start, max(start, min(inside, spec.out_size[1], last + rows) // rows))

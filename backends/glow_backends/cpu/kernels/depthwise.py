@@ -2,11 +2,14 @@
 
 A run of output pixels of one row keeps its sums in registers while the filter's taps pass. Filter
 rows outside the image shorten a loop; runs whose filter columns leave it get code of their own.
+The last run of a row takes pixels of the one before again: it is one of a few lengths, so that rows
+of most lengths have the same code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -15,7 +18,13 @@ from llvmlite import ir
 from glow_backends.cpu import values
 from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import Output
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, filter_rows, last_pixel, tile_runs
+from glow_backends.cpu.kernels.conv_spec import (
+    DirectConvSpec,
+    TileRun,
+    columns_inside,
+    filter_rows,
+    tile_runs,
+)
 from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.kernels.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
@@ -33,12 +42,64 @@ def pack_depthwise(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget)
     return np.ascontiguousarray(padded.reshape(-1, target.lanes, r, s).transpose(0, 2, 3, 1))
 
 
+_ALIKE = 1.05
+"""Estimates that differ by no more are taken for equal: more widths then share their code."""
+_SHORT_RUNS = (4, 8)
+"""Pixels of the last run of a row, where that is not as long as the others."""
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """`pixels` output pixels make a register block; the last one of a row begins at `last`."""
+
+    pixels: int
+    last: int
+    runs: tuple[TileRun, ...]
+
+
 @cache
-def pixels_of(spec: DirectConvSpec, target: CpuTarget) -> int:
-    """Output pixels of one register block: even tiles that leave registers for loads."""
-    most = target.registers // 2 - 2
+def plan_row(spec: DirectConvSpec, target: CpuTarget) -> RowPlan:
+    """Choose the register block, which leaves registers for loads."""
     width = spec.out_size[1]
-    return ceil_div(width, ceil_div(width, most))
+    most = min(width, target.registers // 2 - 2)
+    costs = {pixels: _row_cycles(spec, pixels) for pixels in range(1, most + 1)}
+    pixels = max(p for p, cost in costs.items() if cost <= _ALIKE * min(costs.values()))
+    last = width - _last_run(spec, pixels)
+    return RowPlan(pixels, last, _shared_runs(spec, pixels, tile_runs(spec, pixels, last)))
+
+
+def _last_run(spec: DirectConvSpec, pixels: int) -> int:
+    """How many pixels the last run of a row has."""
+    rest = spec.out_size[1] % pixels or pixels
+    if spec.epilogue.inplace:  # no pixel is what it was any more when it has been computed
+        return rest
+    return next((short for short in _SHORT_RUNS if rest <= short < pixels), pixels)
+
+
+def _row_cycles(spec: DirectConvSpec, pixels: int) -> float:
+    """Estimated cycles of an output row in runs of so many pixels."""
+    height, width = spec.kernel
+
+    def cycles(count: int) -> float:
+        reads = {p * spec.strides[1] + s * spec.dilations[1] for p in range(count) for s in range(width)}
+        return height * (max(count * width, len(reads) + width) / 2 + 2) + 2 * count
+
+    whole = ceil_div(spec.out_size[1], pixels) - 1
+    return whole * cycles(pixels) + cycles(_last_run(spec, pixels))
+
+
+def _shared_runs(spec: DirectConvSpec, pixels: int, runs: tuple[TileRun, ...]) -> tuple[TileRun, ...]:
+    """The runs among those that rows of any length have, of which some are empty."""
+    width = spec.out_size[1]
+    if width <= pixels or spec.epilogue.inplace:
+        return runs
+    ends = (n for n in (pixels, *_SHORT_RUNS) if n <= pixels)
+    kinds = [(pixels, columns_inside(spec, 0, pixels)), (pixels, None)]
+    kinds += [(count, columns_inside(spec, width - count, count)) for count in ends]
+    found = {(run.rows, run.columns): run for run in runs}
+    if not found.keys() <= set(kinds):
+        return runs
+    return tuple(found.get(kind, TileRun(0, 0, *kind)) for kind in dict.fromkeys(kinds))
 
 
 class DepthwiseEmission:
@@ -56,14 +117,14 @@ class DepthwiseEmission:
         """Rows of one channel block, shared by the workers."""
         k, spec, lanes = self.k, self.spec, self.lanes
         blocks = ceil_div(spec.in_channels, lanes)
-        pixels = pixels_of(spec, k.target)
+        plan = plan_row(spec, k.target)
         height, width = spec.out_size
         items = k.size(spec.batch * blocks * height)
         lines, planes, out_line = k.size(height), k.size(blocks), k.size(width)
         x_plane, x_line = k.size(spec.size[0] * spec.size[1]), k.size(spec.size[1])
         self.filter_line = k.size(spec.dilations[0] * spec.size[1] * lanes)
-        last = k.size(last_pixel(spec, pixels))
-        runs = [(run, k.size(run.start), k.size(run.stop)) for run in tile_runs(spec, pixels)]
+        last = k.size(plan.last)
+        runs = [(run, k.size(run.start), k.size(run.stop)) for run in plan.runs]
         with k.items(items) as item:
             plane, row = split_index(k, item, [0, lines])
             block = k.b.urem(k.i(plane), planes)
@@ -74,7 +135,7 @@ class DepthwiseEmission:
             w = k.gep(self.w, k.mul(block, spec.kernel[0] * spec.kernel[1] * lanes))
             for run, run_start, run_stop in runs:
                 with k.loop(run_start, run_stop) as tile:
-                    pixel = minimum(k, k.mul(tile, pixels), last)
+                    pixel = minimum(k, k.mul(tile, plan.pixels), last)
                     left = k.add(k.mul(pixel, spec.strides[1]), -spec.pads[1])
                     x = k.gep(self.x, k.mul(k.add(x_row, left), lanes), self.x_kind)
                     sums = self._sums(run, x, w, top, bottom)
