@@ -177,6 +177,7 @@ STRUCTURE: dict[str, int] = {
     "array_of": 1,
     "items_like": 2,
     "copy": 1,
+    "assigned": 1,
     "taken": 3,
     "with_field": 3,
 }

@@ -9,7 +9,8 @@ from typing import Any
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from glow_backends.interpreter.primitives import ZERO, Closure, constant_value, evaluated, primitive, select
+from glow_backends.interpreter.cotangents import ZERO
+from glow_backends.interpreter.primitives import Closure, constant_value, evaluated, primitive, select
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.dialect import (
     CallOp,

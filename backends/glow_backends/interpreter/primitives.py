@@ -9,6 +9,16 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
+from glow_backends.interpreter.cotangents import (
+    TUPLES,
+    ZERO,
+    add_cotangents,
+    alike,
+    env_item,
+    fill,
+    is_tuple,
+    put,
+)
 from glow_dialects.core.attributes import array_of, to_attribute, to_python
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.graph_op import GraphOp
@@ -19,6 +29,7 @@ from glow_dialects.fn.record import Record
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.ops.module import ConstantOp as GraphConstant
 from glow_dialects.ops.module import GetOp
+from glow_passes.fn.subscripts import message
 from glow_passes.fn.tensor_shapes import key_of, with_bounds
 from glow_passes.fn.tensors import evaluate_tensors, takes_part
 from glow_passes.fn.values import failure
@@ -29,22 +40,6 @@ class Closure(NamedTuple):
 
     name: str
     captured: tuple[Any, ...]
-
-
-class Zero:
-    """The symbolic zero cotangent: of any type, equal to nothing computed."""
-
-    def __repr__(self) -> str:
-        return "0"
-
-
-ZERO = Zero()
-TUPLES = (tuple, Record)
-
-
-def is_tuple(value: Any) -> bool:
-    """Whether a value is a tuple of the program, with names or without; closures are none."""
-    return type(value) in TUPLES
 
 
 _ANNIHILATE = {"mul", "div", "neg", "sum_like", "like", "where", "reshape_like", "like_source"}
@@ -165,50 +160,6 @@ def _tensor(op: PrimOp) -> Callable[..., Any]:
 
 
 # --- structure ----------------------------------------------------------------------------------------
-def add_cotangents(a: Any, b: Any) -> Any:
-    """The sum of two cotangents; tuples of captured values are aligned at their ends."""
-    if a is ZERO:
-        return b
-    if b is ZERO:
-        return a
-    if is_tuple(a):
-        size = max(len(a), len(b))
-        left, right = (ZERO,) * (size - len(a)) + a, (ZERO,) * (size - len(b)) + b
-        return tuple(add_cotangents(x, y) for x, y in zip(left, right, strict=True))
-    return a + b
-
-
-def env_item(d: Any, n: int, i: int) -> Any:
-    """Item `i` of the last `n`; zero where it is missing."""
-    at = (0 if d is ZERO else len(d)) - n + i
-    return ZERO if at < 0 else d[at]
-
-
-def _put(count: int, i: int, d: Any) -> Any:
-    return ZERO if d is ZERO else (ZERO,) * i + (d,) + (ZERO,) * (count - i - 1)
-
-
-def zeros_of(x: Any) -> Any:
-    """The zero of the type of a value."""
-    if is_tuple(x):
-        return _alike(x, [zeros_of(v) for v in x])
-    if isinstance(x, np.ndarray | np.generic):
-        return np.zeros_like(x)
-    return 0.0 if isinstance(x, float) else ZERO
-
-
-def _alike(whole: Any, items: Sequence[Any]) -> Any:
-    """A tuple with the names of another."""
-    return Record.of(whole.names, items) if isinstance(whole, Record) else tuple(items)
-
-
-def fill(d: Any, x: Any) -> Any:
-    """A cotangent without symbolic zeros, in the structure of the value `x` it belongs to."""
-    if is_tuple(x) and d is not ZERO:
-        return _alike(x, [fill(a, b) for a, b in zip(d, x, strict=True)])
-    return zeros_of(x) if d is ZERO else d
-
-
 def _fill_argument(op: PrimOp) -> Callable[..., Any]:
     def run(d: Any, x: Any) -> Any:
         if isinstance(x, bool | int | str | Closure):
@@ -286,7 +237,7 @@ def _item(op: PrimOp) -> Callable[..., Any]:
         try:
             made = t[int(i)]
         except IndexError:
-            raise GlowError(f"{op.source}: index {i} of {len(t)} items") from None
+            raise raised("IndexError", message(len(t)), op.source) from None
         return np.asarray(made) if isinstance(t, np.ndarray) else made
 
     return run
@@ -314,7 +265,9 @@ def _with_item(op: PrimOp) -> Callable[..., Any]:
             return ZERO if v is ZERO else None
         if isinstance(t, np.ndarray):
             return on_tensors(t, i, 0.0 if v is ZERO else _array_of(v))
-        return _alike(t, [v if at == int(i) % len(t) else x for at, x in enumerate(t)])
+        if not -len(t) <= int(i) < len(t):
+            raise raised("IndexError", message(len(t)), op.source)
+        return alike(t, [v if at == int(i) % len(t) else x for at, x in enumerate(t)])
 
     return run
 
@@ -337,7 +290,7 @@ def _with_field(op: PrimOp) -> Callable[..., Any]:
         at = _place(op, like)
         items = [ZERO] * len(like) if t is ZERO else list(t)
         items[at] = v
-        return tuple(items) if t is ZERO else _alike(t, items)
+        return tuple(items) if t is ZERO else alike(t, items)
 
     return run
 
@@ -348,7 +301,7 @@ def _item_put(op: PrimOp) -> Callable[..., Any]:
     def run(t: Any, i: Any, d: Any) -> Any:
         if d is ZERO:
             return ZERO
-        return on_tensors(t, i, d) if isinstance(t, np.ndarray) else _put(len(t), int(i) % len(t), d)
+        return on_tensors(t, i, d) if isinstance(t, np.ndarray) else put(len(t), int(i) % len(t), d)
 
     return run
 
@@ -430,7 +383,7 @@ def _kinds(value: Any) -> set[str]:
 
 def _tuple_put(op: PrimOp) -> Callable[..., Any]:
     i = number(op, "i")
-    return lambda t, d: _put(len(t), i % len(t), d)
+    return lambda t, d: put(len(t), i % len(t), d)
 
 
 def _rows(op: PrimOp) -> Callable[..., Any]:
@@ -457,14 +410,14 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
 _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "zero": lambda op: lambda: ZERO,
     "fail": lambda op: lambda: _fail(op),
-    **dict.fromkeys(("stop", "fixed", "varied", "copy"), lambda op: lambda x: x),
+    **dict.fromkeys(("stop", "fixed", "varied", "copy", "assigned"), lambda op: lambda x: x),
     "are_floats": lambda op: lambda *x: all(isinstance(v, float) for v in x),
     "gadd": lambda op: add_cotangents,
     "env_drop": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else (d[: len(d) - n] or ZERO),
     "env_pad": lambda op: lambda d, n=number(op, "n"): ZERO if d is ZERO else d + (ZERO,) * n,
     "env_item": lambda op: lambda d, n=number(op, "n"), i=number(op, "i"): env_item(d, n, i),
     "env_put": lambda op: (
-        lambda d, n=number(op, "n" if "n" in op.attributes else "of"), i=number(op, "i"): _put(n, i, d)
+        lambda d, n=number(op, "n" if "n" in op.attributes else "of"), i=number(op, "i"): put(n, i, d)
     ),
     "tuple_put": _tuple_put,
     "item_at": lambda op: lambda d, i=number(op, "i"): ZERO if d is ZERO else d[i],
@@ -474,7 +427,7 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "item_put": _item_put,
     "field": _field,
     "field_put": lambda op: (
-        lambda t, d: ZERO if d is ZERO or isinstance(t, np.ndarray) else _put(len(t), _place(op, t), d)
+        lambda t, d: ZERO if d is ZERO or isinstance(t, np.ndarray) else put(len(t), _place(op, t), d)
     ),
     "field_of": lambda op: lambda d, t: ZERO if d is ZERO else d[_place(op, t)],
     "is_a": lambda op: lambda x: bool(_kinds(x) & {n.data for n in op.attributes["kinds"]}),  # pyright: ignore

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_frontends.python.emit import Static, Value
@@ -31,11 +30,9 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     single = isinstance(node.slice, ast.Constant) and node.slice.value in (None, Ellipsis)
     if isinstance(node.slice, ast.Tuple) or single:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if all(_fixed(c, part, env) for part in parts):
-            numbers = []
-            key = ArrayAttr([_entry(c, part, env, numbers) for part in parts])
-            return c.prim("getitem", c.ssa(whole, node), *numbers, key=key)
-        return _picked(c, c.ssa(whole, node), parts, env)
+        numbers = []
+        key = [_place(c, part, env, numbers) for part in parts]
+        return c.prim("getitem", c.ssa(whole, node), *numbers, key=ArrayAttr(key))
     index = c.expression(node.slice, env)
     if isinstance(index, Static) and isinstance(index.value, list | np.ndarray):
         index = Static(np.asarray(index.value))
@@ -56,41 +53,12 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     return c.prim("item", c.ssa(whole, node), c.ssa(index, node))
 
 
-def _picked(c: Expressions, made: SSAValue, parts: Sequence[ast.expr], env: Env) -> SSAValue:
-    """`x[i, :, j]` where a number is known at run time only: slices first, then one axis after another."""
-    if not any(isinstance(p, ast.Slice) for p in parts) and len(parts) > 1:
-        chosen = [c.expression(p, env) for p in parts]
-        if any(_is_array(i) for i in chosen):
-            return c.prim("np:pick", made, *[as_array(c, p, i) for i, p in zip(chosen, parts, strict=True)])
-        for index, part in zip(chosen, parts, strict=True):
-            made = c.prim("item", made, c.ssa(index, part), alone=UnitAttr())
-        return made
-    whole = StringAttr("::")
-    entries: list[Attribute] = []
-    indices: list[tuple[int, SSAValue]] = []
-    numbers: list[SSAValue] = []
-    for axis, part in enumerate(parts):
-        if isinstance(part, ast.Constant) and part.value in (None, Ellipsis):
-            c.fail(
-                part, "a new axis or ... beside an index that is not known now", "index one axis at a time"
-            )
-        if isinstance(part, ast.Slice):
-            entries.append(_entry(c, part, env, numbers))
-        else:
-            entries.append(whole)
-            indices.append((axis, c.value(part, env)))
-    made = c.prim("getitem", made, *numbers, key=ArrayAttr(entries))
-    for axis, index in reversed(indices):
-        made = c.prim("op:gather", made, index, axis=IntegerAttr(axis, i64))
-    return made
-
-
-def _is_array(index: Value) -> bool:
-    """Whether an index is seen to be an array."""
-    if isinstance(index, Static):
-        return isinstance(index.value, np.ndarray | list | range)
-    prim = getattr(index.owner, "prim", None)
-    return prim is not None and (prim.data.startswith("np:") or prim.data in ("array_of", "stack_values"))
+def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:
+    """One axis of a key; what is not known now goes to `values`, which are operands from 1 on."""
+    if _fixed(c, part, env):
+        return _entry(c, part, env, values)
+    values.append(as_array(c, part, c.expression(part, env)))
+    return StringAttr(f"${len(values)}")
 
 
 def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value: Value, env: Env) -> SSAValue:
@@ -103,13 +71,7 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
         return c.prim("with_item", whole, as_array(c, index, place), c.ssa(value, target))
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     numbers = [as_array(c, target, value)]
-    key: list[Attribute] = []
-    for part in parts:
-        if _fixed(c, part, env):
-            key.append(_entry(c, part, env, numbers))
-        else:
-            numbers.append(as_array(c, part, c.expression(part, env)))
-            key.append(StringAttr(f"${len(numbers)}"))
+    key = [_place(c, part, env, numbers) for part in parts]
     return c.prim("np:setitem", whole, *numbers, key=ArrayAttr(key))
 
 

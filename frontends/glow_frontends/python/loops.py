@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
-from glow_frontends.python.names import always, assigned, definite, leaves
+from glow_frontends.python.names import always, assigned, certain, definite, exposed, leaves, targets
 from glow_frontends.python.statements import Exit, Flow
 
 if TYPE_CHECKING:
@@ -23,6 +24,56 @@ if TYPE_CHECKING:
 UNROLL = 32
 #: So many copies are made where there is no other way, or where `glow.unroll` asks for them.
 MOST = 1024
+
+
+class _Mark:
+    """Names that a loop gives their first value, and whether it did.
+
+    They start as the symbolic zero, which has any type. What is read after a loop without a turn, or after a
+    `break` in front of the assignment, is an error of the run, as in Python.
+    """
+
+    def __init__(self, c: Statements, node: ast.While | ast.For, new: Sequence[str], breaks: bool) -> None:
+        self.c, self.node, self.new = c, node, new
+        #: The name of the bool that the loop carries, where it may stop in the middle of its first turn.
+        self.flag = f"%set{node.lineno}.{node.col_offset}" if new and breaks else None
+        self.ran: SSAValue | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """What the loop carries besides the names."""
+        return [] if self.flag is None else [self.flag]
+
+    def start(self, env: Env, test: Callable[[], SSAValue | None]) -> None:
+        """Before the loop, whose test of the first turn is `test`."""
+        if self.flag is not None:
+            env[self.flag] = self.c.constant(False)
+        elif self.new:
+            self.ran = test()
+        env.update({n: self.c.prim("zero") for n in self.new})
+
+    def filled(self, env: Env, before: Env) -> Env:
+        """The names after a turn or a part of one; those that it gave no value have that of `before`."""
+        made = {**env, **{n: before[n] for n in self.new if n not in env}}
+        if self.flag is not None and all(n in env for n in self.new):
+            made[self.flag] = self.c.constant(True)
+        return made
+
+    def check(self, env: Env) -> None:
+        """After the loop: an error unless the names have values."""
+        ran = self.ran if self.flag is None else env.pop(self.flag)
+        if ran is None:
+            return
+        c, names = self.c, self.new
+        text = f"cannot access local variable '{names[0]}' where it is not associated with a value"
+        options = {"kind": StringAttr("UnboundLocalError"), "message": StringAttr(text)}
+        values = [c.ssa(env[n], self.node) for n in names]
+
+        def given(_: list[SSAValue]) -> SSAValue:
+            return c.tuple(*[c.prim("assigned", v) for v in values])
+
+        made = c.choose(c.ssa(ran, self.node), given, lambda _: c.prim("fail", **options))
+        env.update({n: c.get(made, i) for i, n in enumerate(names)})
 
 
 class Loops:
@@ -67,7 +118,9 @@ class Loops:
         return self._unrolled(node, found.items)
 
     # --- functions that call themselves -------------------------------------------------------------
-    def _past(self, node: ast.While | ast.For, visible: Sequence[str], test: object) -> tuple[Exit, bool]:
+    def _past(
+        self, node: ast.While | ast.For, visible: Sequence[str], test: object, mark: _Mark
+    ) -> tuple[Exit, bool]:
         """Where the loop leaves to, and whether that gives the value of the function."""
         c = self.c
         endless = test is None and not leaves(node.body, ast.Break)
@@ -76,19 +129,28 @@ class Loops:
             return lambda e: c.packed(visible, e, node), False
         if endless and definite([node]) is None:
             return lambda e: c.constant(None), True  # never reached
-        return self._after(node, visible), True
+        return self._after(node, visible, mark), True
 
-    def _after(self, node: ast.stmt, visible: Sequence[str]) -> Exit:
+    def _after(self, node: ast.stmt, visible: Sequence[str], mark: _Mark | None = None) -> Exit:
         c = self.c
         kept = c.maybe
 
         def after(values: list[SSAValue]) -> SSAValue:
             inner = {**self.env, **dict(zip(visible, values, strict=True))}
+            c.maybe = c.maybe - set(visible)
+            if mark is not None:
+                mark.check(inner)
             return c.run(self.rest, c.without(inner, [node], visible), self.flow)
 
         target = c.function(f"{c.name}.after", visible, after)
         c.maybe = kept
         return lambda e: c.call(target, *c.values_of(visible, e, node))
+
+    def _new(self, node: ast.While | ast.For, names: Sequence[str]) -> list[str]:
+        """Names without a value before the loop that each turn gives one, and that are read after it."""
+        own = certain(node.body) | (set(targets(node.target)) if isinstance(node, ast.For) else set[str]())
+        live = self.flow.before(self.rest)
+        return [n for n in names if n in own and n in live and n not in self.env]
 
     def _loop(
         self,
@@ -101,37 +163,43 @@ class Loops:
         """A header that calls itself; `hidden` names are the counters of `for`, `step` advances them."""
         c, env = self.c, self.env
         bound = dict.fromkeys([*assigned(node.body), *assigned([node])])
-        names = [*hidden, *(n for n in bound if n in env)]
+        new = self._new(node, list(bound))
+        mark = _Mark(c, node, new, leaves(node.body, ast.Break))
+        mark.start(env, lambda: self._condition(test, dict(env)))
+        names = [*hidden, *(n for n in bound if n in env), *mark.names]
         visible = [n for n in names if n not in hidden]
-        kept, name = c.maybe, c.name
-        past, final = self._past(node, visible, test)
+        kept, name = c.maybe - set(new), c.name
+        past, final = self._past(node, visible, test, mark)
+        body_flow = Flow(past, past, None, self.flow.before(self.rest) | exposed(node.body))
 
         def ended(e: Env) -> SSAValue:
             return c.run(node.orelse, e, replace(self.flow, past=past)) if node.orelse else past(e)
 
         def header(values: list[SSAValue]) -> SSAValue:
             own, *variables = values
-            inner = {**env, **dict(zip(names, variables, strict=True))}
+            whole = {**env, **dict(zip(names, variables, strict=True))}
+            inner = {n: v for n, v in whole.items() if n not in new}
 
             def again(e: Env) -> SSAValue:
                 step(e)
-                return c.call(own, *c.values_of(names, e, node))
+                return c.call(own, *c.values_of(names, mark.filled(e, whole), node))
+
+            def leave(e: Env) -> SSAValue:
+                return past(mark.filled(e, whole))
 
             def body(e: Env) -> SSAValue:
                 enter(e)
-                return c.run(node.body, e, Flow(again, past, again))
+                return c.run(node.body, e, replace(body_flow, past=again, leave=leave, again=again))
 
-            if test is None:
+            c.maybe = kept | set(new)
+            condition = self._condition(test, inner)
+            if condition is None:
                 return body(inner)
-            if isinstance(test, ast.expr):
-                condition = c.ssa(c.truth(c.expression(test, inner), test), test)
-            else:
-                condition = test(inner)
-            mark = c.name
+            mark_name = c.name
             c.name = f"{name}.body"
             yes = c.function(c.name, (), lambda _: body(dict(inner)))
-            c.name, c.maybe = mark, kept
-            no = c.function(f"{name}.exit", (), lambda _: ended(dict(inner)))
+            c.name, c.maybe = mark_name, kept
+            no = c.function(f"{name}.exit", (), lambda _: ended(dict(whole)))
             return c.call(c.switch(condition, yes, no))
 
         c.name = f"{name}.loop"
@@ -141,8 +209,15 @@ class Loops:
         if final:
             return value
         c.spread(visible, value, env)
+        mark.check(env)
         c.without(env, [node], visible)
         return None
+
+    def _condition(self, test: ast.expr | Callable[[Env], SSAValue] | None, env: Env) -> SSAValue | None:
+        """Whether a further turn follows; None where one always does."""
+        if isinstance(test, ast.expr):
+            return self.c.ssa(self.c.truth(self.c.expression(test, env), test), test)
+        return None if test is None else test(env)
 
     # --- copies -------------------------------------------------------------------------------------
     def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:

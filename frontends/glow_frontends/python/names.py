@@ -83,6 +83,34 @@ def definite(statements: Statements) -> set[str] | None:
     return found
 
 
+def certain(body: Statements) -> set[str]:
+    """Names that a turn of a loop binds where it falls through; loops in it turn at least once."""
+    found = definite(body) or set()
+    for s in body:
+        if isinstance(s, ast.For):
+            found |= certain(s.body) | set(_bound(s.target))
+        elif isinstance(s, ast.While):
+            found |= certain(s.body)
+    return found
+
+
+def exposed(statements: Statements) -> set[str]:
+    """Names that statements may read before they bind them."""
+    found: set[str] = set()
+    bound: set[str] = set()
+    for s in statements:
+        match s:
+            case ast.If() | ast.While():
+                reads = read_names(s.test) | exposed(s.body) | exposed(s.orelse)
+            case ast.For():
+                reads = read_names(s.iter) | (exposed(s.body) - set(_bound(s.target))) | exposed(s.orelse)
+            case _:
+                reads = read_names(s)
+        found |= reads - bound
+        bound |= definite([s]) or set()
+    return found
+
+
 def always(test: ast.expr) -> bool:
     """Whether a test is a constant that holds."""
     return isinstance(test, ast.Constant) and bool(test.value)

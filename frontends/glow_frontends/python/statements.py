@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
-from glow_frontends.python.names import assigned, definite, leaves, read_names
+from glow_frontends.python.names import assigned, definite, exposed, leaves, read_names
 from glow_frontends.python.source import Source
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ class Flow:
     past: Exit
     leave: Exit | None = None
     again: Exit | None = None
+    #: Names that are read after the end.
+    live: frozenset[str] = frozenset()
+
+    def before(self, rest: Sequence[ast.stmt]) -> frozenset[str]:
+        """Names that are read from the start of `rest` on, which the end follows."""
+        return self.live | exposed(rest)
 
 
 class Statements(Expressions):
@@ -200,7 +206,7 @@ class Statements(Expressions):
         if isinstance(test, Static):
             return self.run([*(node.body if test.value else node.orelse), *rest], env, flow)
         if not leaves([node], ast.Return, ast.Break, ast.Continue, ast.Raise):
-            self._plain_if(node, test, env)
+            self._plain_if(node, test, env, flow.before(rest))
             return None
         body, other = list(node.body), list(node.orelse)
         left, right = definite(body), definite(other)
@@ -219,7 +225,8 @@ class Statements(Expressions):
         kept = self.maybe
         target = self.function(f"{self.name}.after", names, after)
         self.maybe = kept
-        past = replace(flow, past=lambda e: self.call(target, *self.values_of(names, e, node)))
+        ended: Exit = lambda e: self.call(target, *self.values_of(names, e, node))  # noqa: E731
+        past = replace(flow, past=ended, live=flow.before(rest))
         return self._branch(test, body, other, env, past)
 
     def _branch(
@@ -238,10 +245,10 @@ class Statements(Expressions):
         no = side("else", other)
         return self.call(self.switch(test, yes, no))
 
-    def _plain_if(self, node: ast.If, test: SSAValue, env: Env) -> None:
+    def _plain_if(self, node: ast.If, test: SSAValue, env: Env, live: frozenset[str]) -> None:
         """`if` whose branches fall through: the names they assign are the value of the chosen one."""
         names = self._joined(env, node.body, node.orelse)
-        flow = Flow(past=lambda e: self.packed(names, e, node))
+        flow = Flow(past=lambda e: self.packed(names, e, node), live=live)
         value = self._branch(test, node.body, node.orelse, env, flow)
         self.spread(names, value, env)
         self.without(env, [*node.body, *node.orelse], names)

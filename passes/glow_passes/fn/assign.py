@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
+from glow_dialects.core.types import element_of, shape_of
+from glow_passes.fn.getitem import MASKED, tuples
 from glow_passes.fn.tensor_shapes import At, Entry, padded_key, positions
 
 if TYPE_CHECKING:
@@ -35,27 +36,12 @@ def setitem(u: Unit, key: Sequence[Entry], values: Sequence[SSAValue]) -> SSAVal
     return u.op("scatter_nd", x, *_scattered(u, x, v, key, found))
 
 
-def picked(u: Unit, x: SSAValue, indices: Sequence[SSAValue]) -> SSAValue:
-    """x[i, j, ..] by arrays of indices that broadcast."""
-    if any(element_of(i) == i1 for i in indices):
-        raise VerifyException("an array picked by a mask has no shape known when compiling; use np.where")
-    return u.op("gather_nd", x, _tuples(u, x, indices))
-
-
-def _tuples(u: Unit, x: SSAValue, indices: Sequence[SSAValue]) -> SSAValue:
-    if len(indices) > len(shape_of(x)):
-        raise VerifyException(f"{len(indices)} indices for an array of {len(shape_of(x))} axes")
-    shape = broadcast_shapes(*[shape_of(i) for i in indices])
-    wide = [u.reshape(u.expand(u.cast(i, i64), shape), (*shape, 1)) for i in indices]
-    return wide[0] if len(wide) == 1 else u.op("concat", wide, axis=len(shape))
-
-
 def _scattered(
     u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[int, SSAValue]
 ) -> tuple[SSAValue, SSAValue]:
     places = [found[e.place] if isinstance(e, At) else u.b.constant(np.array(e)) for e in key]
     places = [u.reshape(p, ()) if shape_of(p) == (1,) else p for p in places]
-    indices = _tuples(u, x, places)
+    indices = tuples(u, places)
     return indices, u.expand(v, (*shape_of(indices)[:-1], *shape_of(x)[len(key) :]))
 
 
@@ -141,9 +127,7 @@ def item(u: Unit, options: dict[str, Any], attributes: Attributes, values: Seque
     """x[index]: a row, or the rows of an array of indices."""
     index = values[1]
     if element_of(index) == i1:
-        raise VerifyException("an array picked by a mask has no shape known when compiling; use np.where")
-    if shape_of(index) and "alone" in options:
-        raise VerifyException("arrays of indices beside each other; write x[np.asarray(i), j]")
+        raise VerifyException(MASKED)
     return u.op("gather", values[0], u.cast(index, i64), axis=0)
 
 
@@ -156,7 +140,7 @@ def item_put(
         places = u.reshape(u.cast(index, i64), (*shape_of(index), 1))
         zeros = u.b.splat(0, whole)
         return u.op("scatter_nd", zeros, places, u.cast(d, element_of(whole)), reduction="add")
-    mask = _first_mask(u, whole, index)
+    mask = _row_mask(u, index, 0, shape_of(whole))
     row = u.reshape(u.cast(d, element_of(whole)), (1, *shape_of(whole)[1:]))
     return u.op("select", mask, row, u.b.scalar(0, whole))
 
@@ -180,14 +164,6 @@ def rows_put(
     return u.op("select", u.reshape(inside, (size, *[1] * (rank - 1))), rows, u.b.scalar(0, whole))
 
 
-def _first_mask(u: Unit, whole: SSAValue, index: SSAValue) -> SSAValue:
-    count, rank = shape_of(whole)[0], len(shape_of(whole))
-    rows = u.b.constant(np.arange(count).reshape(count, *[1] * (rank - 1)))
-    at = u.cast(index, i64)
-    wrapped = u.op("mod", at, u.b.constant(np.array(count)))
-    return u.op("cmp_eq", rows, wrapped)
-
-
 def with_item(
     u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
 ) -> SSAValue:
@@ -198,7 +174,7 @@ def with_item(
     row = u.expand(
         _trimmed(u, u.cast(value, element_of(whole)), len(shape_of(whole)) - 1), shape_of(whole)[1:]
     )
-    return u.op("select", _first_mask(u, whole, index), u.reshape(row, (1, *shape_of(row))), whole)
+    return u.op("select", _row_mask(u, index, 0, shape_of(whole)), u.reshape(row, (1, *shape_of(row))), whole)
 
 
 def taken(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:

@@ -322,7 +322,7 @@ RULES: dict[str, Rule] = {
     "rows_put": lambda d, x, y, op: [None, None, d.prim("rows", x[1], **_same(op))],
     "with_item": _with_item,
     "with_field": _with_field,
-    "copy": lambda d, x, y, op: [d],
+    **dict.fromkeys(("copy", "assigned"), lambda d, x, y, op: [d]),
     "taken": lambda d, x, y, op: [x[0].prim("item_put", x[1], d), None, None],
     "to_tuple": lambda d, x, y, op: [d.prim("like_source", x[0])],
     "like_source": lambda d, x, y, op: [d.prim("to_tuple", count=integer(0)), None],

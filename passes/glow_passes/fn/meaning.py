@@ -33,6 +33,7 @@ from glow_passes.fn.domain import (
     text,
 )
 from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor, slice_cotangent
+from glow_passes.fn.subscripts import subscripts
 from glow_passes.fn.tensor_shapes import with_bounds
 from glow_passes.fn.tensors import Kind, region, vjp_operand
 from glow_passes.fn.tuples import TUPLES
@@ -93,6 +94,7 @@ class Meaning(Values):
             if not -len(values) <= at < len(values):
                 raise UnsupportedError(f"{where}: index {at} of a tuple of {len(values)}")
             return values[at]
+        self.inside(index, len(values), where)
         count = self.t.constant("int", len(values))
         wrapped = self.t.scalar("mod", "int", [self.kind(index, "int"), count])
         made = values[0]
@@ -213,6 +215,16 @@ class Meaning(Values):
         kinds = [TensorType(shape_of(v), dtype_of(v.type).name) for v in op.yielded]
         return V(TupleType(tuple(kinds)), self.t.graph(op, x))
 
+    def inside(self, index: V, size: int, where: str) -> None:
+        """Code that raises IndexError where a subscript lies outside an axis; masks are no subscripts."""
+        kind = index.type
+        if isinstance(kind, Scalar):
+            known = kind.kind == "bool" or kind.const is not None and -size <= kind.const < size
+        else:
+            known = not isinstance(kind, TensorType) or kind.dtype == "bool"
+        if not known:
+            self.t.inside(index, size, where)
+
     def known_bounds(self, attributes: Any, x: list[V], where: str) -> Any:
         """The attributes of a primitive, with the numbers of slices that are arguments."""
         numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
@@ -238,6 +250,8 @@ class Meaning(Values):
             return V(ZERO)
         attributes = self.known_bounds(attributes, x, where)
         made = region(name, attributes, kinds, where).type
+        for place, size in subscripts(name, attributes, [shape_of(k.type) for k in kinds]):
+            self.inside(x[place], size, where)
         result = scalar_or_tensor(shape_of(made), dtype_of(made))
         if _is_fixed(*x):
             result = marked(result, True)

@@ -29,7 +29,7 @@ from glow_passes.fn.domain import (
     text,
     widened,
 )
-from glow_passes.fn.tensor_shapes import key_of
+from glow_passes.fn.tensor_shapes import At, key_of
 from glow_passes.fn.tensors import shape_attribute, takes_part
 from glow_passes.fn.values import V, components, parts
 
@@ -116,7 +116,7 @@ def item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         return m.layer(x[1], parts(x[0]), where)
     if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
         raise UnsupportedError(f"{where}: an item of {text(x[0].type)}; use a tuple or an array")
-    return m.tensors("item", op.attributes, x, where)
+    return m.tensors("item", {}, x, where)
 
 
 def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -157,6 +157,7 @@ def stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
     """A tuple with another item at an index."""
     items = parts(whole)
     made: list[V] = []
+    m.inside(index, len(items), where)
     for position, old in enumerate(items):
         here = m.scalar("mod", [index, m.number(len(items))], where)
         test = m.scalar("eq", [here, m.number(position)], where)
@@ -369,6 +370,11 @@ def _getitem(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         return m.tuple(_part_of_tuple(m, op, x, x[0], where))
     if is_zero(x[0]):
         return x[0]
+    key, (made, *indices) = key_of(m.known_bounds(op.attributes, x, where)), x
+    if all(isinstance(e, At) for e in key) and all(isinstance(v.type, Scalar) for v in indices):
+        for index in indices:  # rows of memory are found without a copy
+            made = item(m, op, [made, index], where)
+        return made
     return m.tensors("getitem", op.attributes, x, where)
 
 
@@ -400,6 +406,7 @@ STRUCTURE: dict[str, Rule] = {
     "fail": lambda m, op, x, where: V(BOTTOM),
     "stop": lambda m, op, x, where: x[0],
     "copy": lambda m, op, x, where: x[0],
+    "assigned": lambda m, op, x, where: V(BOTTOM) if is_zero(x[0]) else x[0],  # its type is not known yet
     "fixed": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), True), x[0].code),
     "varied": lambda m, op, x, where: V(marked(m.sets.resolve(x[0].type), False), x[0].code),
     "are_floats": lambda m, op, x, where: m.number(all(v.type == FLOAT for v in x)),

@@ -264,7 +264,7 @@ _STRUCTURE: dict[str, Rule] = {
     "taken": _linear(0),
     "where": _where,
     "concat_tuples": _concat,
-    **dict.fromkeys(("fill_like", "varied", "copy"), lambda t, op, x, d: d[0]),
+    **dict.fromkeys(("fill_like", "varied", "copy", "assigned"), lambda t, op, x, d: d[0]),
     "to_float": _like_result(0),
     "astype": _like_result(0),
     "full": _like_result(1),

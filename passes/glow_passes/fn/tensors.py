@@ -33,9 +33,11 @@ from glow_dialects.fn.arrays import COUNT, signature
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.ops import card_of
 from glow_passes.fn.arrays import ARRAYS, Maker, axes_of, axis_of, real
-from glow_passes.fn.assign import item, item_put, picked, rows, rows_put, setitem, taken, with_item
+from glow_passes.fn.assign import item, item_put, rows, rows_put, setitem, taken, with_item
+from glow_passes.fn.getitem import getitem, outside
 from glow_passes.fn.matrices import MATRICES
-from glow_passes.fn.tensor_shapes import key_of, padded_key, positions, with_bounds
+from glow_passes.fn.subscripts import check
+from glow_passes.fn.tensor_shapes import key_of, with_bounds
 
 Attributes = Mapping[str, Attribute]
 
@@ -148,8 +150,6 @@ def _function(
     """A function of arrays by its name in NumPy."""
     if name == "setitem":
         return setitem(u, key_of(attributes), values)
-    if name == "pick":
-        return picked(u, values[0], values[1:])
     known = signature(name)
     assert known is not None, name
     given = {n: _listed(v) for n, v in options.items()}
@@ -311,32 +311,6 @@ def _full(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequ
     return u.expand(u.cast(values[0], element), options["shape"])
 
 
-def _getitem(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    x = values[0]
-    shape = shape_of(x)
-    starts: list[int] = []
-    ends: list[int] = []
-    steps: list[int] = []
-    result: list[int] = []
-    axis = 0
-    for entry in padded_key(key_of(attributes), len(shape)):
-        if entry is None:
-            result.append(1)
-            continue
-        assert isinstance(entry, int | slice)
-        run = positions(entry, shape[axis])
-        if isinstance(entry, slice):
-            result.append(len(run))
-        starts.append(run.start)
-        ends.append(max(run.stop, run.start) if run.step > 0 else run.stop)
-        steps.append(run.step)
-        axis += 1
-    made = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
-    return u.reshape(made, result)
-
-
 def _stack(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
     same = u.common(values, u.weak)
     shape = broadcast_shapes(*[shape_of(v) for v in same])
@@ -404,11 +378,11 @@ def _bits(name: str) -> Maker:
 _FUNCTIONS = {**ARRAYS, **MATRICES}
 _OTHERS = {
     "safe_log": _safe_log, "where": _where, "sum_like": _sum_like, "like": _like, "astype": _astype,
-    "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": _getitem, "item": item,
+    "reshape_like": _reshape_like, "reshape": _reshaped, "full": _full, "getitem": getitem, "item": item,
     "item_put": item_put, "rows": rows, "rows_put": rows_put, "with_item": with_item, "taken": taken,
     **{n: _bits(n) for n in (*_BITS, *_SHIFTS)},
     "stack_values": _stack, "atan2": _atan2, "copysign": _copysign, "sum_items": _sum_items,
-    "spread": _spread, "to_float": _to_float, "cotangent": _like,
+    "spread": _spread, "to_float": _to_float, "cotangent": _like, "outside": outside,
     "to_int": lambda u, o, a, v: u.cast(v[0], i64),
     "to_bool": lambda u, o, a, v: u.op("cmp_ne", v[0], u.b.scalar(0, v[0])),
     "gadd": lambda u, o, a, v: u.op("add", *v),
@@ -469,6 +443,7 @@ def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], w
         arrays.append(array)
         kinds.append(Kind(tensor_of(array), weak))
     made = region(name, options, kinds, where)
+    check(name, options, arrays, where)
     known: dict[SSAValue, Array] = dict(zip(made.block.args, arrays, strict=True))
     for op in made.block.ops:
         assert isinstance(op, GraphOp)

@@ -76,6 +76,10 @@ class Target(Protocol):
         """A primitive on tensors."""
         ...
 
+    def inside(self, index: V, size: int, where: str) -> None:
+        """Raise IndexError where a number, or one of an array, is no subscript of an axis."""
+        ...
+
     def graph(self, op: Any, values: Sequence[V]) -> Code:
         """The tensors of a part of a graph."""
         ...
@@ -237,8 +241,8 @@ class Values:
                 return V(kind, [self.zeros(t).code for t in kind.items])
             case EnvType():
                 return V(kind, [self.zeros(t).code for _, t in kind.entries])
-            case _:
-                raise NotNative("the zero of a function's cotangent that refers to itself")
+            case FnType() | NamedType():
+                return V(kind, self.t.undefined(kind))  # of a name before its first value: never read
 
     def unread(self, v: V) -> V:
         """A value of which only the type is used: arrays that wait are never computed for it."""

@@ -9,7 +9,7 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
-from glow_backends.cpu.functions.runtime import FAILED, SHIFT, STACK, Support
+from glow_backends.cpu.functions.runtime import STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
@@ -65,8 +65,6 @@ class Emitter(Specializer):
         self.tensorial = self.survey.tensorial
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
-        #: Errors that the program may raise: class, message, place.
-        self.failures: list[tuple[str, str, str]] = []
 
     @property
     def b(self) -> ir.IRBuilder:
@@ -335,9 +333,7 @@ class Emitter(Specializer):
 
     def _fail(self, error: tuple[str, str, str]) -> None:
         """Stop with the error of a `raise`."""
-        if error not in self.failures:
-            self.failures.append(error)
-        self.support.stop(self.b, FAILED | self.failures.index(error) << SHIFT)
+        self.support.fail(self.b, error)
         self.b.unreachable()
 
     def _same_result(self, one: Instance, other: Instance) -> bool:

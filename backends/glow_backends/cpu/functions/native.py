@@ -97,7 +97,7 @@ class NativeFunction:
         inputs = [leaf for t in self.parameters for leaf in leaves(t)]
         outputs = leaves(self.result)
         function = emitter.emit_all()
-        self._failures = emitter.failures
+        self._failures = emitter.support.failures
         emitter.support.entry(function, inputs, outputs, sizes(self.result))
         now = time.perf_counter()
         self.seconds = {"emit": now - start}

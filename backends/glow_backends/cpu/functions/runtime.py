@@ -11,6 +11,8 @@ from glow_backends.cpu.memory import ALIGN
 from glow_passes.fn.domain import NotNative
 
 I32 = ir.IntType(32)
+#: Class, message and place of an error.
+Failure = tuple[str, str, str]
 #: Codes that a native program stops with.
 STACK, MEMORY, TAIL_CALLS, FAILED = 1, 2, 3, 4
 #: The number of the instance that stops, or of the error that it raises, stands above the code.
@@ -43,6 +45,8 @@ class Support:
         self.longjmp.attributes.add("noreturn")
         self.setjmp = ir.Function(module, ir.FunctionType(I32, [POINTER]), "_setjmp")
         self.setjmp.attributes.add("returns_twice")
+        #: Errors that the program may raise.
+        self.failures: list[Failure] = []
         self._stops: dict[int, ir.Function] = {}
         self._helpers: dict[str, ir.Function] = {}
 
@@ -64,6 +68,19 @@ class Support:
             inner.unreachable()
             self._stops[code] = made
         b.call(self._stops[code], [])
+
+    def fail(self, b: ir.IRBuilder, error: Failure) -> None:
+        """Leave the program with an error."""
+        self.stop(b, self._code(error))
+
+    def fail_where(self, b: ir.IRBuilder, condition: ir.Value, error: Failure) -> None:
+        """Leave the program with an error where a condition holds."""
+        self._unlikely(b, condition, self._code(error))
+
+    def _code(self, error: Failure) -> int:
+        if error not in self.failures:
+            self.failures.append(error)
+        return FAILED | self.failures.index(error) << SHIFT
 
     def argument(self, b: ir.IRBuilder, index: int, kind: ir.Type) -> ir.Value:
         """The place of an argument that does not travel in a register."""

@@ -12,6 +12,7 @@ from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.tensors import Tensors
 from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.domain import FnType, NamedType, NotNative, Type
+from glow_passes.fn.subscripts import message
 from glow_passes.fn.values import V, captured
 
 _INTRINSICS = {"exp", "log", "sqrt", "sin", "cos", "pow", "copysign"}
@@ -276,6 +277,10 @@ class LlvmTarget:
     def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
         """A primitive on tensors, which waits until its value is needed."""
         return self.tensors.primitive(name, attributes, values, result, where)
+
+    def inside(self, index: V, size: int, where: str) -> None:
+        """Raise IndexError where a number, or one of an array, is no subscript of an axis."""
+        self.tensors.inside(index, size, ("IndexError", message(size), where))
 
     def graph(self, op: TensorsOp, values: Sequence[V]) -> Any:
         """The tensors of a part of a graph, which wait as well."""

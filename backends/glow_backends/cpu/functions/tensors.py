@@ -7,6 +7,7 @@ other network. A node inside a run that is needed later becomes one more output 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +18,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
-from glow_backends.cpu.functions.runtime import Support
+from glow_backends.cpu.functions.runtime import Failure, Support
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, rounded
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, bytes_of, dtype_of, shape_of, tensor
 from glow_dialects.fn.tensors import TensorsOp
+from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.fn.domain import NotNative, Scalar, TensorType, Type, marked
+from glow_passes.fn.domain import INT, NotNative, Scalar, TensorType, Type, marked
 from glow_passes.fn.tensors import Kind, Region, region
 from glow_passes.fn.values import V
 
@@ -78,6 +81,16 @@ def _viewed(template: Region) -> int | None:
     return template.block.args.index(value) if value in template.block.args else None
 
 
+def _positions(node: Node) -> float:
+    """A number that positions found in an axis are below, as those of a largest element are."""
+    value = None if node.template is None else node.template.result
+    while value is not None and isinstance(value.owner, ReshapeOp | IdentityOp | CastOp):
+        value = value.owner.operands[0]
+    if value is None or not isinstance(value.owner, ArgMaxOp | ArgMinOp):
+        return math.inf
+    return shape_of(value.owner.operands[0].type)[value.owner.prop("axis")]
+
+
 @dataclass(eq=False)
 class Run:
     """A call of a compiled graph; its outputs may grow while the function is emitted."""
@@ -110,6 +123,8 @@ class Tensors:
         self.templates: dict[GraphOp, list[Region]] = {}
         self.known: dict[tuple[ir.Value, Type], Node] = {}
         self.builder: ir.IRBuilder = ir.IRBuilder()
+        #: Numbers of subscripts outside their axes, which wait, and the errors of those that are not 0.
+        self.checks: list[tuple[Node, Failure]] = []
 
     def graph(self, name: str) -> ir.Function:
         """The function of a compiled graph."""
@@ -226,6 +241,21 @@ class Tensors:
         place = b.gep(whole.real, [b.mul(inside, ir.Constant(I64, size))])
         return Node(made.type, real=place)
 
+    def inside(self, index: V, size: int, error: Failure) -> None:
+        """Raise an error where subscripts lie outside an axis: at once, or when their graph has run."""
+        node = self.node(index.code, index.type)
+        if node.const is not None:
+            outside = not np.all((node.const >= -size) & (node.const < size))
+            if outside:
+                self.support.fail_where(self.builder, ir.Constant(I1, 1), error)
+        elif node.scalar is not None and node.real is not None:
+            b, length = self.builder, ir.Constant(I64, size)
+            above = b.icmp_unsigned(">=", b.add(node.real, length), ir.Constant(I64, 2 * size))
+            self.support.fail_where(b, above, error)
+        elif _positions(node) > size:
+            count = self.primitive("outside", {"size": to_attribute(size)}, [index], INT, error[2])
+            self.checks.append((count, error))
+
     def arithmetic(self, name: str, x: Sequence[Any]) -> Node | None:
         """Arithmetic on floats of which a tensor gives one; None where registers are better."""
         waiting = [n for n in x if isinstance(n, Node) and n.real is None]
@@ -247,7 +277,11 @@ class Tensors:
 
     def registers(self, codes: Sequence[Any]) -> list[ir.Value]:
         """Pointers and numbers; those that wait are computed together."""
-        self.realise([c for c in codes if isinstance(c, Node)])
+        checks, self.checks = self.checks, []
+        self.realise([*(c for c in codes if isinstance(c, Node)), *(count for count, _ in checks)])
+        for count, error in checks:
+            some = self.builder.icmp_signed("!=", self.register(count), ir.Constant(I64, 0))
+            self.support.fail_where(self.builder, some, error)
         return [self.register(c) for c in codes]
 
     def realise(self, nodes: Sequence[Node]) -> None:

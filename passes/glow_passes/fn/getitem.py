@@ -1,0 +1,108 @@
+"""`x[key]` as operators: slices, numbers and new axes, and subscripts that only the run tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import i1, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
+from glow_passes.fn.tensor_shapes import At, Entry, key_of, padded_key, positions
+
+if TYPE_CHECKING:
+    from glow_passes.fn.tensors import Unit
+
+#: What is said of `x[mask]` where the number of elements matters.
+MASKED = "an array picked by a mask has no shape known when compiling; use np.where"
+
+
+def getitem(
+    u: Unit, options: dict[str, Any], attributes: Mapping[str, Attribute], values: Sequence[SSAValue]
+) -> SSAValue:
+    """x[key]: entries `At(k)` are the operands of these numbers, ints or arrays of ints."""
+    x = values[0]
+    key = padded_key(key_of(attributes), len(shape_of(x)))
+    found = {e.place: values[e.place] for e in key if isinstance(e, At)}
+    if any(element_of(v) == i1 for v in found.values()):
+        raise VerifyException(MASKED)
+    if not found:
+        return _sliced(u, x, key)
+    if any(shape_of(v) for v in found.values()):
+        return _picked(u, x, key, found)
+    made = _sliced(u, x, [slice(None) if isinstance(e, At) else e for e in key])
+    kept = [e for e in key if not isinstance(e, int)]
+    for axis in reversed(range(len(kept))):
+        entry = kept[axis]
+        if isinstance(entry, At):
+            made = u.op("gather", made, u.cast(found[entry.place], i64), axis=axis)
+    return made
+
+
+def _sliced(u: Unit, x: SSAValue, key: Sequence[Entry]) -> SSAValue:
+    """Slices, numbers and new axes."""
+    shape = shape_of(x)
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
+    result: list[int] = []
+    axis = 0
+    for entry in key:
+        if entry is None:
+            result.append(1)
+            continue
+        assert isinstance(entry, int | slice)
+        run = positions(entry, shape[axis])
+        if isinstance(entry, slice):
+            result.append(len(run))
+        starts.append(run.start)
+        ends.append(max(run.stop, run.start) if run.step > 0 else run.stop)
+        steps.append(run.step)
+        axis += 1
+    made = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
+    return u.reshape(made, result)
+
+
+def _picked(u: Unit, x: SSAValue, key: Sequence[Entry], found: dict[int, SSAValue]) -> SSAValue:
+    """Arrays of subscripts, which broadcast: their axes stand where the first is, in front if apart."""
+    made = _sliced(u, x, [e if e is None or isinstance(e, slice) else slice(None) for e in key])
+    chosen = [i for i, e in enumerate(key) if isinstance(e, int | At)]
+    indices: list[SSAValue] = []
+    for i in chosen:
+        entry = key[i]
+        place = found[entry.place] if isinstance(entry, At) else None
+        indices.append(u.b.constant(np.array(entry)) if place is None else place)
+    if len(chosen) == 1:
+        return u.op("gather", made, u.cast(indices[0], i64), axis=chosen[0])
+    rest = [i for i in range(len(key)) if i not in chosen]
+    if chosen != list(range(len(chosen))):
+        made = u.op("transpose", made, permutation=(*chosen, *rest))
+    made = u.op("gather_nd", made, tuples(u, indices))
+    together = chosen[-1] - chosen[0] + 1 == len(chosen)
+    if not together or not chosen[0]:
+        return made
+    rank = len(shape_of(made)) - len(rest)
+    order = list(range(rank, len(shape_of(made))))
+    order[chosen[0] : chosen[0]] = range(rank)
+    return u.op("transpose", made, permutation=tuple(order))
+
+
+def tuples(u: Unit, indices: Sequence[SSAValue]) -> SSAValue:
+    """Arrays of subscripts that broadcast, side by side along a last axis."""
+    shape = broadcast_shapes(*[shape_of(i) for i in indices])
+    wide = [u.reshape(u.expand(u.cast(i, i64), shape), (*shape, 1)) for i in indices]
+    return wide[0] if len(wide) == 1 else u.op("concat", wide, axis=len(shape))
+
+
+def outside(
+    u: Unit, options: dict[str, Any], attributes: Mapping[str, Attribute], values: Sequence[SSAValue]
+) -> SSAValue:
+    """How many of some subscripts lie outside an axis of `size`."""
+    at, size = u.cast(values[0], i64), options["size"]
+    below, above = u.op("cmp_lt", at, u.b.scalar(-size, at)), u.op("cmp_ge", at, u.b.scalar(size, at))
+    found = u.cast(u.op("or", below, above), i64)
+    axes = tuple(range(len(shape_of(at))))
+    return u.op("reduce_sum", found, axes=axes, keepdims=False) if axes else found
