@@ -19,6 +19,10 @@ class ShapeError(GlowError):
     """Shapes do not fit, or a symbolic dimension has no value."""
 
 
+class UnknownNumberError(ShapeError):
+    """A number that shapes depend on is not known when compiling."""
+
+
 class CompileError(GlowError):
     """Compilation failed although the program was accepted."""
 

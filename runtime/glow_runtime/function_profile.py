@@ -48,7 +48,8 @@ class FunctionProfile:
 
 def profile(program: FunctionProgram, types: tuple[Type, ...], arguments: Sequence[Any]) -> FunctionProfile:
     """Run a function once with counters; on the backend where the program runs for these types."""
-    found = program.specialize(types)
+    found = program.specialize(types, arguments)
+    types = program.exactly(types, arguments)
     if found.native is None:
         machine = Machine(program.module, program.functions)
         machine.counts = {}

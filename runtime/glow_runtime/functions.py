@@ -14,9 +14,20 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.fn.record import Record, rebuilt
-from glow_passes.fn.domain import BOOL, FLOAT, INT, NoneType, NotNative, TensorType, Text, TupleType, Type
+from glow_passes.fn.domain import (
+    BOOL,
+    FLOAT,
+    INT,
+    NoneType,
+    NotNative,
+    Scalar,
+    TensorType,
+    Text,
+    TupleType,
+    Type,
+)
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.optimize import optimize_functions
 from glow_passes.fn.specialize import Instance, Specializer, infer
@@ -29,20 +40,24 @@ if TYPE_CHECKING:
 Value = Any
 
 
-def type_of(value: Value) -> Type:
-    """The type of an argument."""
+def type_of(value: Value, exact: bool = False) -> Type:
+    """The type of an argument; `exact`: ints are known when compiling."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, int):
-        return INT
+        return Scalar("int", value) if exact and abs(value) < MOST else INT
     if isinstance(value, float):
         return FLOAT
     if isinstance(value, tuple):
-        items = tuple(type_of(v) for v in value)
+        items = tuple(type_of(v, exact) for v in value)
         return TupleType(items, value.names) if isinstance(value, Record) else TupleType(items)
     if isinstance(value, np.ndarray):
         return TensorType(tuple(int(s) for s in value.shape), value.dtype.name)
     return Text(value) if isinstance(value, str) else NoneType()
+
+
+#: Ints below this size may be known when compiling.
+MOST = 1 << 31
 
 
 @dataclass
@@ -74,11 +89,13 @@ class FunctionProgram:
         self.functions = Functions(self.module)
         self.machine = Machine(self.module, self.functions)
         self.instances: dict[tuple[Type, ...], Specialized] = {}
+        #: Types of arguments whose ints decide shapes: there is a program for each value of the ints.
+        self.exact: set[tuple[Type, ...]] = set()
         self.seconds["optimize"] = time.perf_counter() - start
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """The value for some arguments."""
-        found = self.specialize(tuple(map(type_of, arguments)))
+        found = self.specialize(tuple(map(type_of, arguments)), arguments)
         if found.native is not None:
             try:
                 return found.native(arguments)
@@ -89,15 +106,29 @@ class FunctionProgram:
 
     def native(self, arguments: Sequence[Value]) -> Callable[[Sequence[Any]], Any] | None:
         """The machine code for arguments of the types of these, where there is some."""
-        found = self.instances.get(tuple(map(type_of, arguments)))
+        found = self.instances.get(tuple(map(type_of, arguments)))  # of the types alone
         return None if found is None or found.reason else found.native
 
-    def specialize(self, types: tuple[Type, ...]) -> Specialized:
-        """The program for argument types; errors of types are raised here."""
-        found = self.instances.get(types)
+    def exactly(self, types: tuple[Type, ...], arguments: Sequence[Value]) -> tuple[Type, ...]:
+        """The types that a program for arguments of certain types is made for."""
+        return tuple(type_of(v, exact=True) for v in arguments) if types in self.exact else types
+
+    def specialize(self, types: tuple[Type, ...], arguments: Sequence[Value] = ()) -> Specialized:
+        """The program for argument types, or for ints of `arguments` as well where shapes depend on them.
+
+        Errors of types are raised here.
+        """
+        exact = self.exactly(types, arguments)
+        found = self.instances.get(exact)
         if found is None:
-            with quiet_gc():
-                found = self.instances[types] = self._specialize(types)
+            try:
+                with quiet_gc():
+                    found = self.instances[exact] = self._specialize(exact)
+            except UnknownNumberError:
+                if exact != types or tuple(type_of(v, exact=True) for v in arguments) in ((), types):
+                    raise
+                self.exact.add(types)
+                return self.specialize(types, arguments)
         return found
 
     def _specialize(self, types: tuple[Type, ...]) -> Specialized:

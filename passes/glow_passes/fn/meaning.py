@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import array_of, to_python
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.primitives import SCALAR
@@ -34,7 +33,7 @@ from glow_passes.fn.domain import (
 )
 from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor, slice_cotangent
 from glow_passes.fn.subscripts import subscripts
-from glow_passes.fn.tensor_shapes import with_bounds
+from glow_passes.fn.tensor_shapes import UnknownNumber, with_bounds
 from glow_passes.fn.tensors import Kind, region, vjp_operand
 from glow_passes.fn.tuples import TUPLES
 from glow_passes.fn.values import V, Values, parts
@@ -230,8 +229,8 @@ class Meaning(Values):
         numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
         try:
             return with_bounds(attributes, numbers)
-        except VerifyException as error:
-            raise UnsupportedError(f"{where}: {error}") from None
+        except UnknownNumber as error:
+            raise UnknownNumberError(f"{where}: {error}") from None
 
     def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors: the type that its operators give."""

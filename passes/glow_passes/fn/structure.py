@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 
-from glow_dialects.core.errors import ShapeError, UnsupportedError
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
 from glow_passes.fn.domain import (
     BOOL,
@@ -351,7 +351,7 @@ def _static_shape(v: V, where: str) -> Any:
     items = parts(v) if isinstance(v.type, TupleType) else [v]
     numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
     if len(numbers) != len(items) or None in numbers:
-        raise ShapeError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
+        raise UnknownNumberError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
     return shape_attribute([int(n) for n in numbers if n is not None])
 
 

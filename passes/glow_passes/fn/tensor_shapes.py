@@ -15,6 +15,10 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.attributes import to_attribute
 
 
+class UnknownNumber(VerifyException):
+    """A number that decides a shape is not known when compiling."""
+
+
 @dataclass(frozen=True)
 class At:
     """The index is the value of an operand: a number that the run tells, or an array."""
@@ -62,7 +66,7 @@ def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> At
     def number(text: str, what: str, hint: str) -> Any:
         found = numbers[int(text[1:])]
         if not isinstance(found, int | float | np.integer | np.floating):
-            raise VerifyException(f"{what} must be known when compiling; {hint}")
+            raise UnknownNumber(f"{what} must be known when compiling; {hint}")
         return found
 
     if isinstance(attribute, ArrayAttr):
