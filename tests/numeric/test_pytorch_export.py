@@ -122,3 +122,55 @@ def test_models_without_signature() -> None:
     """Of a model that does not tell its parameters nothing is changed."""
     found = glow.Trainer(exported(told=False), "mse", backend="interpreter").parameters()
     assert set(found) == {"head.weight", "first.weight", "first.bias", "val_1", "val_2", "table", "expand"}
+
+
+def test_folded_views_and_zeros() -> None:
+    """What was turned, reshaped or repeated follows its parameter; zero biases come back; new values stay."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    table, weight = (rng.normal(size=s).astype(np.float32) for s in ((3, 4), (4, 4)))
+    x, target = (rng.normal(size=s).astype(np.float32) for s in ((2, 3, 4), (2, 4, 3)))
+    nodes = [
+        _node("Add", ["x", "expand"], "a", ""),
+        _node("MatMul", ["a", "val_1"], "b", "linear", LINEAR),
+        _node("Transpose", ["b"], "c", "", perm=(0, 2, 1)),
+        _node("Mul", ["c", "permute"], "d", ""),
+        _node("Mul", ["d", "table_1"], "e", ""),
+        _node("Add", ["e", "zeros"], "f", ""),
+        _node("ReduceSum", ["table"], "g", "", keepdims=0),
+        _node("Add", ["f", "g"], "y", ""),
+    ]
+    arrays = {
+        "table": table,
+        "expand": np.tile(table[None], (2, 1, 1)),
+        "val_1": np.ascontiguousarray(weight.T),
+        "permute": np.ascontiguousarray(table.T),
+        "table_1": np.ascontiguousarray(table.T.reshape(1, 4, 3)),
+        "zeros": np.zeros((4, 3), np.float32),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, target.shape)],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    lines = [f"PARAMETER target='{n}'" for n in ("table", "linear.weight", "linear.bias")]
+    graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value="\n".join(lines))
+    model = helper.make_model(graph, producer_name="pytorch", opset_imports=[helper.make_opsetid("", 20)])
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.005), backend="interpreter")
+    values = {"table": table, "linear.weight": weight, "linear.bias": np.zeros(4, np.float32)}
+    p = {n: torch.tensor(a, requires_grad=True) for n, a in values.items()}
+    optimizer = torch.optim.SGD(p.values(), 0.005)
+    for _ in range(4):
+        optimizer.zero_grad()
+        y = torch.nn.functional.linear(torch.tensor(x) + p["table"], p["linear.weight"], p["linear.bias"])
+        y = y.transpose(1, 2) * p["table"].T * p["table"].T + p["table"].sum()
+        loss = torch.nn.functional.mse_loss(y, torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x, target) == pytest.approx(loss.item(), rel=1e-5)
+    found = trainer.parameters()
+    assert set(found) == set(p)
+    for name, value in p.items():
+        np.testing.assert_allclose(found[name], value.detach().numpy(), rtol=1e-4, atol=1e-6, err_msg=name)

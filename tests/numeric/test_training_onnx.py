@@ -323,3 +323,50 @@ def test_half_precision(backend: str) -> None:
     for name, parameter in net.named_parameters():
         assert found[name].dtype == np.float16
         np.testing.assert_allclose(found[name], parameter.detach().numpy(), rtol=1e-2, atol=2e-3)
+
+
+def test_values_that_look_like_weights() -> None:
+    """A mask of zeros and another number, and initial states of zeros, are no weights."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "w": rng.normal(size=(1, 12, 4)).astype(np.float32),
+        "r": rng.normal(size=(1, 12, 4)).astype(np.float32),
+        "zero": np.zeros((1, 3, 4), np.float32),
+        "scale": np.array([0.5, 0.5, 2.0, 1.0], np.float32),
+        "blocked": np.array([[-100.0, 0, 0, -100.0]] * 3, np.float32),
+    }
+    nodes = [
+        helper.make_node("GRU", ["x", "w", "r", "", "", "zero"], ["all", "last"], hidden_size=4),
+        helper.make_node("Mul", ["last", "scale"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "blocked"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "masks",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4])],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    trainer = glow.Trainer(model, "mse", backend="interpreter")
+    assert set(trainer.parameters()) == {"w", "r", "scale"}
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_normalisation_that_is_used_twice(backend: str) -> None:
+    """Its running statistics take both uses, one after the other."""
+    vector = np.ones(3, np.float32)
+    weights = {"s": 2 * vector, "b": vector, "m": 0 * vector, "v": vector}
+    operands = [*weights]
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", *operands], ["h"], momentum=0.6),
+        helper.make_node("BatchNormalization", ["h", *operands], ["y"], momentum=0.6),
+    ]
+    trainer = glow.Trainer(model(nodes, weights, (8, 3)), "mse", batch=8, backend=backend)
+    x = random(8, 3)
+    trainer.step(x, np.zeros_like(x))
+    h = 2 * (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) + 1
+    mean = 0.6 * (0.4 * x.mean(0)) + 0.4 * h.mean(0)
+    variance = 0.6 * (0.6 + 0.4 * x.var(0, ddof=1)) + 0.4 * h.var(0, ddof=1)
+    np.testing.assert_allclose(trainer.state["m"], mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(trainer.state["v"], variance, rtol=1e-4, atol=1e-6)

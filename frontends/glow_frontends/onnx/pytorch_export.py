@@ -1,9 +1,10 @@
 """Weights that PyTorch's exporter merged or folded, separate and under their own names again.
 
-`torch.onnx.export` with its optimiser (the default of its newer exporter) keeps one of equal small weights,
-so that normalisations that begin with ones share theirs; it turns the weights of linear layers round, which
-unties tied ones; and it repeats what is expanded to the batch. That changes nothing in inference, but in
-training. The file says which parameters the network had (its signature) and which module each node is of.
+`torch.onnx.export` with its optimiser (the default of its newer exporter) keeps one of equal weights, so that
+normalisations that begin with ones share theirs, and layers that begin as copies; it turns, reshapes and
+repeats weights ahead, which unties tied ones; and it leaves out biases of zeros. That changes nothing in
+inference, but in training. The file says which parameters the network had (its signature) and which module
+each node is of.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable
+from itertools import permutations
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -22,6 +24,11 @@ from glow_frontends.onnx.model import subgraphs
 _SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _LINEAR = "torch.nn.modules.linear.Linear"
+#: Names of values that the network's code makes of nothing or computes, not of a parameter's elements.
+_MADE = re.compile(
+    r"(zeros|ones|full|empty|arange|eye|tril|triu|scalar_tensor|lift_fresh_copy|_to_copy|where|masked_fill|sin|cos"
+    r"|convert_element_type)(_like|_default)?(_\d+)?"
+)
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -36,15 +43,30 @@ def signature(model: ModelProto) -> dict[str, bool]:
     return {name: kind == "PARAMETER" for kind, name in found}
 
 
+def constants(model: ModelProto) -> set[str]:
+    """Initializers of PyTorch's newer exporter that are no parameter, nor folded from one that is missing."""
+    told, known = signature(model), {i.name: i for i in model.graph.initializer}
+    if not told:
+        return set()
+    missing = any(own and name not in known for name, own in told.items())
+    found = {n for n in known if n not in told and (not missing or _MADE.fullmatch(n))}
+    for node in model.graph.node:  # what group normalisations are made of
+        if node.op_type == "InstanceNormalization":
+            found |= {n for n in node.input[1:] if n in known and n not in told and _uniform(known[n])}
+    return found
+
+
 def restored(model: ModelProto) -> ModelProto:
     """The model with its parameters as the network had them, as far as the file tells.
 
     Warns (`ExportWarning`) of parameters that it does not have any more, such as those of normalisations
     that were folded into convolutions.
     """
-    parameters = [name for name, own in signature(model).items() if own]
+    told = signature(model)
+    parameters = [name for name, own in told.items() if own]
     known = {i.name for i in model.graph.initializer}
-    if all(name in known for name in parameters):
+    folded = any(i.name not in told and _is_weight(i) for i in model.graph.initializer)
+    if not parameters or (not folded and all(name in known for name in parameters)):
         return model
     made = ModelProto()
     made.CopyFrom(model)
@@ -71,6 +93,9 @@ class _Restorer:
         """Folded value -> the module that reads it first."""
         self.chosen: dict[tuple[str, str], str] = {}
         """(module, what it reads) -> what it reads instead."""
+        self.scopes = {_scope(node) for node in graph.node}
+        self.turned: dict[str, str] = {}
+        """Parameter turned round -> the parameter."""
 
     def run(self) -> list[str]:
         """Change the graph; returns parameters that are missing still."""
@@ -79,14 +104,15 @@ class _Restorer:
             scope = _scope(node)
             for place, name in enumerate(node.input if scope is not None else ()):
                 tensor = self.tensors.get(name)
-                if tensor is None or tensor.data_type not in _FLOATS or max(tensor.dims, default=1) == 1:
+                if tensor is None or not _is_weight(tensor):
                     continue
                 key = (scope or "", name)
                 if key not in self.chosen:
-                    turned = place == 1 and node.op_type == "MatMul" and _module_class(node) == _LINEAR
+                    turned = self._turned(node, scope or "") if place == 1 else ""
                     self.chosen[key] = self._own(tensor, key[0], turned, nodes)
                 node.input[place] = self.chosen[key]
             nodes.append(node)
+        nodes = self._biased(self._viewed(nodes))
         del self.graph.node[:]
         self.graph.node.extend(nodes)
         read = _read(self.graph)
@@ -95,23 +121,36 @@ class _Restorer:
         self.graph.initializer.extend(kept)
         return list(self.missing)
 
-    def _own(self, tensor: TensorProto, scope: str, turned: bool, nodes: list[NodeProto]) -> str:
-        """What a module reads instead of a tensor; nodes that make it are added to `nodes`."""
+    def _turned(self, node: NodeProto, scope: str) -> str:
+        """The parameter that a module's product takes turned round: a linear layer's, or the only one."""
+        if node.op_type != "MatMul":
+            return ""
+        if _module_class(node) == _LINEAR:
+            return f"{scope}.weight"
+        own = [n for n in self._lost(scope) if re.fullmatch(r"\w*weight", n.removeprefix(f"{scope}."))]
+        return own[0] if len(own) == 1 else ""
+
+    def _own(self, tensor: TensorProto, scope: str, weight: str, nodes: list[NodeProto]) -> str:
+        """What a module reads instead of a tensor, which is `weight` turned round if one is given.
+
+        Nodes that make it are added to `nodes`.
+        """
         if tensor.name in self.parameters:
             return self._separated(tensor, scope)
-        weight = f"{scope}.weight"
-        if turned and len(tensor.dims) == 2 and weight in self.parameters:
+        if len(tensor.dims) == 2 and weight in self.parameters:
             array = np.ascontiguousarray(numpy_helper.to_array(tensor).T)
             if weight in self.missing:
                 self._add(array, weight)
             if np.array_equal(numpy_helper.to_array(self.tensors[weight]), array):
                 node = helper.make_node("Transpose", [weight], [f"{tensor.name}.{len(nodes)}"], perm=(1, 0))
                 nodes.append(node)
+                self.turned[node.output[0]] = weight
                 return node.output[0]
         if re.fullmatch(r"expand(_\d+)?", tensor.name):
             return self._once(tensor, scope, nodes)
         home = self.home.setdefault(tensor.name, scope)
-        if home != scope and self._lost(scope) and _uniform(tensor):
+        alike = _uniform(tensor) or _numberless(home) == _numberless(scope)
+        if home != scope and self._lost(scope) and alike:
             return self._copied(tensor, f"{scope}.{tensor.name}")
         return tensor.name
 
@@ -120,6 +159,8 @@ class _Restorer:
         owner = tensor.name.rpartition(".")[0]
         if scope == owner or scope.startswith(owner + ".") or owner.startswith(scope + ".") or not owner:
             return tensor.name
+        if owner not in self.scopes:
+            return tensor.name  # its layer is fused with this module's
         lost = self._lost(scope)
         # Layers that begin as copies have names that differ in numbers; tied weights have other names.
         same = [name for name in lost if _numberless(name) == _numberless(tensor.name)]
@@ -141,6 +182,82 @@ class _Restorer:
         shape = self._add(np.array(array.shape, np.int64), f"{tensor.name}.shape")
         nodes.append(helper.make_node("Expand", [one, shape], [f"{tensor.name}.{len(nodes)}"]))
         return nodes[-1].output[0]
+
+    def _viewed(self, nodes: list[NodeProto]) -> list[NodeProto]:
+        """Nodes in which what was folded from a parameter, turned, reshaped or repeated, is made of it."""
+        read = {name for node in nodes for name in node.input} - self.parameters
+        folded = {n: t for n, t in self.tensors.items() if n in read and _is_weight(t)}
+        arrays = {n: numpy_helper.to_array(t) for n, t in folded.items() if not _uniform(t)}
+        once = {n: _without_repeats(a) for n, a in arrays.items()}
+        sizes = {a.size for a in once.values()}
+        bases: dict[bytes, list[tuple[str, Array]]] = {}
+
+        def like(array: Array) -> list[tuple[str, Array]]:
+            return bases.setdefault(np.sort(array, axis=None).tobytes(), [])
+
+        for name in self.parameters & self.tensors.keys():
+            tensor = self.tensors[name]
+            if _is_weight(tensor) and int(np.prod(tensor.dims)) in sizes:
+                array = numpy_helper.to_array(tensor)
+                like(array).append((name, array))
+        made: dict[str, str] = {}
+        first: list[NodeProto] = []
+        for name, array in arrays.items():
+            alike = like(once[name])
+            found = ((base, order) for base, a in alike if (order := _view(a, once[name])) is not None)
+            base, order = next(found, ("", ()))
+            if base:
+                made[name] = self._view_nodes(base, order, once[name], array, first)
+            elif once[name].size == array.size:
+                alike.append((name, array))
+        for node in nodes if made else ():
+            for place, name in enumerate(node.input):
+                if name in made:
+                    node.input[place] = made[name]
+        return first + nodes
+
+    def _view_nodes(
+        self, base: str, order: tuple[int, ...], once: Array, whole: Array, nodes: list[NodeProto]
+    ) -> str:
+        """Nodes base -> reshape -> transpose by `order` -> expand; returns the last one's result."""
+        before = [once.shape[order.index(axis)] for axis in range(once.ndim)]
+        value = f"{base}.view{len(nodes)}"
+        steps = [("Reshape", before), ("Transpose", order), ("Expand", whole.shape)]
+        for index, (kind, numbers) in enumerate(steps):
+            if kind == "Transpose" and order == tuple(sorted(order)):
+                continue
+            if kind == "Expand" and once.shape == whole.shape:
+                continue
+            if kind == "Reshape" and before == list(self.tensors[base].dims):
+                continue
+            result, operands = f"{value}.{index}", [base]
+            if kind != "Transpose":
+                operands.append(self._add(np.array(numbers, np.int64), f"{result}.shape"))
+            nodes.append(helper.make_node(kind, operands, [result]))
+            if kind == "Transpose":
+                nodes[-1].attribute.append(helper.make_attribute("perm", list(order)))
+            base = result
+        return base
+
+    def _biased(self, nodes: list[NodeProto]) -> list[NodeProto]:
+        """Nodes with the biases that were left out because they are zeros."""
+        found: list[NodeProto] = []
+        for node in nodes:
+            found.append(node)
+            read = node.input[1] if len(node.input) > 1 else ""
+            weight = self.turned.get(read, read)
+            bias = weight.removesuffix("weight") + "bias"
+            if not weight.endswith("weight") or bias not in self.missing or weight not in self.tensors:
+                continue
+            tensor = self.tensors[weight]
+            zeros = np.zeros(tensor.dims[0], numpy_helper.to_array(tensor).dtype)
+            if node.op_type in ("Gemm", "Conv") and len(node.input) == 2:
+                node.input.append(self._add(zeros, bias))
+            elif node.op_type == "MatMul" and read in self.turned:
+                result = node.output[0]
+                node.output[0] = f"{result}.product"
+                found.append(helper.make_node("Add", [node.output[0], self._add(zeros, bias)], [result]))
+        return found
 
     def _lost(self, scope: str) -> list[str]:
         """Missing parameters of a module and of what it contains."""
@@ -190,3 +307,27 @@ def _numberless(name: str) -> str:
 def _uniform(tensor: TensorProto) -> bool:
     array = numpy_helper.to_array(tensor)
     return bool((array == array.flat[0]).all())
+
+
+def _is_weight(tensor: TensorProto) -> bool:
+    return tensor.data_type in _FLOATS and max(tensor.dims, default=1) > 1
+
+
+def _without_repeats(array: Array) -> Array:
+    """An array with one entry along axes on which all are equal."""
+    for axis in range(array.ndim):
+        one = array.take([0], axis)
+        if array.shape[axis] > 1 and (array == one).all():
+            array = one
+    return array
+
+
+def _view(source: Array, array: Array) -> tuple[int, ...] | None:
+    """The order of axes that makes `array` of a reshaped `source`: the plainest there is, None if none."""
+    if source.size != array.size or source.dtype != array.dtype or array.ndim > 5:
+        return None
+    for order in permutations(range(array.ndim)):
+        before = array.transpose(np.argsort(order))
+        if np.array_equal(before.reshape(-1), source.reshape(-1)):
+            return order
+    return None

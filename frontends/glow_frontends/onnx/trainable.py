@@ -19,7 +19,7 @@ from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.hoist import with_weights_outside
 from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_inputs
 from glow_frontends.onnx.model import load, subgraphs
-from glow_frontends.onnx.pytorch_export import restored, signature
+from glow_frontends.onnx.pytorch_export import constants, restored, signature
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
 #: Operator -> operands that make an initializer a weight. Sizes, limits, scales stay constants.
@@ -41,6 +41,10 @@ _SETTINGS = (
     *("Resize", "Upsample", "Pad", "Clip", "Dropout", "Range", "OneHot", "TopK", "NonMaxSuppression"),
     *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConstantOfShape", "RoiAlign"),
 )
+#: Operators that masks are added to or multiply.
+_MASKED = ("Add", "Sub", "Mul", "Div", "Where", "Max", "Min", "Equal", "Cast", "Slice", "Unsqueeze")
+#: Initial states of recurrent operators.
+_STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 #: Running statistics: state that training updates without gradients.
 STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
@@ -101,8 +105,9 @@ def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
     """Floating-point initializers that are used as weights and as no operator's setting.
 
     Those with the names of PyTorch's modules are weights whatever reads them, and numbers among them too.
-    What has entries that stand for infinity is a mask. Buffers are no weights where the model tells them, nor
-    are single numbers then that it does not call parameters.
+    What has entries that stand for infinity is a mask, and so is what has two values, one of them zero, and
+    only meets other values element by element. Initial states of zeros are no weights. Where the model tells
+    its parameters, others are weights only in place of those that it has no more.
     """
     graph, told = model.graph, signature(model)
     statistics = _used_as(graph, STATISTICS)
@@ -112,20 +117,34 @@ def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
         if node.op_type in _SETTINGS:
             bad |= set(node.input[1:])
     bad |= {name for name, parameter in told.items() if not parameter and name not in statistics}
+    bad |= constants(model)
     if told:
         bad |= {i.name for i in graph.initializer if max(i.dims, default=1) == 1 and i.name not in told}
+    doubtful = {n for node in _nodes(graph) if node.op_type in _MASKED for n in node.input}
+    doubtful -= {n for node in _nodes(graph) if node.op_type not in _MASKED for n in node.input}
+    states = _used_as(graph, _STATES)
+    parameters = {name for name, own in told.items() if own}
     found: dict[str, Array] = {}
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if array.dtype.name in _FLOATS and (np.abs(array.astype(np.float64)) < _infinity(array)).all():
+            if array.dtype.name not in _FLOATS or _has_infinity(array):
+                continue
+            mask = proto.name in doubtful and _two_valued(array)
+            if proto.name in parameters or not (mask or (proto.name in states and not array.any())):
                 found[proto.name] = array
     return found
 
 
-def _infinity(array: Array) -> float:
-    """What stands for infinity in a mask of an array's type, and all above."""
-    return min(INFINITE, float(finfo(array.dtype).max))
+def _two_valued(array: Array) -> bool:
+    """Whether all entries are zero or one other number, and both occur more than once."""
+    others = array[array != 0]
+    return bool(1 < others.size < array.size - 1 and (others == others[0]).all())
+
+
+def _has_infinity(array: Array) -> bool:
+    """Whether entries stand for infinity, as in masks, or are no numbers."""
+    return not (np.abs(array.astype(np.float64)) < min(INFINITE, float(finfo(array.dtype).max))).all()
 
 
 def _untied(model: ModelProto) -> ModelProto:

@@ -41,10 +41,10 @@ def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | Non
     `seed` shifts those of the dropouts; two of one seed would drop the same places, so that the
     second takes the next number.
     """
-    seeds = set[int]()
+    seeds, latest = set[int](), dict[PlaceholderOp, SaveOp]()
     for op in list(function.body.block.ops):
         if isinstance(op, BatchNormOp):
-            _train_batch_norm(op, Builder.before(op), momentum)
+            _train_batch_norm(op, Builder.before(op), momentum, latest)
         elif isinstance(op, DropoutOp) and op.prop("ratio"):
             b, own = Builder.before(op), (op.prop("seed") + (seed << 32)) % (1 << 63)
             while own in seeds:
@@ -61,7 +61,10 @@ def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
     op.erase()
 
 
-def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float | None) -> None:
+def _train_batch_norm(
+    op: BatchNormOp, b: Builder, momentum: float | None, latest: dict[PlaceholderOp, SaveOp]
+) -> None:
+    """`latest`: the last update of each running statistic; a layer that is used again continues from it."""
     sources = [v.owner for v in (op.mean, op.variance)]
     states: list[PlaceholderOp] = []
     for source in sources:
@@ -75,7 +78,11 @@ def _train_batch_norm(op: BatchNormOp, b: Builder, momentum: float | None) -> No
     f, kept = Formula(b, op.input), op.prop("momentum") if momentum is None else momentum
     unbiased = f.mul(made.variance, count / max(1, count - 1))
     for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased), strict=True):
-        b.insert(SaveOp.of(f.add(f.mul(old, kept), f.mul(new, 1 - kept)), state))
+        if (save := latest.get(state)) is not None:
+            old = save.input
+            save.detach()
+            save.erase()
+        latest[state] = b.insert(SaveOp.of(f.add(f.mul(old, kept), f.mul(new, 1 - kept)), state))
     _replace(op, [made.results[0]])
 
 
