@@ -54,6 +54,22 @@ def test_even_factors() -> None:
     assert even_factors(spread, (-60, 60), np.zeros(3)) is None
     # What calibration cut off does not count.
     assert even_factors(spread, (-2, 2), np.ones(3)) is None
+    # Features in units of their own, one of which never changed: that one keeps room.
+    apart = Channels.of([np.zeros(3), [0, 0, 0], [1e-3, 1e3, 0]])
+    usual, wide = (even_factors(apart, (0, 1e3), np.array([1, 1e-3, 1]), **m) for m in ({}, {"most": 1e6}))
+    assert usual is not None and wide is not None
+    assert wide[1] / wide[0] > 100 * usual[1] / usual[0]
+    assert wide[2] > wide[0]
+
+
+def test_features_in_units_of_their_own() -> None:
+    """Inputs of which some are a million times as large as others, each as important."""
+    x, w = _normal(256, 24), _normal(24, 16)
+    units = np.logspace(-3, 3, 24).astype(np.float32)
+    g, feed = _product(x * units, w / units[:, None])
+    module = quantize(g, [feed], backend="interpreter")
+    assert "quantized_fully_connected" in _operators(module)
+    assert _decibels(x @ w, glow.compile(module, backend="interpreter").run(feed)["y"]) > 30
 
 
 def _product(x: Array, w: Array) -> tuple[glow.GraphBuilder, dict[str, Array]]:
@@ -165,3 +181,7 @@ def test_losses_choose_the_cheapest_layers() -> None:
     chosen = costly_layers([(layers[name], sizes[name]) for name in sizes])
     assert chosen == {layers["a"], layers["b"]}  # "c" would be too much
     assert costly_layers([(Node(), 5), (Node(), 7)]) == set()
+    layers["d"].attributes[LOSS] = FloatAttr(1e-2, 64)
+    # Where nothing else helps, however much it is.
+    chosen = costly_layers([(layers[name], sizes[name]) for name in sizes])
+    assert chosen == {layers["a"], layers["b"], layers["d"]}

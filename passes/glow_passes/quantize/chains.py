@@ -62,22 +62,25 @@ def evaluated(chain: Sequence[GraphOp], x: Array, array: Contents) -> Array:
         for operand in op.operands:
             known = array(operand) if operand is not source else None
             arrays.append(value if known is None else np.asarray(known).reshape(()))
-        block = Block(arg_types=[_type(a, v) for a, v in zip(arrays, op.operands, strict=True)])
-        probe: Any = type(op).create(
-            operands=block.args,
-            result_types=[tensor(value.shape, element_of(op.results[0]))],
-            properties=dict(op.properties),
-        )
-        with np.errstate(all="ignore"):
-            (value,) = probe.evaluate(
-                [a.astype(dtype_of(v.type)) for a, v in zip(arrays, op.operands, strict=True)]
-            )
-        probe.drop_all_references()
+        value = applied(op, arrays)
     return np.asarray(value, np.float32)
 
 
-def _type(array: Array, like: SSAValue) -> Any:
-    return tensor(array.shape, element_of(like))
+def applied(op: GraphOp, arrays: Sequence[Array]) -> Array:
+    """What an operator of one result gives for `arrays` in place of its operands, of any shapes."""
+    like = zip(arrays, op.operands, strict=True)
+    block = Block(arg_types=[tensor(a.shape, element_of(v)) for a, v in like])
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    probe: Any = type(op).create(
+        operands=block.args,
+        result_types=[tensor(shape, element_of(op.results[0]))],
+        properties=dict(op.properties),
+    )
+    like = zip(arrays, op.operands, strict=True)
+    with np.errstate(all="ignore"):
+        (value,) = probe.evaluate([a.astype(dtype_of(v.type)) for a, v in like])
+    probe.drop_all_references()
+    return value
 
 
 def stored_values(kind: UniformQuantizedType) -> Array:

@@ -94,20 +94,26 @@ class Channels:
         return Channels(parts[0], parts[1], parts[2], 1)
 
 
-#: Spreads of channels are evened out by at most this factor.
+#: Spreads of channels are evened out by at most this factor: what a relu hardly ever lets through while
+#: a profile is taken may be larger later.
 LARGEST_FACTOR = 64.0
+#: Those of an input of the network by this one: its channels may be features in units of their own.
+LARGEST_INPUT_FACTOR = 1e6
 #: Below this the channels are even enough.
 WORTH = 4.0
 #: How much of a channel's spread goes into the weights; the rest stays in the activations.
 SHARE = 0.6
 
 
-def even_factors(channels: Channels, limits: tuple[float, float], weights: Array) -> Array | None:
+def even_factors(
+    channels: Channels, limits: tuple[float, float], weights: Array, most: float = LARGEST_FACTOR
+) -> Array | None:
     """Factors t, one a channel: x / t and t * w lose less to rounding than x and w.
 
     `weights` is the largest absolute weight of each channel, in units of its output's largest. Large
     channels with small weights give the most (SmoothQuant, arXiv 2211.10438, equation 4). None where
-    channels are even already.
+    channels are even already. `most` limits the factors; channels that were 0 throughout get no more
+    than LARGEST_FACTOR.
     """
     low = np.clip(channels.low, *limits)
     high = np.clip(channels.high, *limits)
@@ -115,12 +121,12 @@ def even_factors(channels: Channels, limits: tuple[float, float], weights: Array
     largest = float(size.max(initial=0))
     if not np.isfinite(largest) or largest <= 0:
         return None
-    size = np.maximum(size, largest / LARGEST_FACTOR)
-    weights = np.maximum(weights, float(weights.max(initial=0)) / LARGEST_FACTOR)
+    size = np.where(size > 0, np.maximum(size, largest / most), largest / LARGEST_FACTOR)
+    weights = np.maximum(weights, float(weights.max(initial=0)) / most)
     if not weights.all():
         return None
     factors = size**SHARE / weights ** (1 - SHARE)
     factors /= float(np.exp(np.log(factors).mean()))
     if factors.max() / factors.min() < WORTH:
         return None
-    return np.clip(factors, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
+    return np.clip(factors, 1 / most, most)

@@ -11,8 +11,8 @@ from xdsl.ir import Operation
 from glow_passes.quantize.apply_profile import LOSS
 
 #: What may stay float, as parts of a network's products, as long as the decibels of signal over noise
-#: in its outputs are fewer: little for more than enough of them, more for few.
-PARTS = ((45.0, 0.05), (32.0, 0.3))
+#: in its outputs are fewer: little for more than enough of them, more for few, all for too few.
+PARTS = ((45.0, 0.05), (32.0, 0.3), (28.0, 1.0))
 
 
 def costly_layers(sizes: Iterable[tuple[Operation, int]]) -> set[Operation]:

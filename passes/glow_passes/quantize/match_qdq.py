@@ -38,6 +38,7 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
+from glow_passes.quantize.byte_functions import PATTERN as FUNCTION_OF_BYTES
 from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
 
 
@@ -291,6 +292,7 @@ PATTERNS = (
     Pattern((QuantizeOp,), quantize_of_linear),
     Pattern((QuantizeOp,), quantize_of_arithmetic),
     Pattern((QuantizeOp,), quantize_of_pool),
+    FUNCTION_OF_BYTES,
 )
 
 

@@ -56,6 +56,8 @@ from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, hand_on
 from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
 from glow_passes.quantize.channels import (
+    LARGEST_FACTOR,
+    LARGEST_INPUT_FACTOR,
     LAYERS,
     Channels,
     by_weight,
@@ -314,7 +316,8 @@ class Quantizer:
                 continue
             axis = channel_axis(op)
             size = np.maximum(size, relative_size(op, weights, len(size), self.options.per_channel))
-        factors = even_factors(channels, limits, size)
+        most = LARGEST_INPUT_FACTOR if isinstance(value.owner, GetOp) else LARGEST_FACTOR
+        factors = even_factors(channels, limits, size, most)
         if factors is None or axis is None:
             return None
         factors = factors.astype(np.float32).astype(np.float64)

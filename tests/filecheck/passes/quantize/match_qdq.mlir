@@ -2,6 +2,7 @@
 
 glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.25>>>
 glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+glow.placeholder @other input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @v input : tensor<2x2xf32>
 glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
 glow.constant @filter = #glow.bits<"0x01FE", tensor<1x2x1x1x!quant.uniform<i8:f32:0, {0.25}>>>
@@ -102,8 +103,10 @@ glow.func @transposed {
 glow.func @sum {
   %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
   %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
-  // CHECK: glow.quantized_add %q, %q {low = -5 : i64
-  %p = glow.add %x, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %r0 = glow.get @other : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %o = glow.dequantize %r0 : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  // CHECK: glow.quantized_add %q, %r0 {low = -5 : i64
+  %p = glow.add %x, %o : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
   %r = glow.relu %p : (tensor<3x2xf32>) -> tensor<3x2xf32>
   %y = glow.quantize %r : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
   glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
@@ -131,4 +134,36 @@ glow.func @bits {
   %y = glow.bit_cast %s : (tensor<4x!quant.uniform<u8:f32, 1.0:7>>) -> tensor<4xui8>
   // CHECK: glow.save %x to
   glow.save %y to @same : tensor<4xui8>
+}
+
+// An activation of several operators, with conversions between them and its argument read twice: a table.
+// CHECK-LABEL: glow.func @function
+// CHECK: [[f:%.*]] = glow.lookup %q, %{{.*}} : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<256x!quant.uniform<i8:f32, 1.0:-5>>)
+// CHECK-NEXT: glow.save [[f]] to
+glow.func @function {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %s = glow.sigmoid %x : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %t = glow.quantize %s : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<u8:f32, 0.00390625>>
+  %u = glow.dequantize %t : (tensor<3x2x!quant.uniform<u8:f32, 0.00390625>>) -> tensor<3x2xf32>
+  %p = glow.mul %x, %u : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// What depends on two stored values is no table; the function of one of them is.
+// CHECK-LABEL: glow.func @gate
+// CHECK: [[g:%.*]] = glow.lookup %r0
+// CHECK: glow.quantized_mul %q, [[g]]
+glow.func @gate {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %r0 = glow.get @other : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %o = glow.dequantize %r0 : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %s = glow.sigmoid %o : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %t = glow.quantize %s : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<u8:f32, 0.00390625>>
+  %u = glow.dequantize %t : (tensor<3x2x!quant.uniform<u8:f32, 0.00390625>>) -> tensor<3x2xf32>
+  %p = glow.mul %x, %u : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
 }

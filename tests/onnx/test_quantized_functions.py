@@ -1,0 +1,91 @@
+"""Activations of quantised models, several operators each, as onnxruntime computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
+from glow_passes.pipeline import PassRunner, match_integers
+
+Step = tuple[str, tuple[str, ...]]
+
+#: Operators from the values "x" and constants on; the results of all are rounded to bytes.
+FUNCTIONS: dict[str, list[Step]] = {
+    "silu": [("Sigmoid", ("x",)), ("Mul", ("x", "1"))],
+    "gelu": [
+        ("Div", ("x", "root")),
+        ("Erf", ("1",)),
+        ("Add", ("2", "one")),
+        ("Mul", ("x", "3")),
+        ("Mul", ("4", "half")),
+    ],
+    "hard_swish": [("HardSigmoid", ("x",)), ("Mul", ("x", "1"))],
+    "mish": [("Softplus", ("x",)), ("Tanh", ("1",)), ("Mul", ("2", "x"))],
+    "square": [("Mul", ("x", "x")), ("Add", ("1", "x")), ("Sub", ("2", "half"))],
+}
+CONSTANTS = {"root": 2**0.5, "one": 1.0, "half": 0.5}
+
+
+def _quantized(name: str, kind: type, constant: Callable[[str, Array], str]) -> onnx.ModelProto:
+    """The function with quantize and dequantize after each step, and scales that differ."""
+    zero = constant("zero", np.array(3 if kind is np.int8 else 130, kind))
+    nodes: list[onnx.NodeProto] = []
+    values: dict[str, str] = {key: constant(key, np.array(v, np.float32)) for key, v in CONSTANTS.items()}
+
+    def rounded(value: str, key: str) -> None:
+        scale = constant(f"{key}.scale", np.array(0.02 + 0.01 * len(nodes), np.float32))
+        nodes.append(helper.make_node("QuantizeLinear", [value, scale, zero], [f"{key}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{key}.q", scale, zero], [f"{key}.dq"]))
+        values[key] = f"{key}.dq"
+
+    rounded("input", "x")
+    for number, (op, reads) in enumerate(FUNCTIONS[name], 1):
+        nodes.append(helper.make_node(op, [values[key] for key in reads], [f"{number}.real"]))
+        rounded(f"{number}.real", str(number))
+    shape = (2, 7, 33)
+    given = helper.make_tensor_value_info("input", TensorProto.FLOAT, shape)
+    made = helper.make_tensor_value_info(values[str(len(FUNCTIONS[name]))], TensorProto.FLOAT, shape)
+    graph = helper.make_graph(nodes, "g", [given], [made])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_bytes_are_tables(name: str, kind: type) -> None:
+    """One lookup; results are onnxruntime's, but for a rounding step where a value lies on the border."""
+    arrays: dict[str, Array] = {}
+
+    def constant(key: str, array: Array) -> str:
+        arrays[key] = array
+        return key
+
+    m = _quantized(name, kind, constant)
+    m.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in arrays.items())
+    onnx.checker.check_model(m)
+    module = glow.load(m).clone()
+    PassRunner(context()).run(module, match_integers())
+    operators = {op.name for op in module.walk()}
+    assert "glow.lookup" in operators and not operators & {"glow.mul", "glow.quantized_mul"}
+
+    x = np.random.default_rng(0).normal(0, 2.5, (2, 7, 33)).astype(np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    want: Any = session.run(None, {"input": x})[0]
+    have = [
+        next(iter(glow.compile(m, backend=backend).run({"input": x}).values()))
+        for backend in ("interpreter", "cpu")
+    ]
+    np.testing.assert_array_equal(have[0], have[1])
+    step = float(np.diff(np.unique(want)).min())
+    assert np.abs(want - have[0]).max() < 1.01 * step
+    assert np.mean(want != have[0]) < 0.02
