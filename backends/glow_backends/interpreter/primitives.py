@@ -19,6 +19,7 @@ from glow_backends.interpreter.cotangents import (
     is_tuple,
     put,
 )
+from glow_backends.interpreter.records import RECORDS, is_dict
 from glow_dialects.core.attributes import array_of, to_attribute, to_python
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.graph_op import GraphOp
@@ -234,6 +235,8 @@ def _item(op: PrimOp) -> Callable[..., Any]:
             return ZERO
         if isinstance(i, np.ndarray) and i.ndim and isinstance(t, np.ndarray):
             return on_tensors(t, i)
+        if isinstance(i, str):
+            return t[_place(op, t, i)]
         try:
             made = t[int(i)]
         except IndexError:
@@ -265,6 +268,9 @@ def _with_item(op: PrimOp) -> Callable[..., Any]:
             return ZERO if v is ZERO else None
         if isinstance(t, np.ndarray):
             return on_tensors(t, i, 0.0 if v is ZERO else _array_of(v))
+        if isinstance(i, str):
+            made = dict(zip(t.names[1:], t, strict=True)) | {i: v}
+            return Record.of(("dict", *made), list(made.values()))
         if not -len(t) <= int(i) < len(t):
             raise raised("IndexError", message(len(t)), op.source)
         return alike(t, [v if at == int(i) % len(t) else x for at, x in enumerate(t)])
@@ -287,6 +293,12 @@ def _with_field(op: PrimOp) -> Callable[..., Any]:
     def run(t: Any, like: Any, v: Any) -> Any:
         if t is ZERO and v is ZERO:
             return ZERO
+        if is_dict(like) and _name(op) not in like.names[1:]:
+            items = (ZERO,) * len(like) if t is ZERO else tuple(t)
+            if len(items) > len(like):
+                return items[: len(like)]
+            made = (*items, v)
+            return Record.of((*t.names, _name(op)), made) if isinstance(t, Record) else made
         at = _place(op, like)
         items = [ZERO] * len(like) if t is ZERO else list(t)
         items[at] = v
@@ -301,6 +313,8 @@ def _item_put(op: PrimOp) -> Callable[..., Any]:
     def run(t: Any, i: Any, d: Any) -> Any:
         if d is ZERO:
             return ZERO
+        if isinstance(i, str):
+            return put(len(t), _place(op, t, i), d)
         return on_tensors(t, i, d) if isinstance(t, np.ndarray) else put(len(t), int(i) % len(t), d)
 
     return run
@@ -350,9 +364,9 @@ def _join(op: PrimOp) -> Callable[..., Any]:
     return run
 
 
-def _place(op: PrimOp, value: Any) -> int:
-    """Where the item of a name stands."""
-    name = to_python(op.attributes["field"])
+def _place(op: PrimOp, value: Any, name: Any = None) -> int:
+    """Where the item of a name stands, which the primitive gives unless it is given."""
+    name = to_python(op.attributes["field"]) if name is None else name
     names = value.names if isinstance(value, Record) else ()
     if name in names[1:]:
         return names.index(name, 1) - 1
@@ -360,6 +374,19 @@ def _place(op: PrimOp, value: Any) -> int:
     raise GlowError(
         f"{op.source}: attribute '{name}' of {what} cannot be compiled; use a named tuple or a dict"
     )
+
+
+def _name(op: PrimOp) -> str:
+    return str(to_python(op.attributes["field"]))
+
+
+def _field_of(op: PrimOp) -> Callable[..., Any]:
+    def run(d: Any, t: Any) -> Any:
+        if d is ZERO:
+            return ZERO
+        return d[-1] if is_dict(t) and _name(op) not in t.names[1:] else d[_place(op, t)]
+
+    return run
 
 
 def _field(op: PrimOp) -> Callable[..., Any]:
@@ -429,7 +456,7 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "field_put": lambda op: (
         lambda t, d: ZERO if d is ZERO or isinstance(t, np.ndarray) else put(len(t), _place(op, t), d)
     ),
-    "field_of": lambda op: lambda d, t: ZERO if d is ZERO else d[_place(op, t)],
+    "field_of": _field_of,
     "is_a": lambda op: lambda x: bool(_kinds(x) & {n.data for n in op.attributes["kinds"]}),  # pyright: ignore
     "with_item": _with_item,
     "with_field": _with_field,
@@ -450,4 +477,5 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "to_tuple": _rows,
     "like_source": lambda op: lambda d, x: d if d is ZERO or is_tuple(x) else np.stack(fill(d, tuple(x))),
     "getitem": _getitem,
+    **RECORDS,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
@@ -36,7 +37,13 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
 
             values, keywords = arguments(c, node, env)
             return method(c, node, c.ssa(base, node), node.func.attr, values, keywords)
+        if isinstance(base.value, dict) and node.func.attr in ("keys", "values", "items") and not node.args:
+            return Static(tuple(getattr(base.value, node.func.attr)()))
     function = c.expression(node.func, env)
+    if isinstance(function, Static) and function.value is zip:
+        columns = _columns(c, node, env)
+        if columns is not None:
+            return columns
     if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) and not node.keywords:
         whole = c.expression(node.args[0].value, env)
         if c.items(whole, node) is None and not (isinstance(function, Static) and _handler(function.value)):
@@ -44,6 +51,20 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     values, keywords = arguments(c, node, env)
     c.at(node)
     return apply_value(c, node, function, values, keywords)
+
+
+def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
+    """`zip(*t)` where only its type tells the length of t; None for other calls."""
+    if len(node.args) != 1 or not isinstance(node.args[0], ast.Starred):
+        return None
+    whole = c.expression(node.args[0].value, env)
+    if c.items(whole, node) is not None:
+        return None
+    strict = [k for k in node.keywords if k.arg == "strict" and isinstance(k.value, ast.Constant)]
+    if len(strict) < len(node.keywords):
+        c.fail(node, "zip takes values, and strict=True or False")
+    made = {"strict": UnitAttr()} if any(k.value.value for k in strict) else {}  # pyright: ignore
+    return c.prim("zipped", c.ssa(whole, node), **made)
 
 
 def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Keywords]:

@@ -184,9 +184,12 @@ class Expressions(Emitter):
             self.fail(node, "'is' compares identities of Python objects", "use ==")
         if isinstance(operation, ast.In | ast.NotIn):
             items = self.items(right, node)
+            if items is None and isinstance(left, Static) and isinstance(left.value, str):
+                found = self.prim("has_key", self.ssa(right, node), self.ssa(left, node))
+                return self.prim("not", found) if isinstance(operation, ast.NotIn) else found
             if items is None:
                 self.unknown_length(node, "'in'", "compare the items one by one")
-            found: SSAValue | None = None
+            found = None
             for item in items:
                 same = self.prim("eq", self.ssa(left, node), self.ssa(item, node))
                 found = same if found is None else self.switch(found, found, same)
@@ -278,7 +281,13 @@ class Expressions(Emitter):
             if isinstance(value.value, range):
                 return [Static(i) for i in value.value]
             return [Static(v) for v in value.value] if isinstance(value.value, tuple | list) else None
-        return [self.known_now(v) for v in value.owner.values] if isinstance(value.owner, TupleOp) else None
+        owner = value.owner
+        if not isinstance(owner, TupleOp):
+            return None
+        names = owner.attributes.get("names")
+        if isinstance(names, ArrayAttr) and names.data[0] == StringAttr("dict"):
+            return [Static(key) for key in self.fields[value]]
+        return [self.known_now(v) for v in owner.values]
 
     def known_now(self, value: SSAValue) -> Value:
         """A constant number as a Python number."""
@@ -333,7 +342,7 @@ class Expressions(Emitter):
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         first = node.generators[0]
-        whole = self.expression(first.iter, env)
+        whole = self.walked(self.expression(first.iter, env))
         if self.items(whole, node) is None and len(node.generators) == 1 and not first.ifs:
 
             def body(values: list[SSAValue]) -> SSAValue:
@@ -345,13 +354,24 @@ class Expressions(Emitter):
             return self.over("map", self.ssa(whole, node), item)
         return self.tuple(*self._comprehended(node, node.generators, env))
 
+    def walked(self, whole: Value) -> Value:
+        """What is met when a value is walked over: the keys of what proves to be a dict."""
+        if isinstance(whole, Static) or isinstance(whole.owner, TupleOp):
+            return whole
+        return self.prim("walked", whole)
+
+    def _dictcomp(self, node: ast.DictComp, env: Env) -> Value:
+        pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
+        pairs = ast.copy_location(ast.ListComp(pair, node.generators), node)
+        return self.prim("dict_of", self.value(pairs, env))
+
     def _comprehended(
         self, node: ast.ListComp | ast.GeneratorExp, generators: Sequence[ast.comprehension], env: Env
     ) -> list[SSAValue]:
         if not generators:
             return [self.value(node.elt, env)]
         generator = generators[0]
-        whole = self.expression(generator.iter, env)
+        whole = self.walked(self.expression(generator.iter, env))
         items = self.items(whole, node)
         if items is None:
             self.unknown_length(node, "a comprehension with conditions or several fors")

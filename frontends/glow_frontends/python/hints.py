@@ -20,7 +20,6 @@ INSTEAD: dict[type[ast.AST], str] = {
     ast.Yield: "return a tuple",
     ast.YieldFrom: "return a tuple",
     ast.Set: "use a tuple",
-    ast.DictComp: "write the keys",
     ast.SetComp: "use a tuple",
     ast.JoinedStr: "build texts outside",
     ast.Match: "write values, tuples, classes and | of values as patterns, or if and elif",

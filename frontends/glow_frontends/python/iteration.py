@@ -152,7 +152,7 @@ def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Co
 
 
 def _items(c: Statements, whole: Value, node: ast.AST) -> Picker:
-    value = c.ssa(whole, node)
+    value = c.ssa(c.walked(whole), node)
     return c.prim("len", value), lambda i: c.prim("item", value, i)
 
 

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
+from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.mathematics import round_digits
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
@@ -180,7 +181,9 @@ def _tuple(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
 
 def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     if values:
-        c.fail(node, "dict of a value cannot be compiled", "write the keys: {'a': x} or dict(a=x)")
+        if len(values) > 1 or keywords:
+            c.fail(node, "dict of a value and keywords cannot be compiled", "write the keys: {'a': x}")
+        return c.prim("dict_of", c.ssa(values[0], node))
     made = c.record(("dict", *keywords), *_ssa(c, node, list(keywords.values())))
     c.fields[made] = tuple(keywords)
     return made
@@ -450,6 +453,8 @@ def method(
         return _as_dtype(c, node, base, values, keywords)
     if name == "copy":
         return c.prim("copy", base)
+    if name in DICT_METHODS:
+        return DICT_METHODS[name](c, node, [base, *values], keywords)
     if name not in _METHODS:
         known = ", ".join(sorted(_METHODS))
         c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")

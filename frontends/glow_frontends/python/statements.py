@@ -174,7 +174,9 @@ class Statements(Expressions):
         else:
             made = assigned_item(self, target, whole, value, env)
         if whole in self.fields:
-            self.fields[made] = self.fields[whole]
+            name = getattr(made.owner, "attributes", {}).get("field")
+            new = [name.data] if isinstance(name, StringAttr) else []
+            self.fields[made] = tuple(dict.fromkeys([*self.fields[whole], *new]))
         self._replaced(target.value, made, env)
 
     def _failure(self, node: ast.Raise, env: Env) -> SSAValue:

@@ -31,6 +31,7 @@ from glow_passes.fn.domain import (
     marked,
     text,
 )
+from glow_passes.fn.records import RECORDS
 from glow_passes.fn.structure import STRUCTURE, scalar_or_tensor, slice_cotangent
 from glow_passes.fn.subscripts import subscripts
 from glow_passes.fn.tensor_shapes import UnknownNumber, with_bounds
@@ -117,7 +118,7 @@ class Meaning(Values):
     def prim(self, op: PrimOp, x: list[V], where: str) -> V:
         """The value of a primitive."""
         name = op.prim.data
-        rule = STRUCTURE.get(name) or TUPLES.get(name)
+        rule = STRUCTURE.get(name) or TUPLES.get(name) or RECORDS.get(name)
         if rule is not None:
             return rule(self, op, x, where)
         if name.endswith(":getitem") and isinstance(x[0].type, TupleType):

@@ -110,6 +110,8 @@ def _item_at(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[0]):
         return x[0]
+    if isinstance(x[1].type, Text):
+        return m.get(x[0], place_of(x[0], x[1].type.value, where), where)
     if isinstance(x[0].type, TupleType):
         if not x[0].type.items:
             raise UnsupportedError(f"{where}: an item of an empty tuple")
@@ -122,6 +124,8 @@ def item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[2]):
         return x[2]
+    if isinstance(x[1].type, Text):
+        return _put(x[0], place_of(x[0], x[1].type.value, where), x[2], m)
     if isinstance(x[0].type, TupleType):
         zeros = m.tuple([V(ZERO)] * len(x[0].type.items))
         return stored(m, zeros, x[1], x[2], where)
@@ -255,38 +259,44 @@ def filled(m: Meaning, d: V, kind: Type) -> V:
     return m.zeros(kind) if isinstance(d.type, ZeroType) else d
 
 
-def place_of(v: V, op: PrimOp, where: str) -> int:
-    """Where the item of a name stands."""
+def field_of(op: PrimOp) -> str:
+    """The name of the item that a primitive is about."""
     found = op.attributes["field"]
     assert isinstance(found, StringAttr)
+    return found.data
+
+
+def _put(whole: V, at: int, d: V, m: Meaning) -> V:
+    """The cotangent of a record, of which that of one item is `d`."""
+    items = [V(ZERO)] * len(parts(whole))
+    items[at] = d
+    return m.tuple(items)
+
+
+def place_of(v: V, name: str, where: str) -> int:
+    """Where the item of a name stands."""
     names = v.type.names if isinstance(v.type, TupleType) else ()
-    if found.data in names[1:]:
-        return names.index(found.data, 1) - 1
+    if name in names[1:]:
+        return names.index(name, 1) - 1
     if names:
-        raise UnsupportedError(f"{where}: {text(v.type)} has no '{found.data}'")
+        raise UnsupportedError(f"{where}: {text(v.type)} has no '{name}'")
     raise UnsupportedError(
-        f"{where}: attribute '{found.data}' of {text(v.type)} cannot be compiled; use a named tuple, a"
+        f"{where}: attribute '{name}' of {text(v.type)} cannot be compiled; use a named tuple, a"
         " dataclass or a dict, or a function of glow.ops or NumPy"
     )
 
 
 def _field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    kind, name = x[0].type, op.attributes["field"]
-    if isinstance(kind, TensorType) and isinstance(name, StringAttr) and name.data == "size":
+    kind = x[0].type
+    if isinstance(kind, TensorType) and field_of(op) == "size":
         return m.number(int(np.prod(kind.shape)))
-    return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[0], op, where), where)
+    return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[0], field_of(op), where), where)
 
 
 def _field_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[1]) or isinstance(x[0].type, TensorType):
         return V(ZERO)
-    items = [V(ZERO)] * len(parts(x[0]))
-    items[place_of(x[0], op, where)] = x[1]
-    return m.tuple(items)
-
-
-def _field_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-    return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[1], op, where), where)
+    return _put(x[0], place_of(x[0], field_of(op), where), x[1], m)
 
 
 _KINDS: dict[str, Callable[[Type], bool]] = {
@@ -428,7 +438,6 @@ STRUCTURE: dict[str, Rule] = {
     "like": _like,
     "field": _field,
     "field_put": _field_put,
-    "field_of": _field_of,
     "is_a": _is_a,
     "one_like": _one_like,
     "fill_like": _fill_like,

@@ -279,6 +279,11 @@ _STRUCTURE: dict[str, Rule] = {
         for n in ("like_source", "sum_items", "tuple_part", "tuple_join", "sum_like", "like", "field_of")
     },
     "cotangent": _linear(0),
+    "values": lambda t, op, x, d: d[0],
+    "walked": lambda t, op, x, d: None if d[0] is None else t.m.prim("walked_back", d[0], x[0]),
+    **{n: _linear(0) for n in ("walked_back", "zipped_back", "dict_back", "zipped_ahead", "dict_ahead")},
+    "zipped": lambda t, op, x, d: None if d[0] is None else t.m.prim("zipped_ahead", d[0], x[0]),
+    "dict_of": lambda t, op, x, d: None if d[0] is None else t.m.prim("dict_ahead", d[0], x[0]),
     "array_of": lambda t, op, x, d: (
         None if d[0] is None else t.m.prim("like_source", d[0], t.values[op.results[0]])
     ),

@@ -9,9 +9,10 @@ import numpy as np
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
-from glow_passes.fn.domain import ZERO, NotNative, Scalar, TensorType, TupleType, ZeroType, text
+from glow_passes.fn.domain import ZERO, NotNative, Scalar, TensorType, Text, TupleType, ZeroType, text
 from glow_passes.fn.structure import (
     Rule,
+    field_of,
     filled,
     is_zero,
     item,
@@ -100,6 +101,8 @@ def _items_like(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[0]):
         return x[0]
+    if isinstance(x[1].type, Text):
+        return _with_key(m, x[0], x[1].type.value, x[2], where)
     if isinstance(x[0].type, TupleType):
         return stored(m, x[0], x[1], x[2], where)
     if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
@@ -108,11 +111,51 @@ def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     return m.tensors("with_item", op.attributes, [x[0], x[1], value], where)
 
 
+def _is_new(whole: V, op: PrimOp) -> bool:
+    """Whether the name of an assignment is a further key of a dict."""
+    names = whole.type.names if isinstance(whole.type, TupleType) else ()
+    return names[:1] == ("dict",) and field_of(op) not in names[1:]
+
+
+def _with_more(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    """A dict with a key more, its tangent, or the cotangent of what was there before."""
+    whole, like, value = x
+    count = len(parts(like))
+    items = [V(ZERO)] * count if is_zero(whole) else parts(whole)
+    if len(items) > count:
+        return m.tuple(items[:count])
+    if isinstance(whole.type, TupleType) and whole.type.names:
+        return _with_key(m, whole, field_of(op), value, where)
+    return m.tuple([*items, value])
+
+
+def _field_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    """The item of a cotangent or tangent that a name stands for in the record beside it."""
+    if is_zero(x[0]):
+        return x[0]
+    if _is_new(x[1], op):
+        return parts(x[0])[-1]
+    return m.get(x[0], place_of(x[1], field_of(op), where), where)
+
+
+def _with_key(m: Meaning, whole: V, key: str, value: V, where: str) -> V:
+    """A dict with another value of a key, or a key more."""
+    kind = whole.type
+    if not isinstance(kind, TupleType) or kind.names[:1] != ("dict",):
+        what = "a gradient through d[key] = value with keys that a loop gives"
+        raise UnsupportedError(f"{where}: {what} cannot be compiled; write {{key: .. for key in ..}}")
+    made = dict(zip(kind.names[1:], parts(whole), strict=True)) | {key: value}
+    items = list(made.values())
+    return V(TupleType(tuple(v.type for v in items), ("dict", *made)), [v.code for v in items])
+
+
 def _taken(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     """The cotangent of a value that was assigned to an index, where `d` is that of the whole."""
     d, index, value = x
     if is_zero(d) or is_zero(value):
         return V(ZERO)
+    if isinstance(index.type, Text):
+        return _with_key(m, d, index.type.value, value, where)  # refused
     if isinstance(d.type, TupleType):
         return item(m, op, [d, index], where)
     if isinstance(value.type, Scalar) and value.type.kind != "float":
@@ -126,7 +169,9 @@ def _with_field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     whole, like, value = x
     if is_zero(whole) and is_zero(value):
         return whole
-    at = place_of(like, op, where)
+    if _is_new(like, op):
+        return _with_more(m, op, x, where)
+    at = place_of(like, field_of(op), where)
     items = [V(ZERO)] * len(parts(like)) if is_zero(whole) else parts(whole)
     made = m.tuple([*items[:at], value, *items[at + 1 :]])
     kind = whole.type
@@ -138,6 +183,7 @@ def _with_field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 TUPLES: dict[str, Rule] = {
     "with_item": _with_item,
     "with_field": _with_field,
+    "field_of": _field_of,
     "taken": _taken,
     "concat_tuples": _concat,
     "tuple_part": _part,

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from glow_passes.fn.domain import FnType, Scalar, TensorType, TupleType, Type
+from glow_passes.fn.domain import FnType, Scalar, TensorType, Text, TupleType, Type
 
 #: Turns that a loop of tensors may have to be unrolled.
 TURNS = 32
@@ -41,7 +41,7 @@ class Unrolling:
 
     def unrolls(self, name: str, kinds: Sequence[Type], before: Sequence[Type], turns: int) -> bool:
         """Whether a further turn of a loop is an instance of its own; TooLong where there are too many."""
-        if not self.enabled or name in self.rolled or not any(map(has_tensors, kinds)):
+        if not self.enabled or name in self.rolled or not any(has_tensors(k) or has_texts(k) for k in kinds):
             return False
         self.met = True
         if not any(_moved(old, new) for old, new in zip(before, kinds, strict=True)):
@@ -87,6 +87,14 @@ def has_tensors(kind: Type) -> bool:
             return any(has_tensors(t) for _, bound in kind.entries for t in bound)
         case _:
             return False
+
+
+def has_texts(kind: Type) -> bool:
+    """Whether a value is a tuple of texts, or of pairs with texts, as keys and items of a dict are."""
+    if not isinstance(kind, TupleType):
+        return False
+    inner = [t for item in kind.items if isinstance(item, TupleType) for t in item.items]
+    return any(isinstance(t, Text) for t in (*kind.items, *inner))
 
 
 @contextmanager

@@ -1,0 +1,133 @@
+"""Dicts whose keys types tell: walked over, made by comprehensions, changed, and differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glow_compiler as glow
+
+BACKENDS = ("cpu", "interpreter")
+TABLE = {"u": 2.0, "v": 3.0}
+
+
+def walked(prm, x):
+    r = 0.0
+    for _, v in prm.items():
+        r = r + np.sum(v**2) * x
+    for v in prm.values():
+        r = r + np.sum(v)
+    for k in prm:
+        r += np.mean(prm[k] ** 3)
+    return r
+
+
+def comprehension(prm, x):
+    e = {k: np.sum(v * v) * x for k, v in prm.items()}
+    return sum(e.values()) + e["w"] * len(e)
+
+
+def keys_asked(prm, x):
+    r = np.sum(prm["w"]) * 2 if "w" in prm else 0.0
+    return r * x + (prm["z"] if "z" in prm else 1.0 + x) + np.sum(prm.get("b", 3.0)) + prm.get("q", 3.0)
+
+
+def columns(prm, x):
+    sums, squares = zip(*[(np.sum(v), np.sum(v * v)) for v in prm.values()], strict=True)
+    return sum(sums) * sum(squares) + sums[0] * x
+
+
+def literal(prm, x):
+    d = {"a": np.sum(prm["w"]), "b": x * x}
+    s = 0.0
+    for k in d:
+        s += d[k] * 2
+    for _, v in d.items():
+        s += v * v
+    d["c"] = s
+    return sum(d.values()) * len(d)
+
+
+def constant(prm, x):
+    s = np.sum(prm["b"])
+    for k, v in TABLE.items():
+        s = s * v * x + TABLE[k]
+    return s * len(TABLE)
+
+
+def helper(prm, x):
+    def norm(t):
+        return sum(np.sum(v * v) for v in t.values())
+
+    return norm(prm) * x
+
+
+PROGRAMS = [walked, comprehension, keys_asked, columns, literal, constant, helper]
+PRM = {"w": np.arange(6.0).reshape(2, 3) / 5, "b": np.array([0.3, -0.4])}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_value_and_gradients(program: Callable[..., Any], backend: str) -> None:
+    """Python's value; gradients by the dict and by the number beside it against differences."""
+    compiled = glow.jit(program, backend=backend)
+    assert np.isclose(compiled(PRM, 1.5), program(PRM, 1.5))
+    by_dict, by_x = glow.grad(compiled, argnums=(0, 1))(PRM, 1.5)
+    assert np.isclose(by_x, (program(PRM, 1.5 + 1e-6) - program(PRM, 1.5 - 1e-6)) / 2e-6, rtol=1e-5)
+    for name, array in PRM.items():
+        for at in np.ndindex(*array.shape):
+            values: list[float] = []
+            for step in (1e-6, -1e-6):
+                moved = array.copy()
+                moved[at] += step
+                values.append(float(program({**PRM, name: moved}, 1.5)))
+            assert np.isclose(by_dict[name][at], (values[0] - values[1]) / 2e-6, rtol=1e-5, atol=1e-7)
+    assert compiled.report()["instances"][0]["runs on"] == backend
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_second_derivatives(program: Callable[..., Any]) -> None:
+    """Derivatives of gradients, natively, against differences of them."""
+    first = glow.grad(glow.jit(program), argnums=1)
+    second = glow.grad(first, argnums=1)
+    wanted = (first(PRM, 1.5 + 1e-5) - first(PRM, 1.5 - 1e-5)) / 2e-5
+    assert np.isclose(second(PRM, 1.5), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_training(backend: str) -> None:
+    """Steps of descent whose parameters are a dict, updated by a comprehension and by assignment."""
+
+    def loss(prm, x):
+        return np.sum(np.tanh(prm["w"] @ x + prm["b"]) ** 2)
+
+    def train(prm, x):
+        for _ in range(3):
+            value, slope = glow.value_and_grad(loss)(prm, x)
+            prm = {k: prm[k] - 0.1 * slope[k] for k in prm}
+        made = {}
+        for k in prm:
+            made[k] = prm[k] * 2
+        return value, made
+
+    x, prm = np.array([0.2, -0.5, 1.0]), dict(PRM)
+    for _ in range(3):
+        h = np.tanh(prm["w"] @ x + prm["b"])
+        wanted, d = np.sum(h**2), 2 * h * (1 - h * h)
+        prm = {"w": prm["w"] - 0.1 * np.outer(d, x), "b": prm["b"] - 0.1 * d}
+    value, made = glow.jit(train, backend=backend)(PRM, x)
+    assert np.isclose(value, wanted)
+    assert list(made) == ["w", "b"]
+    np.testing.assert_allclose(made["w"], prm["w"] * 2)
+    np.testing.assert_allclose(made["b"], prm["b"] * 2)
+
+
+def test_bad_input() -> None:
+    """What is no dict, and keys that are no texts."""
+    with pytest.raises(glow.GlowError, match="keys of an array"):
+        glow.jit(lambda x: len(x.keys()))(np.ones(3))
+    with pytest.raises(glow.GlowError, match="the keys of a dict must be texts"):
+        glow.jit(lambda t: sum({i: v for i, v in t}.values()))(((1, 2.0), (2, 3.0)))
