@@ -91,6 +91,11 @@ class Session:
     #: Nodes of functions and subgraphs so far.
     expanded: int = 0
 
+    @property
+    def wants_control(self) -> bool:
+        """Whether the import is tried without control flow first, and had better fail than be slow."""
+        return self.unroll < MAX_NODES
+
 
 class ScopeError(RuleError):
     """A nested graph failed; its problems are already reported."""

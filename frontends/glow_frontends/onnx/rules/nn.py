@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
@@ -42,8 +44,8 @@ def conv(g: Emitter, n: Node) -> Value:
     )
 
 
-def conv_transpose(g: Emitter, n: Node) -> Value:
-    """ConvTranspose: `output_shape` and auto_pad decide pads."""
+def conv_transpose(g: Emitter, n: Node, given_pads: Sequence[int] = ()) -> Value:
+    """ConvTranspose: `output_shape` and auto_pad decide pads; `given_pads` stand for the attribute."""
     x, w = n[0], n[1]
     sizes = shape(x)[2:]
     count = len(sizes)
@@ -51,7 +53,7 @@ def conv_transpose(g: Emitter, n: Node) -> Value:
     strides = tuple(n.integers("strides") or (1,) * count)
     dilations = tuple(n.integers("dilations") or (1,) * count)
     more = tuple(n.integers("output_padding") or (0,) * count)
-    pads = tuple(n.integers("pads") or (0,) * 2 * count)
+    pads = tuple(given_pads or n.integers("pads") or (0,) * 2 * count)
     full = [
         (s - 1) * t + (k - 1) * d + 1 + o
         for s, t, k, d, o in zip(sizes, strides, kernel, dilations, more, strict=True)

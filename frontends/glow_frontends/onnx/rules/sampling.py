@@ -78,6 +78,11 @@ def _within(g: Emitter, x: Value, low: float, high: float) -> Value:
     return g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.like(high, x)))
 
 
+def nearest_tap(g: Emitter, x: Value) -> Taps:
+    """The nearest place of each coordinate."""
+    return [(g(RoundOp, x), None)]
+
+
 def linear_taps(g: Emitter, x: Value) -> Taps:
     """The two neighbours of each coordinate."""
     low = g(FloorOp, x)
@@ -131,7 +136,7 @@ def grid_sample(g: Emitter, n: Node) -> Value:
 
 def _taps(g: Emitter, where: Value, mode: str) -> Taps:
     if mode == "nearest":
-        return [(g(RoundOp, where), None)]
+        return nearest_tap(g, where)
     if mode == "linear":
         return linear_taps(g, where)
     if mode == "cubic":

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from glow_frontends.onnx.rules import strings
-from glow_frontends.onnx.rules.contrib import attention, blocks, caches, fused, nchwc, quantized
+from glow_frontends.onnx.rules.contrib import (
+    attention,
+    blocks,
+    caches,
+    decoding,
+    diffusion,
+    experts,
+    fused,
+    nchwc,
+    quantized,
+)
 from glow_frontends.onnx.rules.rule import Versions
 
 #: Families of the domain, as `rules.RULES` lists those of others.
@@ -13,6 +23,9 @@ FAMILIES: tuple[Mapping[str, Versions], ...] = (
     attention.RULES,
     blocks.RULES,
     caches.RULES,
+    decoding.RULES,
+    diffusion.RULES,
+    experts.RULES,
     fused.RULES,
     quantized.RULES,
     strings.CONTRIB,

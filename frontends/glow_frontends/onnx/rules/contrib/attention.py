@@ -229,27 +229,36 @@ def rotate(
     g: Emitter, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool, width: int
 ) -> Value:
     """Rotary positions [B or 1, S] of the first `width` features of x [B, H, S, D]; the rest stays."""
-    batch, heads, length, depth = shape(x)
-    x, rest = pieces(g, x, 3, (width, depth - width))
     half = width // 2
     rows = (shape(positions)[0], 1, shape(positions)[1], half)
-    c, s = (g.reshape(_rows(g, table, positions, half), rows) for table in (cos, sin))
+    angles = [g.reshape(table_rows(g, table, positions, half), rows) for table in (cos, sin)]
+    return turned(g, x, angles, interleaved)
+
+
+def turned(g: Emitter, x: Value, angles: Sequence[Value], interleaved: bool) -> Value:
+    """Pairs of the first features of x [B, H, S, D] turned by angles (cos, sin) [B, 1, S, pairs]."""
+    batch, heads, length, depth = shape(x)
+    c, s = angles
+    half = shape(c)[3]
+    width = 2 * half
+    x, rest = pieces(g, x, 3, (width, depth - width))
     if interleaved:
         pairs = g.transpose(g.reshape(x, (batch, heads, length, half, 2)), (0, 1, 2, 4, 3))
         x = g.reshape(pairs, (batch, heads, length, width))
     a, b = pieces(g, x, 3, (half, half))
-    turned = [
+    pair = [
         g(SubOp, g(MulOp, a, c), g(MulOp, b, s)),
         g(AddOp, g(MulOp, a, s), g(MulOp, b, c)),
     ]
-    y = join(g, turned, 3)
+    y = join(g, pair, 3)
     if interleaved:
         pairs = g.transpose(g.reshape(y, (batch, heads, length, 2, half)), (0, 1, 2, 4, 3))
         y = g.reshape(pairs, (batch, heads, length, width))
     return join(g, [y, rest], 3) if width < depth else y
 
 
-def _rows(g: Emitter, table: Value, positions: Value, half: int) -> Value:
+def table_rows(g: Emitter, table: Value, positions: Value, half: int) -> Value:
+    """The first `half` columns of a table's rows at some positions."""
     if shape(table)[1] < half:
         raise RuleError(f"a table of {shape(table)[1]} angles for {half} pairs")
     table = pieces(g, table, 1, (half, shape(table)[1] - half))[0]
