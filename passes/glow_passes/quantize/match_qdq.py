@@ -195,9 +195,10 @@ def product(op: Any, r: Rewriter) -> SSAValue | None:
         if made is not None:
             return made
     parts = [_byte_source(v) for v in op.operands[:2]]
-    if bias is not None or None in parts or op.group("predicate") or element_of(op.results[0]) != f32:
+    if None in parts or op.group("predicate") or element_of(op.results[0]) != f32:
         return None
-    return r(QuantizedMatmulOp(*parts, results=op.results[0].type))
+    total = r(QuantizedMatmulOp(*parts, results=op.results[0].type))
+    return total if bias is None else r(AddOp(total, bias))
 
 
 def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
