@@ -162,6 +162,7 @@ STRUCTURE: dict[str, int] = {
     "reshape": 2,
     "full": 2,
     "astype": 1,
+    "astype_as": 2,
     "to_tuple": 1,
     "with_item": 3,
     "sum_items": 1,

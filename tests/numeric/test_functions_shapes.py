@@ -86,6 +86,26 @@ def test_value(f: Callable[..., Any], args: tuple[Any, ...], backend: str) -> No
     assert compiled.report()["instances"][-1]["runs on"] == backend
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_types_of_elements(backend: str) -> None:
+    """`x.dtype`, and types of elements that functions get as arguments."""
+
+    def filled(n, kind):
+        return np.full(n, 2.0, dtype=kind)
+
+    def made(x):
+        y = np.zeros(3, dtype=x.dtype) + np.array([1, 2, 3], dtype=x.dtype)
+        same = x.dtype == np.float32, (x * 2).dtype == np.float64, x.dtype == "float32"
+        return y, filled(4, x.dtype) * x, filled(4, np.float64) * x, np.ones_like(x, dtype=int), same
+
+    x = np.arange(4, dtype=np.float32)
+    for found, wanted in zip(glow.jit(made, backend=backend)(x), made(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        assert np.asarray(found).dtype == np.asarray(wanted).dtype
+    slope = glow.grad(glow.jit(lambda x: np.sum(x.astype(np.float64).astype(x.dtype) ** 2), backend=backend))
+    np.testing.assert_allclose(slope(x), 2 * x)
+
+
 def test_values_of_ints() -> None:
     """Each value of an int has its own program; floats beside it do not."""
     compiled = glow.jit(filled)

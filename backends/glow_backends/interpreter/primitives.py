@@ -391,8 +391,8 @@ def _field_of(op: PrimOp) -> Callable[..., Any]:
 
 def _field(op: PrimOp) -> Callable[..., Any]:
     def run(t: Any) -> Any:
-        if isinstance(t, np.ndarray) and to_python(op.attributes["field"]) == "size":
-            return int(t.size)
+        if isinstance(t, np.ndarray) and _name(op) in ("size", "dtype"):
+            return int(t.size) if _name(op) == "size" else t.dtype.name
         return ZERO if t is ZERO else t[_place(op, t)]
 
     return run
@@ -430,6 +430,15 @@ def _getitem(op: PrimOp) -> Callable[..., Any]:
         if is_tuple(x):
             return x[key_of(with_bounds(op.attributes, (x, *bounds)))[0]]
         return on_tensors(x, *bounds)
+
+    return run
+
+
+def _astype_as(op: PrimOp) -> Callable[..., Any]:
+    def run(x: Any, kind: str) -> Any:
+        if x is ZERO:
+            return ZERO
+        return evaluate_tensors("astype", {"dtype": to_attribute(kind)}, [x], op.source)
 
     return run
 
@@ -477,5 +486,6 @@ _STRUCTURE: dict[str, Callable[[PrimOp], Callable[..., Any]]] = {
     "to_tuple": _rows,
     "like_source": lambda op: lambda d, x: d if d is ZERO or is_tuple(x) else np.stack(fill(d, tuple(x))),
     "getitem": _getitem,
+    "astype_as": _astype_as,
     **RECORDS,
 }

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
@@ -76,6 +76,8 @@ class Expressions(Emitter):
             return self.constant(thing)
         if isinstance(thing, range) and len(thing) <= 1024:
             thing = tuple(thing)
+        if isinstance(thing, np.dtype) or isinstance(thing, type) and issubclass(thing, np.generic):
+            return self.constant(np.dtype(thing).name)
         names = names_of(thing)
         if names is not None:
             return self.record(names, *[self.ssa(Static(v), node) for v in items_of(thing)])
@@ -478,14 +480,7 @@ _PYTHON = {"div": "truediv", "floor_div": "floordiv", "bitand": "and_", "bitor":
 
 
 def _number(value: int) -> Any:
-    from xdsl.dialects.builtin import IntegerAttr
-
     return IntegerAttr(value, i64)
-
-
-def numbers(values: Sequence[int]) -> DenseArrayBase:
-    """An attribute of integers."""
-    return DenseArrayBase.from_list(i64, list(values))
 
 
 def _padded(nodes: Sequence[ast.expr], count: int) -> list[ast.expr]:

@@ -282,26 +282,24 @@ def _shaped(value: float | None) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
         given = values[1 if value is not None else 2 :]
-        return c.prim("full", c.ssa(values[0], node), fill, **_dtype(c, node, given, keywords))
+        return _as_dtype(c, node, c.prim("full", c.ssa(values[0], node), fill), given, keywords)
 
     return handle
-
-
-def _dtype(
-    c: Expressions, node: ast.AST, given: Sequence[Value], keywords: Keywords
-) -> dict[str, StringAttr]:
-    """The option `dtype`, which is `given` by position or keyword, or not at all."""
-    value = given[0] if given else keywords.get("dtype", Static(None))
-    if not isinstance(value, Static):
-        c.fail(node, "dtype must be known when compiling", "write np.float32")
-    return {} if value.value is None else {"dtype": StringAttr(np.dtype(value.value).name)}
 
 
 def _as_dtype(
     c: Expressions, node: ast.AST, made: SSAValue, given: Sequence[Value], keywords: Keywords
 ) -> SSAValue:
-    options = _dtype(c, node, given, keywords)
-    return c.prim("astype", made, **options) if options else made
+    """A value of the option `dtype`, which is `given` by position or keyword, or not at all."""
+    value = given[0] if given else keywords.get("dtype", Static(None))
+    if isinstance(value, SSAValue):
+        return c.prim("astype_as", made, value)
+    if value.value is None:
+        return made
+    try:
+        return c.prim("astype", made, dtype=StringAttr(np.dtype(value.value).name))
+    except TypeError:
+        c.fail(node, f"{value.value!r} is no dtype", "write np.float32")
 
 
 def _shaped_like(value: float) -> Handler:
@@ -358,17 +356,16 @@ def _cast(dtype: str) -> Handler:
 @_takes(1, 2, "dtype")
 def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     source, *given = values
-    if isinstance(source, Static):
-        options = _dtype(c, node, given, keywords)
-        name = options["dtype"].data if options else None
-        return Static(np.array(source.value, name))
+    kind = given[0] if given else keywords.get("dtype", Static(None))
+    if isinstance(source, Static) and isinstance(kind, Static):
+        return Static(np.array(source.value, kind.value))
     if c.items(source, node) is None:
-        source = c.prim("copy", c.prim("array_of", source))
+        source = c.prim("copy", c.prim("array_of", c.ssa(source, node)))
     items = c.items(source, node)
     if items is None:
         return _as_dtype(c, node, c.ssa(source, node), given, keywords)
-    options = _dtype(c, node, given, keywords)
-    return c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0), **options)
+    made = c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0))
+    return _as_dtype(c, node, made, given, keywords)
 
 
 @_takes(2, 2)

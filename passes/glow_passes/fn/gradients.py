@@ -300,6 +300,7 @@ RULES: dict[str, Rule] = {
     "erf": _one(lambda d, x, y: d * _exp(-(x * x)) * (2 / math.sqrt(math.pi))),
     "to_float": lambda d, x, y, op: [d.sum_like(x[0])],
     "astype": lambda d, x, y, op: [d.sum_like(x[0])],
+    "astype_as": lambda d, x, y, op: [d.sum_like(x[0]), None],
     "where": _where,
     "sum_like": lambda d, x, y, op: [d.prim("like", x[0]), None],
     "like": lambda d, x, y, op: [d.sum_like(x[0]), None],

@@ -288,6 +288,8 @@ def place_of(v: V, name: str, where: str) -> int:
 
 def _field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     kind = x[0].type
+    if isinstance(kind, TensorType) and field_of(op) == "dtype":
+        return V(Text(kind.dtype))
     if isinstance(kind, TensorType) and field_of(op) == "size":
         return m.number(int(np.prod(kind.shape)))
     return x[0] if is_zero(x[0]) else m.get(x[0], place_of(x[0], field_of(op), where), where)
@@ -411,6 +413,15 @@ def _astype(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     return x[0] if is_zero(x[0]) else m.tensors("astype", op.attributes, x, where)
 
 
+def _astype_as(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    kind = x[1].type
+    if is_zero(x[0]):
+        return x[0]
+    if not isinstance(kind, Text):
+        raise UnsupportedError(f"{where}: {text(kind)} is no dtype; use x.dtype or np.float32")
+    return m.tensors("astype", {"dtype": StringAttr(kind.value)}, [x[0]], where)
+
+
 STRUCTURE: dict[str, Rule] = {
     "zero": lambda m, op, x, where: V(ZERO),
     "fail": lambda m, op, x, where: V(BOTTOM),
@@ -448,4 +459,5 @@ STRUCTURE: dict[str, Rule] = {
     "full": _full,
     "getitem": _getitem,
     "astype": _astype,
+    "astype_as": _astype_as,
 }

@@ -266,7 +266,7 @@ _STRUCTURE: dict[str, Rule] = {
     "concat_tuples": _concat,
     **dict.fromkeys(("fill_like", "varied", "copy", "assigned"), lambda t, op, x, d: d[0]),
     "to_float": _like_result(0),
-    "astype": _like_result(0),
+    **dict.fromkeys(("astype", "astype_as"), _like_result(0)),
     "full": _like_result(1),
     "tuple_put": _linear(1),
     "spread": _linear(1),
