@@ -23,13 +23,13 @@ from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pa
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
-from glow_backends.cpu.kernels.winograd import WinogradSpec
 from glow_backends.cpu.kernels.winograd_changing import (
     ChangingSpec,
     changing_scratch_bytes,
     emit_winograd_changing,
     supports_changing,
 )
+from glow_backends.cpu.kernels.winograd_plan import WinogradSpec
 from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.target import named
 

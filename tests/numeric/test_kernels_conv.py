@@ -32,9 +32,9 @@ from glow_backends.cpu.kernels.depthwise import (
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
-from glow_backends.cpu.kernels.winograd import (
+from glow_backends.cpu.kernels.winograd import emit_winograd
+from glow_backends.cpu.kernels.winograd_plan import (
     WinogradSpec,
-    emit_winograd,
     pack_winograd,
     plan_winograd,
     supports_winograd,

@@ -19,12 +19,8 @@ from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
-from glow_backends.cpu.kernels.winograd import (
-    WinogradSpec,
-    emit_winograd,
-    pack_winograd,
-    winograd_scratch_bytes,
-)
+from glow_backends.cpu.kernels.winograd import emit_winograd
+from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
 from glow_backends.cpu.target import CpuTarget, host
 from glow_dialects.core.types import Array
 from glow_dialects.ops.conv import convolve

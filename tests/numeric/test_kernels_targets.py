@@ -22,7 +22,8 @@ from glow_backends.cpu.kernels.resize import AxisPass, ResizeSpec, emit_resize
 from glow_backends.cpu.kernels.scan import CumsumSpec, emit_cumsum
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
-from glow_backends.cpu.kernels.winograd import WinogradSpec, emit_winograd
+from glow_backends.cpu.kernels.winograd import emit_winograd
+from glow_backends.cpu.kernels.winograd_plan import WinogradSpec
 from glow_backends.cpu.pointwise import Pointwise, Step
 from glow_backends.cpu.target import named
 

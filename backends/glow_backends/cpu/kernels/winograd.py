@@ -14,204 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu import values
 from glow_backends.cpu.builder import I64, Kernel, KernelBuilder
-from glow_backends.cpu.kernels.blocks import (
-    ALIKE,
-    NEAR,
-    Block,
-    Loop,
-    Stream,
-    fits,
-    multiply,
-    stream_parts,
-    zeros,
+from glow_backends.cpu.kernels.blocks import NEAR, Loop, Stream, multiply, stream_parts, zeros
+from glow_backends.cpu.kernels.filter_pack import C, D
+from glow_backends.cpu.kernels.memory import Index, maximum, minimum, split_index, table
+from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points
+from glow_backends.cpu.kernels.winograd_order import LOW, NARROW
+from glow_backends.cpu.kernels.winograd_plan import (
+    WinogradPlan,
+    WinogradSpec,
+    plan_winograd,
+    supports_winograd,
 )
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.filter_pack import C, D, pack_filter
-from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum, split_index, table
-from glow_backends.cpu.kernels.winograd_line import line_outputs, line_points, line_tiles
-from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission, tiles_across, window_side
+from glow_backends.cpu.kernels.winograd_tiles import A, B, TileEmission
 from glow_backends.cpu.target import CpuTarget
-
-
-@dataclass(frozen=True)
-class WinogradSpec:
-    """A convolution of group 1 in tiles of `tile` x `tile` outputs, or `tile` of a line.
-
-    Layouts are those of `DirectConvSpec`, with blocked input; w is what `pack_winograd` made.
-    Operands: y, x, w, [bias], [extras], scratch of `winograd_scratch_bytes`.
-    """
-
-    conv: DirectConvSpec
-    tile: int = 4
-
-    @property
-    def strided(self) -> bool:
-        """Whether the stride is 2."""
-        return self.conv.strides == (2, 2)
-
-    @property
-    def matrices(self) -> Sequence[tuple[int, int]]:
-        """Numbers of matrices of the transformed filter, and of the points that have each of them."""
-        if self.strided:
-            return (25, 1), (10, 4), (1, 16)
-        side = window_side(self.conv, self.tile)
-        return ((side if self.conv.line else side**2, 1),)
-
-
-def winograd_tiles(spec: DirectConvSpec) -> tuple[int, ...]:
-    """The tiles in which a convolution can be taken: of 3x3 and stride 2 only those of 4 x 4."""
-    if spec.group != 1 or spec.plain_input or spec.strides != (1, 1) != spec.dilations:
-        return ()
-    height, width = spec.kernel
-    if spec.kernel == (3, 3):
-        return {(1, 1): (2, 4), (2, 2): (4,)}.get(spec.strides, ())
-    beside = [spec.pads[axis + side] for axis in (0, 1) for side in (0, 2) if spec.kernel[axis] == 1]
-    if spec.strides != (1, 1) or any(beside) or not (spec.line or height == width > 1):
-        return ()
-    return line_tiles(max(spec.kernel), most=8 if spec.line else 6)
-
-
-def supports_winograd(spec: DirectConvSpec, tile: int = 4) -> bool:
-    """Whether a convolution can be taken in Winograd tiles of a size."""
-    return tile in winograd_tiles(spec)
-
-
-@dataclass(frozen=True)
-class WinogradPlan:
-    """`blocks` blocks of `tiles` tiles (a multiple of block.rows) cover all `total` tiles.
-
-    Strides (elements) of V and M along xi keep those planes off each other's cache sets. The output
-    channels of a block are taken in `parts`, so that several workers can share it; M holds one part.
-    Several of the `points` xi may have the same one of the transformed filter's `matrices`.
-    """
-
-    block: Block
-    across: tuple[int, int]
-    total: int
-    tiles: int
-    blocks: int
-    parts: int
-    in_blocks: int
-    out_blocks: int
-    points: int
-    matrices: int
-    v_stride: int
-    m_stride: int
-
-    @property
-    def filters(self) -> int:
-        """Blocks of as many output channels as the register block has."""
-        return self.out_blocks // self.block.vectors
-
-    @property
-    def scratch(self) -> int:
-        """Scratch elements of one worker."""
-        return self.points * (self.v_stride + self.m_stride)
-
-    def spilled(self, target: CpuTarget) -> float:
-        """Bytes of V and M that move between the L2 cache and what is behind it."""
-        return self.blocks * _spilled(4 * self.scratch, target)
-
-
-@cache
-def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
-    """Choose the register block, the number of tiles taken at once, and what workers share."""
-    conv, lanes = spec.conv, target.lanes
-    height, width = tiles_across(conv, spec.tile)
-    total = conv.batch * height * width
-    points, matrices = sum(n * each for n, each in spec.matrices), sum(n for n, _ in spec.matrices)
-    inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
-    weights = 4 * matrices * inputs * outputs * lanes**2
-    fewest = _fewest_blocks(total, 4 * points * lanes * (inputs + outputs), weights, target)
-    parts, threads = 1, target.threads
-    if total < _FEW_TILES * threads and weights > target.l2:
-        # Workers that share a block each transform its tiles, but fetch only their part of the weights.
-        parts = next((p for p in range(threads, outputs + 1) if outputs % p == 0), 1)
-    elif threads > 1:
-        # The more blocks, the better a worker that the machine holds up is helped.
-        fewest = max(fewest, min(4 * threads, total // (2 * _FEW_TILES)))
-        fewest = ceil_div(fewest, threads) * threads
-    found: list[tuple[float, Block, int]] = []
-    for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
-        for rows in range(1, min(total, 28) + 1):
-            block = Block(rows, vectors)
-            if not fits(block, target):
-                break
-            for blocks in (fewest, fewest + threads) if parts == 1 else (fewest,):
-                count = ceil_div(ceil_div(total, blocks), rows)
-                rounds = ceil_div(ceil_div(total, count * rows) * parts, threads)
-                found.append((rounds * count * block.cycles() / vectors, block, count * rows))
-    least, best, _ = min(found, key=lambda f: f[0])
-    alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
-    _, block, tiles = max(alike, key=lambda f: (_fetched_evenly(f[2] // f[1].rows), f[1].rows, -f[0]))
-    return WinogradPlan(
-        block,
-        (height, width),
-        total,
-        tiles,
-        ceil_div(total, tiles),
-        parts,
-        inputs,
-        outputs,
-        points,
-        matrices,
-        (inputs * tiles + 1) * lanes,
-        (outputs // parts * tiles + 1) * lanes,
-    )
-
-
-def _fetched_evenly(passes: int) -> bool:
-    """Whether so many passes over a block of weights fetch about as much of the next one each."""
-    return passes > 4 or passes.bit_count() == 1
-
-
-_FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
-"""Blocks have at least so many tiles, where there are as many, and at most so many bytes of V and M."""
-
-
-_SHARE = 0.25
-"""The part of the L2 cache in which V and M stay: images, weights and what else runs need the rest."""
-_FETCHED = 0.35
-"""What a byte of weights costs, which are fetched ahead, beside a byte of V or M."""
-
-
-def _spilled(held: int, target: CpuTarget) -> float:
-    """Bytes that go out of the L2 cache and come back where so many are written, then read."""
-    return 2 * max(0.0, held - _SHARE * target.l2)
-
-
-def _fewest_blocks(total: int, tile: int, weights: int, target: CpuTarget) -> int:
-    """Into how many blocks to cut `total` tiles so that moving memory past the L2 cache costs least.
-
-    The weights (bytes) pass once a block; V and M of a block, `tile` bytes a tile, go out and come back
-    as far as they exceed their share of the cache.
-    """
-
-    def traffic(blocks: int) -> float:
-        return blocks * (_FETCHED * weights + _spilled(ceil_div(total, blocks) * tile, target))
-
-    most = max(1, total // _FEW_TILES)
-    least = min(most, ceil_div(total * tile, _SCRATCH))
-    return min(range(least, most + 1), key=traffic)
-
-
-def winograd_scratch_bytes(spec: WinogradSpec, target: CpuTarget) -> int:
-    """Bytes of the scratch operand for all workers."""
-    return 4 * target.threads * plan_winograd(spec, target).scratch
-
-
-def pack_winograd(weights: np.ndarray, spec: WinogradSpec, target: CpuTarget) -> np.ndarray:
-    """(K, C, R, S) to transformed (xi, K/vc, C/c, c, vc), channels padded with zeros."""
-    width = plan_winograd(spec, target).block.vectors * target.lanes
-    return pack_filter(weights, target.lanes, width, spec.tile, spec.conv.strides[0])
 
 
 class WinogradEmission(TileEmission):
@@ -233,6 +54,39 @@ class WinogradEmission(TileEmission):
         self.in_blocks, self.out_blocks = k.size(plan.in_blocks), k.size(plan.out_blocks)
         self.out_size = k.size(spec.conv.out_size[0]), k.size(spec.conv.out_size[1])
         self.out_plane = k.size(spec.conv.out_size[0] * spec.conv.out_size[1])
+        self.full, self.short = ([k.size(n) for n in pair] for pair in (plan.order.full, plan.order.short))
+        self.ends = [k.size(end) for end in plan.order.ends]
+        self.bits = table(k, np.array(plan.bits))
+
+    def place(self, tile: Index) -> tuple[Index, Index, Index]:
+        """(image, first output row, first output column) of a tile."""
+        image, *numbers = self._numbers(tile)
+        row, column = (self._first_pixel(number, axis) for axis, number in enumerate(numbers))
+        return image, row, column
+
+    def _kind(self, tile: Index) -> tuple[ir.Value, ir.Value]:
+        """Whether a tile is low, and whether it is narrow."""
+        k, (narrow, whole, low, _) = self.k, self.ends
+        tile, least = k.i(tile), k.b.icmp_signed
+        return least(">=", tile, whole), k.b.or_(least("<", tile, narrow), least(">=", tile, low))
+
+    def _numbers(self, tile: Index) -> list[Index]:
+        """Image, number of the row of tiles and number in that row."""
+        k, (narrow, whole, low, _) = self.k, self.ends
+        kinds = self._kind(tile)
+        late, early = (k.b.select(kinds[1], k.i(a), k.i(b)) for a, b in ((low, whole), (0, narrow)))
+        begin = k.b.select(kinds[0], late, early)
+        pairs = list(zip(kinds, self.full, self.short, strict=True))
+        counts = [k.b.select(kind, short, full) for kind, full, short in pairs]
+        image, *numbers = split_index(k, k.b.sub(k.i(tile), begin), [0, *counts])
+        passed = (k.b.select(kind, full, k.i(0)) for kind, full, _ in pairs)
+        return [image, *(k.add(n, p) for n, p in zip(numbers, passed, strict=True))]
+
+    def _first_pixel(self, number: Index, axis: int) -> Index:
+        """As that of tiles all alike; behind the first short one there is one output less for each."""
+        k = self.k
+        short = maximum(k, k.b.sub(k.i(number), self.full[axis]), 0)
+        return k.b.sub(k.i(super()._first_pixel(number, axis)), short)
 
     def emit(self) -> None:
         """Items (block of tiles, part of the output channels), shared by the workers.
@@ -241,7 +95,7 @@ class WinogradEmission(TileEmission):
         """
         k, plan = self.k, self.plan
         transformed, finished = self._input_part(), self._output_part()
-        parts, total = k.size(plan.parts), k.size(plan.total)
+        parts, total = k.size(plan.parts), k.size(plan.order.total)
         filters = k.size(plan.filters // plan.parts)
         held = k.stack(2)  # the block whose tiles V holds
         k.store(k.i(-1), held, kind=I64)
@@ -254,7 +108,7 @@ class WinogradEmission(TileEmission):
                 k.store(k.i(block), held, kind=I64)
             low = k.mul(part, filters)
             with k.loop(0, plan.matrices) as matrix, k.loop(0, filters) as output:
-                self._products(matrix, low, output, filters)
+                self._products(matrix, low, output, filters, (first, live))
             vectors = plan.block.vectors
             k.run_part(finished, first, live, k.mul(low, vectors), k.mul(filters, vectors))
 
@@ -281,8 +135,21 @@ class WinogradEmission(TileEmission):
         """The points whose products are by a matrix of the transformed filter."""
         yield matrix
 
-    def _products(self, matrix: Index, low: Index, output: Index, filters: Index) -> None:
-        """M[point, output] = V[point] @ W[matrix, low + output], output one of `filters`."""
+    def _reach(self, point: Index, block: tuple[Index, Index]) -> tuple[Index, Index]:
+        """The tiles of a block, counted from its first one, that need a point."""
+        k, (narrow, whole, low, total) = self.k, self.ends
+        bits = k.load(self.bits, point, I64)
+        leaves = [k.b.icmp_unsigned("!=", k.b.and_(bits, k.i(bit)), k.i(0)) for bit in (LOW, NARROW)]
+        begin = k.b.select(leaves[1], narrow, k.i(0))
+        end = k.b.select(leaves[0], whole, k.b.select(leaves[1], low, total))
+        first, live = block
+        begin, end = maximum(k, begin, first), minimum(k, end, live)
+        return k.b.sub(k.i(begin), k.i(first)), k.b.sub(k.i(end), k.i(first))
+
+    def _products(
+        self, matrix: Index, low: Index, output: Index, filters: Index, block: tuple[Index, Index]
+    ) -> None:
+        """M[point, output] = V[point] @ W[matrix, low + output] of a `block` of tiles, one of `filters`."""
         k, plan = self.k, self.plan
         vectors, rows = plan.block.vectors, plan.block.rows
         width = vectors * self.lanes
@@ -296,7 +163,9 @@ class WinogradEmission(TileEmission):
         jump = k.i(k.mul(size, k.add(k.b.sub(every, k.i(filters)), 1)))
         following = k.b.select(more, size, jump)
         parts = stream_parts(count, chunk)
-        with self.points_of(matrix) as point, k.loop(0, self.tiles, rows) as tile:
+        final = k.size(plan.tiles - rows)
+        with self.points_of(matrix) as point, k.loop(*self._reach(point, block), rows) as tile:
+            tile = minimum(k, tile, final)
             v = k.gep(self.v, k.mul(point, self.v_stride))
             m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
             start = k.mul(tile, self.lanes)
@@ -366,7 +235,7 @@ class WinogradEmission(TileEmission):
         Outputs beyond the image go to a place of their own: without branches, as in `window`.
         """
         k, conv, lanes = self.k, self.conv, self.lanes
-        height, width = self.out_size
+        width = self.out_size[1]
         down, across = self.shape
         image, row, column = self.place(tile)
         lines = self.output_tile(k.gep(self.m, k.index((held, self.plane), (slot, lanes))))
@@ -376,8 +245,14 @@ class WinogradEmission(TileEmission):
         if self.bias is not None:
             bias = self.vector(self.bias, k.mul(channel, lanes))
         kind, beyond = values.storage(conv.stored), k.stack(lanes)
-        rows = self.within(row, down, height, self.steps[0])
-        columns = self.within(column, across, width, self.steps[1])
+        ends = [
+            minimum(k, size, k.b.sub(k.i(k.add(first, k.mul(step, count))), k.b.zext(less, I64)))
+            for size, first, step, count, less in zip(
+                self.out_size, (row, column), self.steps, self.shape, self._kind(tile), strict=True
+            )
+        ]
+        rows = self.within(row, down, ends[0], self.steps[0])
+        columns = self.within(column, across, ends[1], self.steps[1])
         steps = k.mul(k.mul(width, self.steps[0]), lanes), k.mul(self.steps[1], lanes)
 
         def finish(value: ir.Value, r: Index, c: int, inside: ir.Value) -> None:

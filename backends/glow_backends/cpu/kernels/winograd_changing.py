@@ -16,8 +16,8 @@ from glow_backends.cpu.builder import KernelBuilder
 from glow_backends.cpu.kernels.blocks import Loop, multiply, zeros
 from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, FilterTaps
 from glow_backends.cpu.kernels.memory import Index, minimum
-from glow_backends.cpu.kernels.winograd import (
-    WinogradEmission,
+from glow_backends.cpu.kernels.winograd import WinogradEmission
+from glow_backends.cpu.kernels.winograd_plan import (
     WinogradPlan,
     WinogradSpec,
     plan_winograd,
@@ -80,7 +80,7 @@ class _Emission(WinogradEmission):
         """Every worker has all tiles, and its share of the output channels."""
         k, plan = self.k, self.plan
         vectors = plan.block.vectors
-        with k.loop(0, plan.in_blocks) as channel, k.loop(0, plan.total) as tile:
+        with k.loop(0, plan.in_blocks) as channel, k.loop(0, plan.order.total) as tile:
             self.put_input_tile(channel, tile, tile)
         with k.loop(*k.share(plan.out_blocks // vectors)) as panel:
             chunks = plan.in_blocks // self.chunk
@@ -89,7 +89,7 @@ class _Emission(WinogradEmission):
                 fresh = k.b.icmp_signed("==", chunk, k.i(0)) if chunks > 1 else None
                 with k.loop(0, plan.points) as point:
                     self._multiply(point, chunk, fresh)
-            with k.loop(0, vectors) as v, k.loop(0, plan.total) as tile:
+            with k.loop(0, vectors) as v, k.loop(0, plan.order.total) as tile:
                 self.put_output_tile(k.add(k.mul(panel, vectors), v), v, tile, tile)
 
     def _transform(self, panel: Index, chunk: Index) -> None:

@@ -14,8 +14,8 @@ from glow_backends.cpu.kernels.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
 from glow_backends.cpu.kernels.memory import ceil_div
-from glow_backends.cpu.kernels.winograd import WinogradSpec, plan_winograd, winograd_tiles
 from glow_backends.cpu.kernels.winograd_changing import supports_changing
+from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, plan_winograd, winograd_tiles
 from glow_backends.cpu.kernels.winograd_tiles import window_side
 from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
 from glow_backends.cpu.ops.layers import ConvOp
@@ -73,9 +73,9 @@ def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
     """Estimated cycles of the Winograd kernel on one core."""
     plan, lanes = plan_winograd(spec, target), target.lanes
     pairs = plan.in_blocks * plan.out_blocks * lanes**2
-    products = pairs * plan.blocks * plan.tiles / (2 * lanes) / 0.88
+    products = pairs * plan.rows / (2 * lanes) / 0.88
     into, out = (LINE_CYCLES if spec.conv.line else TRANSFORM_CYCLES)[window_side(spec.conv, spec.tile)]
-    transforms = plan.total * (plan.in_blocks * into + plan.out_blocks * out)
+    transforms = plan.order.total * (plan.in_blocks * into + plan.out_blocks * out)
     moved = SHOWN * plan.spilled(target) / BYTES_A_CYCLE
     sums = (_together(n * each * products, 4 * n * pairs) for n, each in spec.matrices)
     return transforms + moved + sum(sums)

@@ -28,18 +28,18 @@ from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.filter_pack import plain_filter, sizes_of
 from glow_backends.cpu.kernels.layouts import block_spec, unblock_spec
-from glow_backends.cpu.kernels.winograd import (
-    WinogradSpec,
-    emit_winograd,
-    pack_winograd,
-    plan_winograd,
-    winograd_scratch_bytes,
-)
+from glow_backends.cpu.kernels.winograd import emit_winograd
 from glow_backends.cpu.kernels.winograd_changing import (
     ChangingSpec,
     changing_scratch_bytes,
     emit_winograd_changing,
     supports_changing,
+)
+from glow_backends.cpu.kernels.winograd_plan import (
+    WinogradSpec,
+    pack_winograd,
+    plan_winograd,
+    winograd_scratch_bytes,
 )
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
