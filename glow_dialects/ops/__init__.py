@@ -95,6 +95,7 @@ OPERATORS = {
     "tile": "tile",
     "top_k": "top_k",
     "transpose": "transpose",
+    "tree_sums": "tree_sums",
     "trilu": "trilu",
     "unary_math": (
         "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log1p neg "

@@ -263,6 +263,17 @@ class KernelBuilder:
         """Store an element or vector at pointer + offset elements of `kind`."""
         self.b.store(value, self.gep(pointer, offset, kind), align=align or _size(kind))
 
+    def gather(self, pointer: ir.Value, places: ir.Value, kind: ir.Type = F32) -> ir.Value:
+        """The elements at a vector of places (i32), which must all exist."""
+        lanes = places.type.count
+        where = self.b.gep(pointer, [places], source_etype=kind)
+        result = vector(kind, lanes)
+        name = f"llvm.masked.gather.{_suffix(result)}.v{lanes}p0"
+        all_lanes = repeated(ir.Constant(I1, 1), lanes)
+        arguments = [where, ir.Constant(I32, _size(kind)), all_lanes, undefined(result)]
+        types = ir.FunctionType(result, [a.type for a in arguments])
+        return self.b.call(self.module.globals.get(name) or ir.Function(self.module, types, name), arguments)
+
     def prefetch(self, pointer: ir.Value) -> None:
         """Ask for the cache line at `pointer` to come to the L2 cache; the address need not exist."""
         kind = ir.FunctionType(ir.VoidType(), [PTR, I32, I32, I32])

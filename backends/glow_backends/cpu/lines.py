@@ -186,11 +186,14 @@ class LineBuilder(ir.IRBuilder):
         name: str = "",
         source_etype: ir.Type | None = None,
     ) -> ir.Value:
-        """An address behind another one."""
+        """An address behind another one, or a vector of them."""
         assert source_etype is not None
+        kind = next(
+            (vector(ptr.type, i.type.count) for i in indices if isinstance(i.type, ir.VectorType)), ptr.type
+        )
         how = "getelementptr inbounds" if inbounds else "getelementptr"
         steps = "".join(f", {i.type} {i.get_reference()}" for i in indices)
-        return self._line(ptr.type, f"{how} {source_etype}, ptr {ptr.get_reference()}{steps}")
+        return self._line(kind, f"{how} {source_etype}, ptr {ptr.get_reference()}{steps}")
 
     # Vectors.
     def extract_element(self, vector: ir.Value, idx: ir.Value, name: str = "") -> ir.Value:

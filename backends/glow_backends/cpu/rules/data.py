@@ -28,6 +28,7 @@ from glow_backends.cpu.kernels.non_zero import NonZeroSpec, emit_non_zero
 from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
 from glow_backends.cpu.kernels.suppress import SuppressSpec, emit_suppress
 from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
+from glow_backends.cpu.kernels.trees import SUMS, TOGETHER, TreesSpec, emit_trees
 from glow_backends.cpu.rules.common import known, table
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.types import dtype_of, typed
@@ -254,6 +255,17 @@ def top_k(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(emit_top_k, spec, [op.group("values")[0], op.indices, op.input], scratch)
 
 
+def tree_sums(op: Any, context: CallContext) -> KernelCall | None:
+    """Sums over trees."""
+    (samples, width), (nodes, targets) = shape(op.input), shape(op.weights)
+    if dtype_name(op.input) != "f32" or targets > SUMS // (TOGETHER * context.target.lanes):
+        return None
+    if max(nodes * targets, width * SUMS) >= 1 << 31:
+        return None
+    spec = TreesSpec(samples, width, prod(shape(op.roots)), targets, op.prop("depth"))
+    return KernelCall(emit_trees, spec, [op.result, *op.read()])
+
+
 def non_zero(op: Any, context: CallContext) -> KernelCall | None:
     """Places, in order."""
     del context
@@ -298,6 +310,7 @@ RULES: dict[str, Rule] = {
     "scatter_elements": scatter_elements,
     "one_hot": one_hot,
     "cumsum": cumsum,
+    "tree_sums": tree_sums,
     "trilu": trilu,
     "top_k": top_k,
     "non_zero": non_zero,

@@ -1,4 +1,7 @@
-"""Rules of tree ensembles: every tree descends one level a step, all samples at once, by gathers."""
+"""Rules of tree ensembles: sums of f32 are one operator, whose nodes ask one kind of question.
+
+Of others (least and largest leaves, f64) every tree descends one level a step, all samples at once.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.logic import AndOp, IsNanOp, NotOp, OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.tree_sums import TreeSumsOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
@@ -91,6 +95,100 @@ def leaves_of(g: Emitter, x: Value, trees: Trees) -> Value:
     return at
 
 
+#: Targets of an ensemble that is one operator, and nodes that its form may have for one of the model's.
+MOST_TARGETS, MOST_COPIES = 64, 4
+
+
+@dataclass
+class Forest:
+    """Trees in the form of `TreeSumsOp`: a node's branches are neighbours, the left one is for x <= split."""
+
+    trees: Trees
+    features: list[int] = field(default_factory=list[int])
+    splits: list[float] = field(default_factory=list[float])
+    left: list[int] = field(default_factory=list[int])
+    #: What node of the model each node is.
+    origins: list[int] = field(default_factory=list[int])
+
+    def place(self, origin: int) -> int:
+        """Room for a node; a leaf until its branches are set."""
+        self.features.append(0)
+        self.splits.append(0.0)
+        self.left.append(len(self.left))
+        self.origins.append(origin)
+        return len(self.left) - 1
+
+    def ask(self, at: int, feature: int, split: float, missing: bool, sides: tuple[int, int]) -> int:
+        """Make node `at` ask x[feature] <= split, NaN going left where `missing`: its left branch's place."""
+        self.features[at] = -1 - feature if missing else feature
+        self.splits[at] = split
+        self.left[at] = self.place(sides[0])
+        self.place(sides[1])
+        return self.left[at]
+
+    def branch(self, at: int) -> list[int]:
+        """Places of the branches of the model's node at `at`, which are made."""
+        trees, node = self.trees, self.origins[at]
+        mode, feature, missing = trees.modes[node], trees.features[node], trees.missing[node]
+        yes, no, split = trees.yes[node], trees.no[node], np.float32(trees.splits[node])
+        below = float(np.nextafter(split, np.float32(-np.inf))) if split > -np.inf else float("nan")
+        split = float(split)
+        if mode in (0, 1):
+            left = self.ask(at, feature, split if mode == 0 else below, missing, (yes, no))
+            return [left, left + 1]
+        if mode in (2, 3):
+            left = self.ask(at, feature, below if mode == 2 else split, not missing, (no, yes))
+            return [left, left + 1]
+        if mode == 5:
+            yes, no, missing = no, yes, False
+        inner = self.ask(at, feature, split, missing, (node, no))
+        left = self.ask(inner, feature, below, False, (no, yes))
+        return [inner + 1, left, left + 1]
+
+
+def forest_of(trees: Trees) -> Forest | None:
+    """The trees as `TreeSumsOp` takes them; None where that would take far more nodes."""
+    made = Forest(trees)
+    todo = [made.place(root) for root in trees.roots]
+    most = MOST_COPIES * len(trees.features) + 64
+    for at in todo:
+        node = made.origins[at]
+        if trees.yes[node] != node or trees.no[node] != node:
+            todo += made.branch(at)
+        if len(made.left) > most:
+            return None
+    return made
+
+
+def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dtype: Any) -> Value:
+    """Scores [N, targets] of x [N, F]."""
+    depth = trees.depth()
+    width = shape(x)[1]
+    for node, feature in enumerate(trees.features):
+        if trees.yes[node] != node and not 0 <= feature < width:
+            raise RuleError(f"a node asks for feature {feature} of {width}")
+    forest = None
+    if aggregate in ("SUM", "AVERAGE") and dtype_of_value(x) == dtype == np.float32 and trees.roots:
+        forest = forest_of(trees) if targets <= MOST_TARGETS else None
+    if forest is None:
+        return scores_of(g, leaves_of(g, x, trees), trees, targets, aggregate, dtype)
+    table = _leaf_weights(trees, targets)[forest.origins].astype(np.float32)
+    columns = [np.array(c, np.int32) for c in (forest.features, forest.left, range(len(trees.roots)))]
+    splits = np.array(forest.splits, np.float32)
+    score = g(TreeSumsOp, x, columns[0], splits, columns[1], table, columns[2], depth=2 * depth)
+    if aggregate == "SUM":
+        return score
+    return g(MulOp, score, g.like(1 / len(trees.roots), score))
+
+
+def _leaf_weights(trees: Trees, targets: int) -> Array:
+    """What each node adds to each target."""
+    table = np.zeros((len(trees.features), targets), np.float64)
+    for node, target, weight in trees.weights:
+        table[node, target] += weight
+    return table
+
+
 def _compare(g: Emitter, mode: int, value: Value, split: Value) -> Value:
     if mode == 5:
         return g(NotOp, g(CmpEqOp, value, split))
@@ -99,10 +197,12 @@ def _compare(g: Emitter, mode: int, value: Value, split: Value) -> Value:
 
 def scores_of(g: Emitter, leaves: Value, trees: Trees, targets: int, aggregate: str, dtype: Any) -> Value:
     """Scores [N, targets]: the leaves' weights, aggregated over the trees."""
-    neutral = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
-    table = np.full((len(trees.features), targets), neutral, np.float64)
-    for node, target, weight in trees.weights:
-        table[node, target] = weight if neutral else table[node, target] + weight
+    if aggregate in ("SUM", "AVERAGE"):
+        table = _leaf_weights(trees, targets)
+    else:
+        table = np.full((len(trees.features), targets), np.inf if aggregate == "MIN" else -np.inf)
+        for node, target, weight in trees.weights:
+            table[node, target] = weight
     picked = take(g, table.astype(dtype), leaves, 0)
     if aggregate == "SUM":
         return g(ReduceSumOp, picked, axes=(1,), keepdims=False)
@@ -118,7 +218,7 @@ def tree_ensemble(g: Emitter, n: Node) -> Value:
     x = n[0]
     trees = _new_form(n)
     aggregate = AGGREGATE[int(n.integer("aggregate_function", 1))]
-    scores = scores_of(g, leaves_of(g, x, trees), trees, n.integer("n_targets"), aggregate, dtype_of_value(x))
+    scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, dtype_of_value(x))
     return post_transform(g, scores, POST[int(n.integer("post_transform", 0))])
 
 
@@ -229,7 +329,7 @@ def regressor(g: Emitter, n: Node) -> Value:
     x = _features(g, n)
     trees = _old_form(n, "target")
     aggregate = n.text("aggregate_function", "SUM")
-    scores = scores_of(g, leaves_of(g, x, trees), trees, n.integer("n_targets"), aggregate, np.float32)
+    scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, np.float32)
     base = _base(n)
     if base is not None:
         scores = g(AddOp, scores, base.astype(np.float32))
@@ -246,7 +346,7 @@ def classifier(g: Emitter, n: Node) -> list[Value]:
     if binary:
         trees.weights = [(node, 0, weight) for node, _, weight in trees.weights]
     count = 1 if binary else len(labels)
-    scores = scores_of(g, leaves_of(g, x, trees), trees, count, "SUM", np.float32)
+    scores = sums_of(g, x, trees, count, "SUM", np.float32)
     base = _base(n)
     if base is not None and base.size == count:
         scores = g(AddOp, scores, base.astype(np.float32))
