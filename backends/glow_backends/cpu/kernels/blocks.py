@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -59,6 +59,22 @@ def may_overlap(total: int, rows: int) -> bool:
     return ceil_div(total, rows) * rows <= _OVERLAP * total
 
 
+def _even_cost(rows: int, vectors: int, block: Block) -> float:
+    """Estimated cycles of `rows` x `vectors` sums in even tiles and a rest."""
+    _, full, rest = even_tiles(rows, block.rows)
+    cost = 0.0
+    for width, columns in ((block.vectors, vectors // block.vectors), (vectors % block.vectors, 1)):
+        if width:
+            cost += columns * full * Block(block.rows, width).cycles()
+            cost += columns * Block(rest, width).cycles() if rest else 0.0
+    return cost
+
+
+def _widths(vectors: int, whole: bool) -> Iterator[int]:
+    """How many vectors a register block may have."""
+    return (v for v in range(1, min(vectors, 8) + 1) if not (whole and vectors % v))
+
+
 @cache
 def choose_block(
     rows: int, vectors: int, target: CpuTarget, max_rows: int = 32, whole: bool = False
@@ -70,22 +86,61 @@ def choose_block(
     each other then share their code.
     """
     found: list[tuple[float, Block]] = []
-    for v in range(1, min(vectors, 8) + 1):
-        if whole and vectors % v:
-            continue
+    for v in _widths(vectors, whole):
         for limit in range(1, min(rows, max_rows) + 1):
             if not fits(Block(limit, v), target):
                 break
-            size, full, rest = even_tiles(rows, limit)
-            cost = 0.0
-            for width, columns in ((v, vectors // v), (vectors % v, 1)):
-                if width:
-                    cost += columns * full * Block(size, width).cycles()
-                    cost += columns * Block(rest, width).cycles() if rest else 0.0
-            found.append((cost, Block(size, v)))
+            block = Block(even_tiles(rows, limit)[0], v)
+            found.append((_even_cost(rows, vectors, block), block))
     least, best = min(found, key=lambda f: f[0])
     alike = [b for cost, b in found if cost <= ALIKE * least and b.vectors == best.vectors]
     return max(alike, key=lambda b: b.rows)
+
+
+def ends_of(rows: int) -> tuple[int, ...]:
+    """The rows of the tiles that may follow those of `rows` rows, where any number of rows is cut alike."""
+    ends = ((16, (16, 8, 4)), (10, (8, 4)), (7, (6, 3)), (5, (4, 2)), (0, ()))
+    return next(found for least, found in ends if rows >= least)
+
+
+def cut_alike(total: int, rows: int) -> tuple[int, tuple[int, ...]]:
+    """How many tiles of `rows` rows, and which of `ends_of` them, once each, take `total` rows.
+
+    The last one begins early enough to end with the last row.
+    """
+    full, rest = divmod(total, rows)
+    used: list[int] = []
+    ends = ends_of(rows)
+    for i, end in enumerate(ends):
+        if rest > sum(ends[i + 1 :]):
+            used.append(end)
+            rest -= end
+    return (full + 1, ()) if rest > 0 or sum(used) >= rows else (full, tuple(used))
+
+
+_ALIKE_CUT = 1.06
+"""What tiles that any number of rows shares may cost more than those of its own."""
+
+
+@cache
+def shared_block(
+    rows: int, vectors: int, target: CpuTarget, max_rows: int = 32, whole: bool = False
+) -> Block | None:
+    """The register block for `cut_alike`, as `choose_block` says; None where that costs too much."""
+    costs: dict[Block, float] = {}
+    for v in _widths(vectors, whole):
+        most = max((r for r in range(1, max_rows + 1) if fits(Block(r, v), target)), default=0)
+        if not ends_of(most) or rows < most:
+            continue
+        full, ends = cut_alike(rows, most)
+        for width, columns in ((v, vectors // v), (vectors % v, 1)):
+            tiles = full * Block(most, width).cycles() + sum(Block(end, width).cycles() for end in ends)
+            costs[Block(most, v)] = costs.get(Block(most, v), 0.0) + (columns * tiles if width else 0.0)
+    if not costs:
+        return None
+    block = min(costs, key=lambda b: costs[b])
+    even = _even_cost(rows, vectors, choose_block(rows, vectors, target, max_rows, whole))
+    return block if costs[block] <= _ALIKE_CUT * even else None
 
 
 @dataclass(frozen=True)

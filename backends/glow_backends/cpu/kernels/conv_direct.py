@@ -35,7 +35,6 @@ from glow_backends.cpu.kernels.conv_spec import (
     DirectConvSpec,
     TileRun,
     filter_rows,
-    last_pixel,
 )
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum, split_index, table
 from glow_backends.cpu.kernels.packing import pad_to
@@ -149,7 +148,6 @@ class DirectEmission:
         self.filter_line: Index = k.size(dilated) if plan.lines == 1 else dilated
         self.out_plane = k.size(prod(plan.spec.out_size) * self.lanes)
         self.out_line = k.size(plan.spec.out_size[1] * self.lanes)
-        self.last_pixel = k.size(last_pixel(plan.spec, plan.block.rows))
         self.filter_size = k.size(plan.depth_blocks * prod(plan.spec.kernel) * self.depth * self.width)
         operands = iter(k.operands)
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
@@ -179,7 +177,8 @@ class DirectEmission:
         outer, inner = spec.batch, plan.groups * plan.filters
         items = k.size(outer * inner * prod(parts))
         parts = [k.size(count) for count in parts]
-        self.sizes = [0, k.size(outer), *parts] if plan.images_inside else [0, *parts, k.size(inner)]
+        # Channels are the outermost or the innermost of an item's numbers, whose code is one.
+        self.sizes = [0, k.size(outer), *parts, k.size(1 if plan.images_inside else inner)]
         self.rows_an_item, self.tiles_an_item = k.size(plan.rows_an_item), k.size(plan.tiles_an_item)
         in_blocks = plan.in_blocks + (plan.in_rest > 0)
         self.image_blocks = k.size(plan.groups * in_blocks)
@@ -191,10 +190,8 @@ class DirectEmission:
     def item(self, item: Index) -> None:
         """The tiles of an item."""
         k, plan = self.k, self.plan
-        if plan.images_inside:
-            channel, image, row_item, tile_item = split_index(k, item, self.sizes)
-        else:
-            image, row_item, tile_item, channel = split_index(k, item, self.sizes)
+        outer, image, row_item, tile_item, inner = split_index(k, item, self.sizes)
+        channel = k.add(outer, inner)
         block = k.mul(channel, plan.block.vectors)
         planes = k.mul(image, self.image_blocks)
         if self.group_blocks is not None:
@@ -238,7 +235,7 @@ class DirectEmission:
         for run in plan.runs:
             first, last = maximum(k, tiles[0], k.size(run.start)), minimum(k, tiles[1], k.size(run.stop))
             with k.loop(first, last) as tile:
-                pixel = minimum(k, k.mul(tile, plan.block.rows), self.last_pixel)
+                pixel = minimum(k, k.mul(tile, plan.block.rows), k.size(run.last))
                 passed = k.b.sub(k.i(row), k.i(self.first_row))
                 if plan.lines == 2:
                     passed = k.b.lshr(passed, k.i(1))

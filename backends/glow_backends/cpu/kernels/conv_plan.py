@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles, fits
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, last_pixel, tile_runs
+from glow_backends.cpu.kernels.blocks import Block, choose_block, even_tiles, fits, may_overlap, shared_block
+from glow_backends.cpu.kernels.conv_spec import DirectConvSpec, TileRun, alike_runs, last_pixel, tile_runs
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.target import CpuTarget
 
@@ -32,7 +32,6 @@ class ConvPlan:
     in_rest: int
     out_blocks: int
     runs: tuple[TileRun, ...]
-    tiles: int
     rows_an_item: int
     tiles_an_item: int
     bands: tuple[tuple[int, int, int], ...] = ()
@@ -42,6 +41,11 @@ class ConvPlan:
     first: int = 0
     count: int = 0
     rest: ConvPlan | None = None
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a row."""
+        return self.runs[-1].stop
 
     @property
     def filters(self) -> int:
@@ -132,7 +136,7 @@ def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
     groups = 1 if banded else spec.group
     inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
     in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
-    base = ConvPlan(spec, Block(1, 1), groups, in_blocks, in_rest, outputs, (), 0, 0, 0)
+    base = ConvPlan(spec, Block(1, 1), groups, in_blocks, in_rest, outputs, (), 0, 0)
     whole = (
         _whole_blocks(spec.out_size[1], outputs, target)
         if spec.uneven and groups == 1 and not banded
@@ -161,17 +165,26 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     """The plan of `outputs` blocks of output channels from `first` on."""
     spec, groups, lanes = base.spec, base.groups, target.lanes
     height, width = spec.out_size
+    alike = None
     if banded:
         block = _banded_block(spec, width, outputs, target)
     else:
         block = choose_block(width, outputs, target, whole=True)
+        inside = spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3])
+        if inside and not spec.epilogue.inplace:
+            alike = shared_block(width, outputs, target, whole=True)
+        if alike is not None and may_overlap(width, alike.rows):
+            alike, block = None, alike
+    block = alike or block
     lines = 1
     # The filter rows of a pair are three loops a block of channels: too many for blocks of one.
     single = banded or height == 1 or spec.plain_input
     pair = None if single else _row_pair(width, outputs, block, target)
     if pair is not None:
-        block, lines = Block(width, pair.vectors), 2
-    tiles = ceil_div(width, block.rows)
+        alike, block, lines = None, Block(width, pair.vectors), 2
+    last = last_pixel(spec, block.rows)
+    runs = alike_runs(width, block.rows) if alike else tile_runs(spec, block.rows, last)
+    tiles = runs[-1].stop
     # An item's pixels of all input channels stay in L2 while the weights pass, which stay there if they can.
     room = target.l2 // 8 if _weight_bytes(spec) <= target.l2 // 2 else target.l2 // 2
     pixels = room // (4 * spec.in_channels // groups * prod(spec.strides))
@@ -186,8 +199,7 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     return replace(
         base,
         block=block,
-        runs=tile_runs(spec, block.rows, last_pixel(spec, block.rows)),
-        tiles=tiles,
+        runs=runs,
         rows_an_item=rows_an_item,
         tiles_an_item=tiles_an_item,
         bands=bands_of(spec, block.vectors * lanes, lanes) if banded else (),

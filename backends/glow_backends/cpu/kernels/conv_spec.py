@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from glow_backends.cpu.builder import KernelBuilder
-from glow_backends.cpu.kernels.blocks import may_overlap
+from glow_backends.cpu.kernels.blocks import cut_alike, ends_of, may_overlap
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum
 
@@ -63,13 +63,14 @@ class TileRun:
     """Tiles [start, stop) of a row, of `rows` pixels each, that read the same filter columns.
 
     `columns`: for each filter column the half-open range of the tile's pixels inside the image;
-    None when all are.
+    None when all are. A tile begins at pixel `last` at the latest.
     """
 
     start: int
     stop: int
     rows: int
     columns: tuple[tuple[int, int], ...] | None
+    last: int
 
 
 def last_pixel(spec: DirectConvSpec, rows: int) -> int:
@@ -86,7 +87,7 @@ def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]
     out_width = spec.out_size[1]
     runs: list[TileRun] = []
     if spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]) and last + rows <= out_width:
-        return (TileRun(0, ceil_div(out_width, rows), rows, None),)  # the usual case, and a long row
+        return (TileRun(0, ceil_div(out_width, rows), rows, None, last),)  # the usual case, and a long row
     tiles, inner = ceil_div(out_width, rows), _inner_tiles(spec, rows, last)
     for tile in (*range(inner.start), *inner[:1], *range(inner.stop, tiles)):
         pixel = min(tile * rows, last)
@@ -96,7 +97,17 @@ def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]
         if runs and (runs[-1].rows, runs[-1].columns) == (count, found):
             runs[-1] = replace(runs[-1], stop=stop)
         else:
-            runs.append(TileRun(tile, stop, count, found))
+            runs.append(TileRun(tile, stop, count, found, last))
+    return tuple(runs)
+
+
+def alike_runs(width: int, rows: int) -> tuple[TileRun, ...]:
+    """The tiles of a row of `width` pixels, no filter column of which is outside, as `cut_alike` has them."""
+    full, ends = cut_alike(width, rows)
+    runs = [TileRun(0, full, rows, None, width - rows)]
+    for end in ends_of(rows):
+        start, place = runs[-1].stop, full * rows + sum(e for e in ends if e > end)
+        runs.append(TileRun(start, start + (end in ends), end, None, min(place, width - end)))
     return tuple(runs)
 
 

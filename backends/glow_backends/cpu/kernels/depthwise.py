@@ -99,7 +99,7 @@ def _shared_runs(spec: DirectConvSpec, pixels: int, runs: tuple[TileRun, ...]) -
     found = {(run.rows, run.columns): run for run in runs}
     if not found.keys() <= set(kinds):
         return runs
-    return tuple(found.get(kind, TileRun(0, 0, *kind)) for kind in dict.fromkeys(kinds))
+    return tuple(found.get(kind, TileRun(0, 0, *kind, 0)) for kind in dict.fromkeys(kinds))
 
 
 class DepthwiseEmission:
