@@ -34,6 +34,7 @@ SPECS = {
     "batch-rows": GemmSpec(5, 40, 18, a_batch=(2, 3), epilogue=ALL),
     "batch-of-b": GemmSpec(5, 40, 18, b_batch=(3,)),
     "deep": GemmSpec(40, 40, 9000, epilogue=ALL),
+    "far-rows": GemmSpec(10, 1030, 1200, epilogue=ALL),
     "tall": GemmSpec(3001, 40, 300, epilogue=ALL),
 }
 

@@ -46,6 +46,8 @@ from glow_backends.cpu.target import CpuTarget
 
 _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
+_AHEAD = 16
+"""Rows of B that are fetched ahead where it is read as it lies."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -343,6 +345,10 @@ class _Emission:
         """The sums of one tile; packed weights of the next panel are fetched meanwhile."""
         k, plan = self.k, self.plan
         assert isinstance(loop.count, int)
+        if plan.source is Source.DIRECT and 4 * self.spec.n * self.spec.k > k.target.l2 // 2:
+            # Its rows lie apart, so that nothing else fetches them in time.
+            ahead = Stream(k.gep(b, k.mul(loop.b_step, _AHEAD)), 1, vectors * self.lanes)
+            return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
         if plan.source is not Source.PANELS or loop.count < _CHUNK:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
         if plan.all_tiles == 1:
