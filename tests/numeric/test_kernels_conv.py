@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glow_backends.cpu.calls import KernelCall, KernelCodes
 from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
