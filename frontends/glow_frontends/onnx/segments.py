@@ -77,11 +77,21 @@ class Setting:
     build: Build
     #: Operators that ran on the host.
     hosted: set[str] = field(default_factory=set[str])
+    _blank: tuple[ModuleOp, FuncOp] | None = None
 
     def scope(self) -> tuple[ModuleOp, Scope]:
         """An empty module and the scope that fills its function `main`."""
         function = FuncOp.of("main")
-        module = ModuleOp([function])
+        return self._filling(ModuleOp([function]), function)
+
+    def host_scope(self) -> Scope:
+        """A scope for one node on values that are known: most nodes leave its module empty for the next."""
+        if self._blank is None or not _is_empty(*self._blank):
+            function = FuncOp.of("main")
+            self._blank = ModuleOp([function]), function
+        return self._filling(*self._blank)[1]
+
+    def _filling(self, module: ModuleOp, function: FuncOp) -> tuple[ModuleOp, Scope]:
         emitter = Emitter(module, function, {"main"})
         session = Session(emitter, self.source, self.folder, self.functions, control=True)
         return module, Scope(session, self.opsets)
@@ -227,7 +237,7 @@ class GraphRunner:
                 raise UnsupportedError(f"{self.setting.source}: node '{label(node)}': {error}") from None
             values.update({n: v for n, v in zip(node.output, results, strict=False) if n and v is not None})
             return
-        _, scope = self.setting.scope()
+        scope = self.setting.host_scope()
         scope.values.update({n: values[n] for n in uses(node) if n in values})
         try:
             scope.define(node, scope.node(node))
@@ -339,6 +349,12 @@ def _part(value: AnyValue, index: int | None) -> Array:
     return value
 
 
+def _is_empty(module: ModuleOp, function: FuncOp) -> bool:
+    return (
+        module.body.block.first_op is module.body.block.last_op is function and function.body.block.is_empty
+    )
+
+
 def _small(value: AnyValue | None) -> bool:
     return isinstance(value, np.ndarray) and value.size <= FIXED_ELEMENTS and value.dtype != object
 
@@ -354,7 +370,7 @@ def _key(value: AnyValue, fixed: bool) -> object:
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             return ("strings", value.shape, tuple(value.reshape(-1))) if fixed else "strings"
-        return value.dtype.str, value.dtype.name, value.shape, value.tobytes() if fixed else None
+        return value.dtype, value.shape, value.tobytes() if fixed else None
     return type(value).__name__
 
 

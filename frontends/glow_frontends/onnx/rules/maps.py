@@ -21,7 +21,7 @@ def zip_map(g: Emitter, n: Node) -> SequenceValue:
     rows = np.atleast_2d(scores)
     if rows.shape[1] != len(labels):
         raise RuleError(f"{len(labels)} labels for {rows.shape[1]} scores")
-    return SequenceValue([MapValue(dict(zip(labels, row.tolist(), strict=True))) for row in rows])
+    return SequenceValue([MapValue(dict(zip(labels, row, strict=True))) for row in rows.tolist()])
 
 
 def _map(n: Node) -> MapValue:
