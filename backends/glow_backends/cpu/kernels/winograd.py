@@ -146,6 +146,14 @@ class WinogradEmission(TileEmission):
         begin, end = maximum(k, begin, first), minimum(k, end, live)
         return k.b.sub(k.i(begin), k.i(first)), k.b.sub(k.i(end), k.i(first))
 
+    @contextmanager
+    def _passes(self, point: Index, block: tuple[Index, Index]) -> Generator[tuple[Index, Index, Index]]:
+        """Register blocks of the tiles that need a point: the first tile, how many passed, and of how many."""
+        k = self.k
+        begin, end = self._reach(point, block)
+        with k.loop(begin, end, self.plan.block.rows) as tile:
+            yield tile, k.b.sub(k.i(tile), k.i(begin)), k.b.sub(k.i(end), k.i(begin))
+
     def _products(
         self, matrix: Index, low: Index, output: Index, filters: Index, block: tuple[Index, Index]
     ) -> None:
@@ -162,9 +170,9 @@ class WinogradEmission(TileEmission):
         more = k.b.icmp_signed("<", k.i(k.add(output, 1)), k.i(filters))
         jump = k.i(k.mul(size, k.add(k.b.sub(every, k.i(filters)), 1)))
         following = k.b.select(more, size, jump)
-        parts = stream_parts(count, chunk)
+        parts = stream_parts(plan.fewest_passes, chunk)
         final = k.size(plan.tiles - rows)
-        with self.points_of(matrix) as point, k.loop(*self._reach(point, block), rows) as tile:
+        with self.points_of(matrix) as point, self._passes(point, block) as (tile, passed, reach):
             tile = minimum(k, tile, final)
             v = k.gep(self.v, k.mul(point, self.v_stride))
             m = k.gep(self.m, k.index((point, self.m_stride), (output, k.mul(self.plane, vectors))))
@@ -174,7 +182,7 @@ class WinogradEmission(TileEmission):
             a = k.gep(v, start)
             ahead: Index = NEAR
             if count > 1:
-                part = k.b.udiv(k.b.mul(tile, k.i(parts)), self.tiles)
+                part = k.b.udiv(k.i(k.mul(passed, parts)), k.i(reach))
                 ahead = k.add(k.mul(part, k.b.udiv(size, k.i(parts))), following)
             stream = Stream(k.gep(w, ahead), parts, chunk)
             for begin, blocks, channels in ((0, blocks_of, self.lanes), (blocks_of, 1, rest)):

@@ -13,7 +13,7 @@ from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.filter_pack import pack_filter
 from glow_backends.cpu.kernels.memory import ceil_div
 from glow_backends.cpu.kernels.winograd_line import line_tiles
-from glow_backends.cpu.kernels.winograd_order import TileOrder, point_bits, tile_order
+from glow_backends.cpu.kernels.winograd_order import LOW, NARROW, TileOrder, point_bits, tile_order
 from glow_backends.cpu.kernels.winograd_tiles import window_side
 from glow_backends.cpu.target import CpuTarget
 
@@ -92,6 +92,12 @@ class WinogradPlan:
     def rows(self) -> float:
         """Rows that the products of a point have, of all blocks, the average over the points."""
         return self.blocks * self.block.rows * _passes(self.order, self.bits, self.blocks, self.block.rows)
+
+    @property
+    def fewest_passes(self) -> int:
+        """Over the weights of a point that some tiles leave out along one axis at most, in a block."""
+        counts = (self.order.needed(kind) for kind in {0, LOW, NARROW} & set(self.bits))
+        return ceil_div(ceil_div(min(counts), self.blocks), self.block.rows)
 
     @property
     def scratch(self) -> int:
