@@ -148,7 +148,7 @@ class WinogradEmission(TileEmission):
 
     @contextmanager
     def _passes(self, point: Index, block: tuple[Index, Index]) -> Generator[tuple[Index, Index, Index]]:
-        """Register blocks of the tiles that need a point: the first tile, how many passed, and of how many."""
+        """Register blocks of the tiles that need a point: the first tile, tiles passed, and of how many."""
         k = self.k
         begin, end = self._reach(point, block)
         with k.loop(begin, end, self.plan.block.rows) as tile:
