@@ -130,3 +130,23 @@ def test_layers_of_16_bits(layout: str, group: int, real: bool) -> None:
     made = tensor((3, 9)) if real else tensor((3, 9), to)
     g.save(g.b(QuantizedFullyConnectedOp(rows, columns, None, results=made)))
     agree(g)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16"])
+def test_a_token_joins_patches(precision: str) -> None:
+    """Stored constants join what a convolution made, as in front of a vision transformer."""
+    rng = np.random.default_rng(0)
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (2, 32, 6, 6))
+    w, token, v = (
+        g.constant(rng.standard_normal(shape).astype(np.float32))
+        for shape in ((32, 32, 1, 1), (2, 1, 32), (32, 16))
+    )
+    patches = g.transpose(g.reshape(g.conv(x, w), (2, 32, 36)), (0, 2, 1))
+    joined = g.concat([token, patches], axis=1)
+    g.save(g.matmul(g.reshape(joined, (74, 32)), v), "y")
+    feed = {"x": rng.standard_normal((2, 32, 6, 6)).astype(np.float32)}
+    module = glow.quantize(g, [feed], precision=precision, everything=True)
+    assert "quantized_conv" in str(module)
+    want, have = (glow.compile(module, backend=b).run(feed)["y"] for b in ("interpreter", "cpu"))
+    np.testing.assert_array_equal(have, want)

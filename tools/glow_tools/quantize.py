@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         made.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
     if not arguments.profile and (arguments.report or arguments.precision.startswith("int")):
         made.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
+    if arguments.report and not arguments.inputs and arguments.random is None:
+        made.error("a report needs data: give --inputs FILE, or --random SEED")
     return guarded(lambda: _run(arguments))
 
 

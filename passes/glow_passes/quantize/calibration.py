@@ -108,6 +108,9 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
 
 #: Kullback-Leibler calibration wants this many values a bin, and this many bins.
 ENOUGH, FEWEST = 32, 512
+#: It takes ranges whose mean square error is at most this part of the mean square, or this many times the
+#: least: fine cells for many small numbers may not cost the few large ones that carry the signal.
+LOUDEST, MOST_SQUARES = 0.04, 4.0
 
 
 def kullback_leibler(histogram: Histogram, schema: Schema) -> Range:
@@ -122,7 +125,13 @@ def kullback_leibler(histogram: Histogram, schema: Schema) -> Range:
         merged = Histogram(merged.bins // 2, merged.low, merged.high, counts)
     if schema.width != 8 or merged.total < ENOUGH * merged.bins:
         return whole(histogram, schema)
-    return _search(_without_zeros(merged), schema, _divergence)
+    candidates = list(dict.fromkeys(_candidates(merged, schema)))
+    squares = [_squares(merged, schema, limits) for limits in candidates]
+    signal = float(np.dot(merged.counts, merged.centres() ** 2))
+    most = max(LOUDEST * signal, MOST_SQUARES * min(squares))
+    fair = [limits for limits, error in zip(candidates, squares, strict=True) if error <= most]
+    even = _without_zeros(merged)
+    return min(fair, key=lambda limits: _divergence(even, schema, limits))
 
 
 def _without_zeros(histogram: Histogram) -> Histogram:

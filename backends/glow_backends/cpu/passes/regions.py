@@ -157,7 +157,7 @@ class Region:
             first = np.moveaxis(array, -1, 1) if last else array
             first = first[:, :, None, :] if rank == 3 else first
             name = f"{self.name_of(value)}.blocked"
-            form = self.weight(block_channels(first, self.lanes), name)
+            form = self.weight(block_channels(first, self.lanes), name, element_of(value))
         elif dtype_of(value.type).name in ("float32", "float16", "bfloat16", "int8", "uint8"):
             turned = None if last else _channels_last(value)
             wide = self.plain(value if turned is None else turned)
