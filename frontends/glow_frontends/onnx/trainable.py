@@ -180,7 +180,8 @@ def _without_modes(model: ModelProto) -> ModelProto:
         modes = {a.name: a for a in node.attribute if a.name in ("training_mode", "is_test")}
         if node.op_type != "BatchNormalization" or used & set(node.output[1:]):
             return node
-        if "training_mode" in modes and not modes["training_mode"].i:
+        trains = modes["training_mode"].i if "training_mode" in modes else modes or len(node.output) > 1
+        if not trains:
             return node
         made = NodeProto()
         made.CopyFrom(node)
@@ -190,7 +191,10 @@ def _without_modes(model: ModelProto) -> ModelProto:
                 attribute.i = int(attribute.name == "is_test")
         return made
 
-    return _copied(model, [plain(n) for n in model.graph.node], model.graph.initializer)
+    given = list(model.graph.node)
+    nodes = [plain(n) for n in given]
+    same = all(n is m for n, m in zip(nodes, given, strict=True))
+    return model if same else _copied(model, nodes, model.graph.initializer)
 
 
 def _nodes(graph: GraphProto) -> list[NodeProto]:
