@@ -12,7 +12,7 @@ from glow_backends.interpreter.functions import Machine
 from glow_dialects.fn.dialect import FuncOp
 from glow_dialects.fn.syntax import FnOp
 from glow_passes.fn.domain import Type
-from glow_passes.fn.specialize import infer
+from glow_passes.fn.inference import infer
 from glow_runtime.functions import FunctionProgram
 
 

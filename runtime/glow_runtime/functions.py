@@ -29,8 +29,9 @@ from glow_passes.fn.domain import (
     Type,
 )
 from glow_passes.fn.functions import Functions
+from glow_passes.fn.inference import infer
 from glow_passes.fn.optimize import optimize_functions
-from glow_passes.fn.specialize import Instance, Specializer, infer
+from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.unrolling import deep
 from glow_runtime.lowering import lower, quiet_gc
 
@@ -132,17 +133,24 @@ class FunctionProgram:
         return found
 
     def _specialize(self, types: tuple[Type, ...]) -> Specialized:
-        """Reverse mode first; forward mode where the types of the program in reverse mode have no end."""
-        first = self._compiled(types, ahead_only=False)
-        if first.reason in ("", ASKED) or not self.functions.differentiates(self.name):
-            return first
-        second = self._compiled(types, ahead_only=True)
-        return first if second.reason else second
+        """Loops as loops first; forward mode where the types of the program in reverse mode have no end."""
+        first = self._compiled(types)
+        ways = [{"straight": False}]
+        if self.functions.differentiates(self.name):
+            ways.append({"ahead_only": True})
+        for way in ways:
+            if first.reason in ("", ASKED):
+                break
+            other = self._compiled(types, **way)
+            first = first if other.reason else other
+        return first
 
-    def _compiled(self, types: tuple[Type, ...], ahead_only: bool) -> Specialized:
+    def _compiled(
+        self, types: tuple[Type, ...], ahead_only: bool = False, straight: bool = True
+    ) -> Specialized:
         start = time.perf_counter()
         try:
-            inferred, root = infer(self.functions, self.name, types, ahead_only)
+            inferred, root = infer(self.functions, self.name, types, ahead_only, straight)
         except NotNative as reason:
             return Specialized(None, None, None, str(reason))
         except _OUR_FAULT as error:

@@ -20,6 +20,8 @@ from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described
+from glow_frontends.python.masks import Masked, called, masked
+from glow_frontends.python.masks import method as method_of_masked
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Env, Expressions
@@ -32,6 +34,8 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     """The value of a call."""
     if isinstance(node.func, ast.Attribute):
         base = c.expression(node.func.value, env)
+        if isinstance(base, Static) and isinstance(base.value, Masked):
+            return method_of_masked(c, node, base.value, node.func.attr, len(node.args) + len(node.keywords))
         if isinstance(base, SSAValue) or isinstance(base.value, np.ndarray):
             from glow_frontends.python.library import method
 
@@ -94,6 +98,8 @@ def apply_value(
         return _apply(c, node, function, values, keywords)
     thing = function.value
     handler = _handler(thing)
+    if handler is not None and any(map(masked, values)):
+        return called(c, node, thing, values, keywords, lambda *whole: handler(c, node, list(whole), {}))
     if handler is not None:
         return handler(c, node, values, keywords)
     known = evaluated(thing, values, keywords)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +16,8 @@ from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.record import items_of, names_of
 from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
+from glow_frontends.python.folding import folded
+from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
 from glow_frontends.python.source import Source
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Expressions(Emitter):
         if isinstance(value, SSAValue):
             return value
         thing = value.value
+        if isinstance(thing, Masked):
+            return self.prim("item", *thing.plain) if thing.plain else refused(self, node)
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
             if isinstance(thing, np.ndarray) and thing.dtype == object:
                 self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
@@ -137,6 +140,8 @@ class Expressions(Emitter):
 
     def binary(self, name: str, left: Value, right: Value, node: ast.AST) -> Value:
         """An arithmetic operator; `+` and `*` on tuples build tuples."""
+        if masked(left) or masked(right):
+            return elementwise(self, node, [left, right], lambda a, b: self.binary(name, a, b, node))
         if name == "mul" and _is_text_or_tuple(left) and isinstance(right, Static):
             items = self.items(left, node)
             if items is not None and isinstance(right.value, int):
@@ -164,6 +169,8 @@ class Expressions(Emitter):
             return Static(not inner.value)
         names: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "invert"}
         name = names[type(node.op)]
+        if masked(inner):
+            return elementwise(self, node, [inner], lambda a: self.prim(name, self.ssa(a, node)))
         return self.prim(name, self.ssa(inner, node))
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
@@ -433,6 +440,8 @@ class Expressions(Emitter):
 
     def _attribute(self, node: ast.Attribute, env: Env) -> Value:
         inner = self.expression(node.value, env)
+        if isinstance(inner, Static) and isinstance(inner.value, Masked):
+            return attribute(self, node, inner.value, node.attr)
         if isinstance(inner, Static):
             try:
                 return Static(getattr(inner.value, node.attr))
@@ -456,27 +465,6 @@ class Expressions(Emitter):
     def signature(self, value: Value) -> Known | None:
         """What is known of a function value's parameters."""
         return self.known.get(value) if isinstance(value, SSAValue) else None
-
-
-def folded(name: str, left: Any, right: Any) -> Static | None:
-    """The value of an operator on Python numbers or texts, None where it is left to the program."""
-    plain = bool | int | float
-    texts = name in ("eq", "ne") and isinstance(left, str) and isinstance(right, str)
-    if not texts and not (isinstance(left, plain) and isinstance(right, plain)):
-        return None
-    function = getattr(operator, _PYTHON.get(name, name), None)
-    huge = isinstance(right, int | float) and abs(right) > 10_000
-    if function is None or name in ("pow", "shl") and huge:
-        return None
-    try:
-        made = function(left, right)
-    except (ArithmeticError, ValueError, TypeError):
-        return None
-    return Static(made) if isinstance(made, plain) else None
-
-
-_PYTHON = {"div": "truediv", "floor_div": "floordiv", "bitand": "and_", "bitor": "or_", "bitxor": "xor",
-           "shl": "lshift", "shr": "rshift"}  # fmt: skip
 
 
 def _number(value: int) -> Any:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.masks import masked, picked, stored
 from glow_frontends.python.numpy_names import as_array
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             return items[index.value]
         if isinstance(whole, Static):
             return Static(whole.value[index.value])
-    return c.prim("item", c.ssa(whole, node), c.ssa(index, node))
+    whole, place = c.ssa(whole, node), c.ssa(index, node)
+    found = picked(c, whole, place)
+    return c.prim("item", whole, place) if found is None else found
 
 
 def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:
@@ -68,6 +71,9 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
         place = c.expression(index, env)
         if isinstance(place, Static) and isinstance(place.value, str):
             return c.prim("with_field", whole, whole, c.ssa(value, target), field=StringAttr(place.value))
+        some = masked(value)
+        if some is not None:
+            return stored(c, target, whole, place, some)
         return c.prim("with_item", whole, as_array(c, index, place), c.ssa(value, target))
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     numbers = [as_array(c, target, value)]

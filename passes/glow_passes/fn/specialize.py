@@ -56,10 +56,10 @@ from glow_passes.fn.domain import (
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.gradients import modes_of
 from glow_passes.fn.meaning import Meaning
-from glow_passes.fn.places import placed, with_line
+from glow_passes.fn.places import placed
 from glow_passes.fn.structure import length
 from glow_passes.fn.turns import ROLLED
-from glow_passes.fn.unrolling import ATTEMPTS, TooLong, Unrolling, deep, has_tensors
+from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors
 from glow_passes.fn.values import NoCode, V, captured, failure, parts
 
 #: Instances of one function that may nest before their types are merged.
@@ -123,6 +123,11 @@ class Specializer(Meaning):
         self.waiting: set[Instance] = set()
         self.visits = 0
         self.recursive: dict[str, bool] = {}
+        #: Instances that call one of several functions, and loops whose turns are instances of their own.
+        self.branching: set[Instance] = set()
+        self.apart: set[str] = set()
+        #: Whether all types are known; the instances do not change any more.
+        self.settled = False
 
     def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
         """The instance of a function for argument types; errors of types are raised here."""
@@ -133,6 +138,7 @@ class Specializer(Meaning):
                 if instance in self.waiting:
                     self.visit(instance)
             if self.visits > MAX_VISITS * self.unrolling.factor:
+                self.unrolling.crowded = self.unrolling.met
                 raise NotNative("types that take long to settle")
             if self.sets.changed:
                 self.waiting.update(i for i in self.instances if i.named)
@@ -142,6 +148,7 @@ class Specializer(Meaning):
             raise NotNative("types that keep growing")
         if isinstance(root.result, Bottom):
             self._no_base()
+        self.settled = True
         return root
 
     def _no_base(self) -> None:
@@ -179,6 +186,7 @@ class Specializer(Meaning):
         self.waiting.add(made)
         factor = self.unrolling.factor
         if len(self.instances) > MAX_INSTANCES * factor or self.visits > MAX_VISITS * factor:
+            self.unrolling.crowded = self.unrolling.met
             raise NotNative("a program of too many instances")
         return made
 
@@ -187,7 +195,11 @@ class Specializer(Meaning):
         kinds = [self.sets.resolve(t) for t in arguments]
         name = self._in_turns(name, kinds, current)
         same = [i for i in current.chain() if i.name == name]
-        if same and (self.is_recursive(name) or len(same) > NESTING) and not self._apart(name, kinds, same):
+        if (
+            same
+            and (self.is_recursive(name) or len(same) > NESTING)
+            and not self._apart(name, kinds, same, current)
+        ):
             self._merge(same[0], kinds)
             return same[0]
         key = (name, *kinds)
@@ -197,15 +209,28 @@ class Specializer(Meaning):
             self.visit(found)
         return found
 
-    def _apart(self, name: str, kinds: Sequence[Type], same: Sequence[Instance]) -> bool:
+    def _apart(self, name: str, kinds: Sequence[Type], same: Sequence[Instance], current: Instance) -> bool:
         """Whether a call inside another of the function gets an instance of its own: turns of loops do."""
         attributes = self.functions.table[name].attributes
         if "counted" in attributes or ROLLED in attributes:
             return False  # a recursion that the user wrote, or a loop of chunks
         before = same[0].parameters
         if self.unrolling.unrolls(name, kinds, before, len(same)):
+            self._check_short(name, same[0], current)
             return True
         return not self.is_recursive(name) and self.unrolling.shrinks(kinds, before)
+
+    def _check_short(self, name: str, before: Instance, current: Instance) -> None:
+        """TooLong for a loop that branches on what the run tells, and where turns are much work already."""
+        if not self.unrolling.straight or self.settled:
+            return
+        chain = current.chain()
+        turn = chain[: chain.index(before) + 1]
+        if any(i in self.branching for i in turn):
+            raise TooLong(name)
+        self.apart.add(name)
+        if self.visits > LONG:
+            raise TooLong(next(i.name for i in reversed(chain) if i.name in self.apart))
 
     def _in_turns(self, name: str, kinds: Sequence[Type], current: Instance) -> str:
         """The function of several turns at a time for a loop of tensors whose number of turns is known."""
@@ -324,7 +349,10 @@ class Specializer(Meaning):
             raise UnsupportedError(f"{where}: {text(function)} is called; call a function")
         given = tuple(v.type for v in x[1:])
         found: list[tuple[Instance, tuple[Type, ...]]] = []
-        for name, bound in self.sets.members(function):
+        members = self.sets.members(function)
+        if len(members) > 1:
+            self.branching.add(instance)
+        for name, bound in members:
             wanted = self.functions.arity(name) - len(bound)
             if wanted != len(given):
                 short = name.split(".")[0]
@@ -443,32 +471,6 @@ def _no_tangents(before: str) -> list[V]:
     return [V(ZERO)] * (2 ** before.count("j") - 1)
 
 
-def infer(
-    functions: Functions, name: str, arguments: Sequence[Type], ahead_only: bool = False
-) -> tuple[Specializer, Instance]:
-    """The types of a program: loops of tensors with few turns unrolled, where that is not too much."""
-    unrolling = Unrolling()
-    for _ in range(ATTEMPTS):
-        made = Specializer(functions, ahead_only, unrolling)
-        try:
-            with deep():
-                return made, made.infer(name, arguments)
-        except TooLong as long:
-            unrolling = Unrolling(rolled={*unrolling.rolled, str(long)}, turns=unrolling.turns)
-        except NotNative:
-            if not unrolling.met and not unrolling.turned:
-                raise
-            if not unrolling.turned:
-                break
-            unrolling = Unrolling(turns=False)
-        except GlowError as error:
-            if not unrolling.turned:
-                raise with_line(error) from None
-            unrolling = Unrolling(turns=False)  # values that take another shape each turn
-    made = Specializer(functions, ahead_only)
-    return made, made.infer(name, arguments)
-
-
 __all__ = [
     "EnvType",
     "GlowError",
@@ -477,6 +479,5 @@ __all__ = [
     "Scalar",
     "Specializer",
     "ZeroType",
-    "infer",
     "widened",
 ]

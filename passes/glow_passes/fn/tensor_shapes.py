@@ -53,13 +53,20 @@ def with_bounds(attributes: Mapping[str, Attribute], numbers: Sequence[Any]) -> 
     `$1:` in a key is from argument 1 on, `$2` in an option is argument 2. Raises VerifyException where a
     number is None: it is not known when compiling.
     """
-    named = [n for n, a in attributes.items() if isinstance(a, ArrayAttr | StringAttr) and "$" in str(a)]
+    named = [n for n, a in attributes.items() if _refers(a)]
     if not named:
         return attributes
     made = dict(attributes)
     for name in named:
         made[name] = _with_numbers(attributes[name], numbers, name)
     return made
+
+
+def _refers(attribute: Attribute) -> bool:
+    """Whether an option names an argument."""
+    if isinstance(attribute, ArrayAttr):
+        return any(map(_refers, attribute.data))
+    return isinstance(attribute, StringAttr) and "$" in attribute.data
 
 
 def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> Attribute:

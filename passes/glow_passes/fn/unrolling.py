@@ -11,8 +11,14 @@ from glow_passes.fn.domain import FnType, Scalar, TensorType, Text, TupleType, T
 
 #: Turns that a loop of tensors may have to be unrolled.
 TURNS = 32
+#: Operations visited after which no further turns become instances of their own, where that is not needed.
+LONG = 2500
 #: Times that inference starts again because a loop proved too long, before no loop is unrolled.
-ATTEMPTS = 5
+ATTEMPTS = 12
+
+
+#: How much larger than usual a program of unrolled loops is at most, first and where nothing else works.
+ROOM, MOST_ROOM = 2, 8
 
 
 class TooLong(Exception):
@@ -31,13 +37,18 @@ class Unrolling:
     turns: bool = True
     turned: bool = False
     met: bool = False
+    #: Whether only loops without branches are unrolled, and of those as much as is compiled soon.
+    straight: bool = True
+    #: How much larger than usual a program of unrolled loops may become, and whether it wanted to be more.
+    room: int = ROOM
+    crowded: bool = False
     rolled: set[str] = field(default_factory=set[str])
     depths: dict[Type, int] = field(default_factory=dict[Type, int])
 
     @property
     def factor(self) -> int:
         """How much larger than usual the program may become."""
-        return 8 if self.met else 1
+        return self.room if self.met else 1
 
     def unrolls(self, name: str, kinds: Sequence[Type], before: Sequence[Type], turns: int) -> bool:
         """Whether a further turn of a loop is an instance of its own; TooLong where there are too many."""

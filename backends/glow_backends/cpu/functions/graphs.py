@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from glow_backends.base import Report
 from glow_backends.cpu.build import objects_of
 from glow_backends.cpu.calls import KernelCode
-from glow_backends.cpu.functions.tensors import Run, graph_of
+from glow_backends.cpu.functions.tensors import Run, graph_of, key_of
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.select import select
@@ -42,9 +42,9 @@ class Graphs:
         self._sizes = [0]
         made: dict[tuple[Any, ...], tuple[str, Array, HostSteps | None]] = {}
         for run in runs:
-            module, key = graph_of(run)
+            key = key_of(run)
             if key not in made:
-                made[key] = self._compile(f"fn_graph_{len(made)}", module, lower)
+                made[key] = self._compile(f"fn_graph_{len(made)}", graph_of(run), lower)
             self.names[run], run.weights, run.host = made[key]
         self._arena = aligned_array((max(self._sizes),), np.dtype(np.uint8))
         self._barrier = aligned_array((state_bytes(1),), np.dtype(np.uint8))

@@ -61,6 +61,8 @@ class Node:
     place: int | None = None
     #: The array whose row it is, and the bytes in front of it, where that is known.
     row: tuple[Node, int] | None = None
+    #: Where the row that it is lies in memory, though not as kernels need it.
+    place_of: ir.Value | None = None
 
     def base(self) -> Node:
         """The node whose memory this one only sees under another shape."""
@@ -175,7 +177,7 @@ class Tensors:
         template = region(name, attributes, kinds, where)
         scalar = result.kind if isinstance(result, Scalar) else None
         made = Node(template.type, scalar, template=template, operands=operands)
-        row = self._row(name, made) if scalar is None else None
+        row = self._row(name, made)
         return made if row is None else row
 
     def graph_part(self, op: TensorsOp, x: Sequence[V]) -> list[Node]:
@@ -221,25 +223,41 @@ class Tensors:
         return self.zeros[kind.shape, kind.dtype]
 
     def _row(self, name: str, made: Node) -> Node | None:
-        """Rows of memory are where they are: x[i] is an address."""
+        """Rows of memory are where they are: x[i] is an address, and a number there is loaded."""
         if name not in ("item", "rows"):
             return None
-        whole, index = made.operands[0].base(), made.operands[1]
-        count = shape_of(made.operands[0].type)[0]
-        size = bytes_of(made.operands[0].type) // max(count, 1)
-        if whole.real is None or index.scalar is None or size % ALIGN or not size:
+        source, index = made.operands
+        whole = source.base()
+        count = shape_of(source.type)[0]
+        size = bytes_of(source.type) // max(count, 1)
+        first = source.place_of or whole.real
+        if first is None or index.scalar is None or not size:
             return None
+        aligned = whole.real is not None and not size % ALIGN
         if index.const is not None:
             # The graph knows better what to do with all the rows together; others may have the address.
-            made.row = (whole, int(index.const) % count * size)
+            if aligned and made.scalar is None:
+                made.row = (whole, int(index.const) % count * size)
             return None
         b = self.builder
         at = self.register(index)
         length, last = ir.Constant(I64, count), ir.Constant(I64, count - bytes_of(made.type) // size)
         wrapped = b.select(b.icmp_signed("<", at, ir.Constant(I64, 0)), b.add(at, length), at)
         inside = b.select(b.icmp_unsigned("<", wrapped, last), wrapped, last)  # as the kernels of gather do
-        place = b.gep(whole.real, [b.mul(inside, ir.Constant(I64, size))])
-        return Node(made.type, real=place)
+        place = b.gep(first, [b.mul(inside, ir.Constant(I64, size))])
+        if made.scalar is not None:
+            return Node(made.type, made.scalar, self._loaded(place, made.scalar))
+        if aligned:
+            return Node(made.type, real=place)
+        made.place_of = place
+        return None
+
+    def _loaded(self, place: ir.Value, kind: str) -> ir.Value:
+        """The number at an address."""
+        b, wanted = self.builder, SCALARS[kind]
+        stored = I8 if wanted == I1 else wanted
+        found = b.load(b.bitcast(place, stored.as_pointer()))
+        return b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if wanted == I1 else found
 
     def inside(self, index: V, size: int, error: Failure) -> None:
         """Raise an error where subscripts lie outside an axis: at once, or when their graph has run."""
@@ -388,29 +406,39 @@ class Tensors:
             self._store(b, run, node.real, "out", index)
         else:
             b.position_after(run.call)
-            kind = SCALARS[node.scalar]
-            stored = I8 if kind == I1 else kind
-            place = b.bitcast(self._patched(b, run, "out scalar", index), stored.as_pointer())
-            found = b.load(place)
-            node.real = b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if kind == I1 else found
+            node.real = self._loaded(self._patched(b, run, "out scalar", index), node.scalar)
         b.position_at_end(back)
 
 
-def graph_of(run: Run) -> tuple[ModuleOp, tuple[Any, ...]]:
-    """The graph that a run calls, and what distinguishes it from others."""
+def key_of(run: Run) -> tuple[Any, ...]:
+    """What distinguishes the graph that a run calls from others."""
+    number = {node: index for index, node in enumerate(run.inputs)}
+    key: list[Any] = [node.type for node in run.inputs]
+    for node in run.nodes:
+        for operand in node.operands:
+            if operand not in number:
+                assert operand.const is not None
+                number[operand] = len(number)
+                whole = operand.const.nbytes <= COMPARED
+                key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
+        key.append((id(node.template), *[number[n] for n in node.operands]))
+        number[node] = len(number)
+    key.append(tuple(number[n] for n in run.outputs))
+    return tuple(key)
+
+
+def graph_of(run: Run) -> ModuleOp:
+    """The graph that a run calls."""
     module = ModuleOp([])
     function = FuncOp.of("main")
     block = function.body.block
     known: dict[Node, SSAValue] = {}
-    number: dict[Node, int] = {}
-    key: list[Any] = []
     for index, node in enumerate(run.inputs):
         place = PlaceholderOp.of(f"in{index}", node.type)
         module.body.block.add_op(place)
         got = GetOp.of(place)
         block.add_op(got)
-        known[node], number[node] = got.result, index
-        key.append(node.type)
+        known[node] = got.result
     for index, node in enumerate(run.outputs):
         module.body.block.add_op(PlaceholderOp.of(f"out{index}", node.type, "output"))
     places = [op for op in module.body.block.ops if isinstance(op, PlaceholderOp)]
@@ -424,18 +452,14 @@ def graph_of(run: Run) -> tuple[ModuleOp, tuple[Any, ...]]:
             module.body.block.add_op(constant)
             got = GetOp.of(constant)
             block.add_op(got)
-            known[operand], number[operand] = got.result, len(number)
-            whole = operand.const.nbytes <= COMPARED
-            key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
+            known[operand] = got.result
         mapping: dict[SSAValue, SSAValue] = {}
         for argument, operand in zip(node.template.block.args, node.operands, strict=True):
             mapping[argument] = known[operand]
         for op in node.template.block.ops:
             block.add_op(op.clone(mapping))
-        known[node], number[node] = mapping.get(node.template.result, node.template.result), len(number)
-        key.append((id(node.template), *[number[n] for n in node.operands]))
+        known[node] = mapping.get(node.template.result, node.template.result)
     for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
         block.add_op(SaveOp.of(known[node], place))
-    key.append(tuple(number[n] for n in run.outputs))
     module.body.block.add_op(function)
-    return module, tuple(key)
+    return module

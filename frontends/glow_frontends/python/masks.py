@@ -1,0 +1,208 @@
+"""Arrays picked by masks, `x[x > 0]`: how many elements they have is not known, what is computed of them is.
+
+Such a value is the whole array beside its mask. Arithmetic is done on all elements; sums and their like leave
+out the others. Elements that are not picked count as 1 meanwhile, so that no gradient flows from them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
+
+from glow_dialects.fn.dialect import PrimOp, TupleOp
+from glow_frontends.python.emit import Static, Value
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Expressions
+
+_MASKS = {"lt", "le", "gt", "ge", "eq", "ne", "not", "invert", "bitand", "bitor", "bitxor",
+          "op:is_nan", "op:is_inf", "np:isfinite"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Masked:
+    """What a mask picks of an array: `data` is the array; `plain` is the subscript, if nothing was done."""
+
+    data: SSAValue
+    mask: SSAValue
+    plain: tuple[SSAValue, SSAValue] | None = None
+
+
+def masked(value: Value) -> Masked | None:
+    """What a mask picks, if a value is that."""
+    return value.value if isinstance(value, Static) and isinstance(value.value, Masked) else None
+
+
+def picked(c: Expressions, whole: SSAValue, index: SSAValue) -> Value | None:
+    """`whole[index]` where the index is seen to be a mask; None otherwise."""
+    owner = index.owner
+    seen = isinstance(owner, PrimOp) and owner.prim.data in _MASKS
+    if not seen or isinstance(whole.owner, TupleOp):
+        return None
+    return Static(Masked(whole, index, (whole, index)))
+
+
+def stored(c: Expressions, node: ast.AST, whole: SSAValue, index: Value, value: Masked) -> SSAValue:
+    """`whole` after `whole[mask] = value`, where value is what the same mask picks."""
+    if not isinstance(index, SSAValue) or not _same(index, value.mask):
+        refused(c, node)
+    rest = c.prim("with_item", whole, index, c.constant(0))
+    made = c.prim("add", rest, _filled(c, _safe(c, value), index, c.constant(0)))
+    return c.prim("astype_as", made, c.prim("field", whole, field=StringAttr("dtype")))
+
+
+def refused(c: Expressions, node: ast.AST) -> NoReturn:
+    """Raise where the elements themselves are needed."""
+    c.fail(
+        node,
+        "an array picked by a mask has no shape known when compiling",
+        f"use np.where, arithmetic, and {', '.join(_REDUCTIONS)} of all its elements",
+    )
+
+
+def _safe(c: Expressions, m: Masked) -> SSAValue:
+    """The array with 1 where the mask does not pick."""
+    return m.data if m.plain is None else _filled(c, m.data, m.mask, c.constant(1))
+
+
+def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> SSAValue:
+    return c.prim("with_item", data, c.prim("not", mask), value)
+
+
+def elementwise(c: Expressions, node: ast.AST, values: list[Value], make: Callable[..., Value]) -> Value:
+    """A function of each element: `make` of the whole arrays."""
+    found = [m for m in map(masked, values) if m is not None]
+    if not all(_same(m.mask, found[0].mask) for m in found):
+        c.fail(node, "arithmetic of arrays picked by different masks", "use one mask, or np.where")
+    whole = [_safe(c, m) if (m := masked(v)) is not None else v for v in values]
+    return Static(Masked(c.ssa(make(*whole), node), found[0].mask))
+
+
+def _same(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two masks are computed in the same way from the same values."""
+    one, other = a.owner, b.owner
+    if a is b or not isinstance(one, PrimOp) or not isinstance(other, PrimOp):
+        return a is b or _constant(a) is not None and _constant(a) == _constant(b)
+    if one.prim != other.prim or len(one.operands) != len(other.operands):
+        return False
+    return all(_same(x, y) for x, y in zip(one.operands, other.operands, strict=True))
+
+
+def _constant(value: SSAValue) -> Any:
+    return getattr(value.owner, "value", None)
+
+
+def _size(c: Expressions, m: Masked) -> SSAValue:
+    """How many elements are picked."""
+    size = {"field": StringAttr("size")}
+    rows = c.prim("floor_div", c.prim("field", m.data, **size), c.prim("field", m.mask, **size))
+    return c.prim("mul", length(c, m), rows)
+
+
+def length(c: Expressions, m: Masked) -> SSAValue:
+    """How many places of the mask are picked."""
+    return c.prim("np:count_nonzero", m.mask)
+
+
+def _sum(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("op:reduce_sum", _filled(c, m.data, m.mask, c.constant(0)))
+
+
+def _mean(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("div", _sum(c, m), c.prim("to_float", _size(c, m)))
+
+
+def _var(c: Expressions, m: Masked) -> SSAValue:
+    d = c.prim("sub", _safe(c, m), _mean(c, m))
+    return _mean(c, Masked(c.prim("mul", d, d), m.mask))
+
+
+def _std(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("sqrt", _var(c, m))
+
+
+def _norm(c: Expressions, m: Masked) -> SSAValue:
+    data = _safe(c, m)
+    return c.prim("sqrt", _sum(c, Masked(c.prim("mul", data, data), m.mask)))
+
+
+def _prod(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("op:reduce_prod", _filled(c, m.data, m.mask, c.constant(1)))
+
+
+def _extreme(kind: str, other: str) -> Callable[[Expressions, Masked], SSAValue]:
+    def make(c: Expressions, m: Masked) -> SSAValue:
+        text = f"zero-size array to reduction operation {kind}imum which has no identity"
+        options = {"kind": StringAttr("ValueError"), "message": StringAttr(text)}
+
+        def found(_: list[SSAValue]) -> SSAValue:
+            data = _safe(c, m)
+            far = c.prim("stop", c.prim(f"op:reduce_{other}", data))
+            return c.prim(f"op:reduce_{kind}", _filled(c, data, m.mask, far))
+
+        some = c.prim("gt", length(c, m), c.constant(0))
+        return c.choose(some, found, lambda _: c.prim("fail", **options))
+
+    return make
+
+
+def _any(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("np:any", _filled(c, m.data, m.mask, c.constant(0)))
+
+
+def _all(c: Expressions, m: Masked) -> SSAValue:
+    return c.prim("np:all", _filled(c, m.data, m.mask, c.constant(1)))
+
+
+_REDUCTIONS: dict[str, Callable[[Expressions, Masked], SSAValue]] = {
+    "sum": _sum, "mean": _mean, "max": _extreme("max", "min"), "min": _extreme("min", "max"), "prod": _prod,
+    "var": _var, "std": _std, "any": _any, "all": _all,
+}  # fmt: skip
+_CALLED: dict[Any, Callable[[Expressions, Masked], SSAValue]] = {
+    **{getattr(np, name): make for name, make in _REDUCTIONS.items()},
+    sum: _sum, max: _REDUCTIONS["max"], min: _REDUCTIONS["min"], any: _any, all: _all,
+    np.linalg.norm: _norm, len: length, np.size: _size,
+}  # fmt: skip
+#: Functions of each element.
+_POINTWISE: set[Any] = {
+    abs, np.abs, np.absolute, np.exp, np.expm1, np.log, np.log1p, np.log2, np.log10, np.sqrt, np.square,
+    np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arctan, np.sign, np.floor, np.ceil, np.maximum,
+    np.minimum, np.power, np.add, np.subtract, np.multiply, np.divide, np.negative, np.hypot,
+}  # fmt: skip
+
+
+def called(
+    c: Expressions, node: ast.AST, thing: Any, values: list[Value], keywords: dict[str, Value], make: Any
+) -> Value:
+    """A function of what masks pick; `make` calls it with other values."""
+    m = masked(values[0])
+    reduction = _CALLED.get(thing) if getattr(thing, "__hash__", None) else None
+    if m is not None and reduction is not None and len(values) == 1 and not keywords:
+        return reduction(c, m)
+    if thing is np.dot and len(values) == 2 and all(masked(v) for v in values):
+        product = masked(elementwise(c, node, values, lambda a, b: c.prim("mul", a, b)))
+        assert product is not None
+        return _sum(c, product)
+    if thing in _POINTWISE and not keywords:
+        return elementwise(c, node, values, make)
+    refused(c, node)
+
+
+def method(c: Expressions, node: ast.AST, m: Masked, name: str, count: int) -> Value:
+    """A method of what a mask picks, called with `count` arguments."""
+    if name not in _REDUCTIONS or count:
+        refused(c, node)
+    return _REDUCTIONS[name](c, m)
+
+
+def attribute(c: Expressions, node: ast.AST, m: Masked, name: str) -> Value:
+    """An attribute of what a mask picks."""
+    if name != "size":
+        refused(c, node)
+    return _size(c, m)

@@ -1,0 +1,63 @@
+"""Inference of the types of a program, by the ways to unroll its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from glow_dialects.core.errors import GlowError
+from glow_passes.fn.domain import NotNative, Type
+from glow_passes.fn.functions import Functions
+from glow_passes.fn.places import with_line
+from glow_passes.fn.specialize import Instance, Specializer
+from glow_passes.fn.unrolling import ATTEMPTS, MOST_ROOM, TooLong, Unrolling, deep
+
+
+def infer(
+    functions: Functions,
+    name: str,
+    arguments: Sequence[Type],
+    ahead_only: bool = False,
+    straight: bool = True,
+) -> tuple[Specializer, Instance]:
+    """The types of a program: loops of tensors with few turns unrolled, where that is not too much.
+
+    `straight`: loops with branches only where types need it: where shapes or texts differ from turn to turn.
+    """
+    ways = [Unrolling(), Unrolling(straight=False)][not straight :]
+    for unrolling in ways:
+        try:
+            return _inferred(functions, name, arguments, ahead_only, unrolling)
+        except (GlowError, NotNative):
+            if unrolling is ways[-1] and not unrolling.crowded:
+                raise
+    return _inferred(functions, name, arguments, ahead_only, Unrolling(straight=False, room=MOST_ROOM))
+
+
+def _inferred(
+    functions: Functions, name: str, arguments: Sequence[Type], ahead_only: bool, first: Unrolling
+) -> tuple[Specializer, Instance]:
+    """The types of a program with the loops unrolled that `unrolling` has room for, else without."""
+    unrolling = first
+    for _ in range(ATTEMPTS):
+        made = Specializer(functions, ahead_only, unrolling)
+        try:
+            with deep():
+                return made, made.infer(name, arguments)
+        except TooLong as long:
+            rolled = {*unrolling.rolled, str(long)}
+            unrolling = replace(first, rolled=rolled, turns=unrolling.turns, met=False, turned=False)
+        except NotNative:
+            first.crowded |= unrolling.crowded
+            if not unrolling.met and not unrolling.turned:
+                raise
+            if not unrolling.turned:
+                break
+            unrolling = replace(first, turns=False, met=False, turned=False, rolled=set())
+        except GlowError as error:
+            if not unrolling.turned:
+                raise with_line(error) from None
+            # values that take another shape each turn
+            unrolling = replace(first, turns=False, met=False, turned=False, rolled=set())
+    made = Specializer(functions, ahead_only)
+    return made, made.infer(name, arguments)
