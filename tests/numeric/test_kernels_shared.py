@@ -11,6 +11,8 @@ from glow_backends.cpu.calls import Emitter, KernelCall, KernelCodes
 from glow_backends.cpu.kernels.conv_direct import emit_conv_direct
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import emit_depthwise
+from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm
 from glow_backends.cpu.target import named
 
 
@@ -24,8 +26,14 @@ def pointwise(batch: int, pixels: int) -> tuple[Emitter, Any]:
     return emit_conv_direct, DirectConvSpec(batch, 1024, 256, (1, pixels), (1, 1))
 
 
+def product(rows: int) -> tuple[Emitter, Any]:
+    """A product with weights."""
+    return emit_gemm, GemmSpec(rows, 120, 240, packed_b=True, epilogue=Epilogue(bias=True))
+
+
 SHARED: dict[str, tuple[Callable[..., tuple[Emitter, Any]], Iterable[tuple[int, ...]]]] = {
     "depthwise, any width": (depthwise, [(56,), (61,), (80,), (100,), (113,), (160,)]),
+    "products of most numbers of rows": (product, [(32,), (40,), (50,), (66,), (77,)]),
     "1x1, any batch and size": (pointwise, [(1, 49), (2, 49), (1, 50), (3, 49)]),
 }
 

@@ -103,19 +103,42 @@ def ends_of(rows: int) -> tuple[int, ...]:
     return next(found for least, found in ends if rows >= least)
 
 
-def cut_alike(total: int, rows: int) -> tuple[int, tuple[int, ...]]:
-    """How many tiles of `rows` rows, and which of `ends_of` them, once each, take `total` rows.
+@dataclass(frozen=True)
+class RowRun:
+    """Tiles [start, stop) of `rows` rows, which follow each other and begin at row `last` at the latest."""
 
-    The last one begins early enough to end with the last row.
+    start: int
+    stop: int
+    rows: int
+    last: int
+
+
+def cut_alike(total: int, rows: int) -> tuple[RowRun, ...]:
+    """`total` rows in tiles of `rows` rows, and of `ends_of` them where those are needed, once each.
+
+    The last tile begins early enough to end with the last row.
     """
     full, rest = divmod(total, rows)
-    used: list[int] = []
-    ends = ends_of(rows)
+    ends, used = ends_of(rows), list[int]()
     for i, end in enumerate(ends):
         if rest > sum(ends[i + 1 :]):
             used.append(end)
             rest -= end
-    return (full + 1, ()) if rest > 0 or sum(used) >= rows else (full, tuple(used))
+    if rest > 0 or sum(used) >= rows:
+        full, used = full + 1, []
+    runs = [RowRun(0, full, rows, total - rows)]
+    for end in ends:
+        start, place = runs[-1].stop, full * rows + sum(e for e in used if e > end)
+        runs.append(RowRun(start, start + (end in used), end, min(place, total - end)))
+    return tuple(runs)
+
+
+def cut_evenly(total: int, rows: int, once: bool = False) -> tuple[RowRun, ...]:
+    """`total` rows in tiles of `rows` rows and what is left, which is taken `once` or overlaps."""
+    full, rest = divmod(total, rows)
+    if not rest or (not once and may_overlap(total, rows)):
+        return (RowRun(0, ceil_div(total, rows), rows, total - rows),)
+    return RowRun(0, full, rows, total), RowRun(full, full + 1, rest, total)
 
 
 _ALIKE_CUT = 1.06
@@ -132,13 +155,14 @@ def shared_block(
         most = max((r for r in range(1, max_rows + 1) if fits(Block(r, v), target)), default=0)
         if not ends_of(most) or rows < most:
             continue
-        full, ends = cut_alike(rows, most)
+        runs = cut_alike(rows, most)
         for width, columns in ((v, vectors // v), (vectors % v, 1)):
-            tiles = full * Block(most, width).cycles() + sum(Block(end, width).cycles() for end in ends)
+            tiles = sum((run.stop - run.start) * Block(run.rows, width).cycles() for run in runs)
             costs[Block(most, v)] = costs.get(Block(most, v), 0.0) + (columns * tiles if width else 0.0)
     if not costs:
         return None
-    block = min(costs, key=lambda b: costs[b])
+    least = min(costs.values())
+    block = max((b for b, cost in costs.items() if cost <= ALIKE * least), key=lambda b: b.rows)
     even = _even_cost(rows, vectors, choose_block(rows, vectors, target, max_rows, whole))
     return block if costs[block] <= _ALIKE_CUT * even else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from glow_backends.cpu.builder import KernelBuilder
-from glow_backends.cpu.kernels.blocks import cut_alike, ends_of, may_overlap
+from glow_backends.cpu.kernels.blocks import cut_alike, may_overlap
 from glow_backends.cpu.kernels.epilogue import Epilogue
 from glow_backends.cpu.kernels.memory import Index, ceil_div, maximum, minimum
 
@@ -103,12 +103,7 @@ def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]
 
 def alike_runs(width: int, rows: int) -> tuple[TileRun, ...]:
     """The tiles of a row of `width` pixels, no filter column of which is outside, as `cut_alike` has them."""
-    full, ends = cut_alike(width, rows)
-    runs = [TileRun(0, full, rows, None, width - rows)]
-    for end in ends_of(rows):
-        start, place = runs[-1].stop, full * rows + sum(e for e in ends if e > end)
-        runs.append(TileRun(start, start + (end in ends), end, None, min(place, width - end)))
-    return tuple(runs)
+    return tuple(TileRun(r.start, r.stop, r.rows, None, r.last) for r in cut_alike(width, rows))
 
 
 def columns_inside(spec: DirectConvSpec, pixel: int, count: int) -> tuple[tuple[int, int], ...] | None:

@@ -22,12 +22,15 @@ from glow_backends.cpu.kernels.blocks import (
     Block,
     Loop,
     Output,
+    RowRun,
     Stream,
     choose_block,
-    even_tiles,
+    cut_alike,
+    cut_evenly,
     may_overlap,
     multiply,
     multiply_in_chains,
+    shared_block,
     stream_parts,
     zeros,
 )
@@ -96,26 +99,27 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product is cut: see the module.
-
-    Row tiles: `tiles` full ones, then `rest` rows.
-    """
+    """How a product is cut: see the module."""
 
     block: Block
     source: Source
     panels: int
     tail_vectors: int
     tail_live: int
-    tiles: int
-    rest: int
+    runs: tuple[RowRun, ...]
     group: int
     slice: int
     chains: int
 
     @property
-    def all_tiles(self) -> int:
-        """Tiles of rows, the partial one included."""
-        return self.tiles + (self.rest > 0)
+    def tiles(self) -> int:
+        """Tiles of rows."""
+        return self.runs[-1].stop
+
+
+def _few_parts(parts: int) -> int:
+    """2, 8 or 32 instead of any power of two, for code that more numbers of rows share."""
+    return parts if parts == 1 else 1 << ((parts.bit_length() - 2) // 2 * 2 + 1)
 
 
 def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
@@ -124,14 +128,21 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     lanes, vectors = target.lanes, ceil_div(spec.n, target.lanes)
     # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
     limit = 8 if not spec.trans_a and spec.k % 1024 == 0 else 32
-    block = choose_block(spec.m, vectors, target, limit)
-    rows, tiles, rest = even_tiles(spec.m, block.rows)
+    # Rows may be computed twice where nothing that a first result replaces is read.
+    once = spec.accumulate or spec.epilogue.inplace or spec.k > _DEEP
+    alike = None if once else shared_block(spec.m, vectors, target, limit)
+    block = alike or choose_block(spec.m, vectors, target, limit)
+    if alike is not None and not may_overlap(spec.m, block.rows):
+        runs = cut_alike(spec.m, block.rows)
+    else:
+        runs = cut_evenly(spec.m, block.rows, once)
+    tiles = runs[-1].stop
     width = block.vectors * lanes
     rest_columns = spec.n % width
     tail_vectors = ceil_div(rest_columns, lanes)
     if spec.packed_b:
         source = Source.PANELS
-    elif spec.trans_b or (tiles + (rest > 0) > 2 and spec.k > 16):
+    elif spec.trans_b or (tiles > 2 and spec.k > 16):
         source = Source.SCRATCH
     else:
         source = Source.DIRECT
@@ -140,20 +151,19 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     slices = ceil_div(spec.k, _DEEP // 2) if deep else 1
     length = ceil_div(spec.k, slices)
     # Rows of A that stay in the cache while every panel passes over them.
-    group = max(4, budget // (length * rows)) if spec.m * length > budget else tiles + 1
-    group = min(group, tiles + (rest > 0))
+    group = max(4, budget // (length * block.rows)) if spec.m * length > budget else tiles
+    group = min(group, tiles)
     items = prod(spec.batch) * ceil_div(spec.n, width)
     if items < 4 * target.threads and target.threads > 1:
         group = min(group, max(1, tiles * items // (4 * target.threads)))
     chains = 1 if block.rows * block.vectors >= 8 or deep else 8 // (block.rows * block.vectors)
     return Plan(
-        Block(rows, block.vectors),
+        block,
         source,
         spec.n // width,
         tail_vectors,
         rest_columns - (tail_vectors - 1) * lanes,
-        tiles,
-        rest,
+        runs,
         group,
         length,
         min(chains, spec.k),
@@ -187,13 +197,7 @@ class _Emission:
         self.scratch = next(operands) if scratch else None
         self.a_row: Index = 1 if spec.trans_a else spec.k
         self.a_step: Index = k.size(spec.m) if spec.trans_a else 1
-        # Rows may be computed twice where nothing that a first result replaces is read.
-        once = spec.accumulate or spec.epilogue.inplace or plan.slice < spec.k
-        overlap = not once and may_overlap(spec.m, plan.block.rows)
-        self.last_row = k.size(spec.m - plan.block.rows if overlap else spec.m)
-        self.full_tiles = k.size(plan.all_tiles if overlap else plan.tiles)
-        self.rest = 0 if overlap else plan.rest
-        self.all_tiles = k.size(plan.all_tiles)
+        self.runs = [(run.rows, k.size(run.start), k.size(run.stop), k.size(run.last)) for run in plan.runs]
         self.group = k.size(plan.group)
         self.live: int | None = None  # valid lanes of the last vector of the current panel
 
@@ -201,7 +205,7 @@ class _Emission:
         """Items (batch, group of row tiles, panel), shared by the workers."""
         k, spec, plan = self.k, self.spec, self.plan
         panels = plan.panels + (plan.tail_vectors > 0)
-        groups = ceil_div(plan.all_tiles, plan.group)
+        groups = ceil_div(plan.tiles, plan.group)
         count = k.size(prod(spec.batch) * groups * panels)
         self.batch_step = k.size(spec.m * spec.n)
         batches = self._batches(spec.a_batch, spec.m * spec.k), self._batches(spec.b_batch, self._b_size())
@@ -276,11 +280,10 @@ class _Emission:
             b_at = k.gep(b, k.mul(number, plan.slice * step))
             end = k.add(first, self.group)
             loop = Loop(length, self.a_step, step)
-            with k.loop(first, minimum(k, end, self.full_tiles)) as tile:
-                self._tile(a_at, b_at, c, tile, plan.block.rows, vectors, loop, read, load, last)
-            if self.rest:
-                with k.loop(maximum(k, first, self.full_tiles), minimum(k, end, self.all_tiles)) as tile:
-                    self._tile(a_at, b_at, c, tile, plan.rest, vectors, loop, read, load, last)
+            for rows, start, stop, latest in self.runs:
+                with k.loop(maximum(k, first, start), minimum(k, end, stop)) as tile:
+                    row = minimum(k, k.mul(tile, plan.block.rows), latest)
+                    self._tile(a_at, b_at, c, tile, row, rows, vectors, loop, read, load, last)
 
         self.c_column = column
         if slices == 1:
@@ -297,6 +300,7 @@ class _Emission:
         b: ir.Value,
         c: Index,
         tile: Index,
+        row: Index,
         rows: int,
         vectors: int,
         loop: Loop,
@@ -305,7 +309,6 @@ class _Emission:
         last: bool,
     ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
-        row = minimum(k, k.mul(tile, plan.block.rows), self.last_row)
         a = k.gep(a, k.mul(row, self.a_row))
         offsets = [k.mul(self.a_row, r) for r in range(rows)]
         epilogue = spec.epilogue if last else Epilogue()
@@ -351,12 +354,12 @@ class _Emission:
             return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
         if plan.source is not Source.PANELS or loop.count < _CHUNK:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
-        if plan.all_tiles == 1:
+        if plan.tiles == 1:
             near = Stream(k.gep(b, NEAR), 1, loop.count * self.width)
             return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
         chunks, rest = divmod(loop.count, _CHUNK)
         chunk = _CHUNK * self.width
-        parts = stream_parts(min(plan.tiles, plan.group), chunk)
+        parts = _few_parts(stream_parts(min(plan.tiles, plan.group), chunk))
         part = k.b.urem(k.i(tile), k.i(parts))
         stream = Stream(
             k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
