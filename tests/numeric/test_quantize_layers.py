@@ -185,3 +185,17 @@ def test_losses_choose_the_cheapest_layers() -> None:
     # Where nothing else helps, however much it is.
     chosen = costly_layers([(layers[name], sizes[name]) for name in sizes])
     assert chosen == {layers["a"], layers["b"], layers["d"]}
+
+
+@pytest.mark.parametrize("wrong", [5, -6])
+def test_subscripts_in_the_data_are_of_the_table(wrong: int) -> None:
+    """Token numbers that a table does not have, counted from either end."""
+    g = glow.GraphBuilder()
+    ids = g.placeholder("ids", (4,), "int64")
+    rows = g.gather(g.constant(_normal(5, 8)), g.reshape(ids, (2, 2)), axis=0)
+    g.save(g.matmul(g.reshape(rows, (4, 8)), g.constant(_normal(8, 3))), "y")
+    good = {"ids": np.array([0, 4, -1, -5])}
+    quantize(g, [good], backend="interpreter")
+    bad = {"ids": np.array([0, 1, wrong, 2])}
+    with pytest.raises(glow.GlowError, match=f"'ids' in batch 1 has {wrong}, a subscript of 5 rows"):
+        quantize(g, [good, bad], backend="interpreter")

@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 
 from glow_compiler.api import compile, load
 from glow_compiler.rounding import BATCHES, losses
+from glow_compiler.subscripts import inside, sizes_of_tables
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
@@ -183,7 +184,8 @@ def profile_prepared(
     """The profile of an optimised module."""
     made = Profile.of(module)
     first: list[Feed] = []
-    for number, values in enumerate(run_instrumented(module, _remembered(data, first), backend)):
+    data = _remembered(inside(data, sizes_of_tables(module)), first)
+    for number, values in enumerate(run_instrumented(module, data, backend)):
         made.add(values)
         if progress is not None:
             progress(number + 1)
