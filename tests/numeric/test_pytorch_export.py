@@ -174,3 +174,63 @@ def test_folded_views_and_zeros() -> None:
     assert set(found) == set(p)
     for name, value in p.items():
         np.testing.assert_allclose(found[name], value.detach().numpy(), rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers(kind: str) -> None:
+    """Weights that the exporter rearranged are the network's; a layer that is called twice has one set."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = getattr(torch.nn, kind)(3, 4, bidirectional=True)
+    parameters = {n: p.detach().numpy().copy() for n, p in net.named_parameters()}
+    gates = (0, 3, 1, 2) if kind == "LSTM" else (1, 0, 2)
+
+    def stacked(*names: str) -> Array:
+        rows = [[parameters[n + suffix] for n in names] for suffix in ("", "_reverse")]
+        ordered = [[np.split(a, len(gates))[i] for a in row for i in gates] for row in rows]
+        return np.stack([np.concatenate(row) for row in ordered])
+
+    arrays = {
+        "val_1": stacked("weight_ih_l0"),
+        "val_2": stacked("weight_hh_l0"),
+        "val_3": stacked("bias_ih_l0", "bias_hh_l0"),
+        "begin": np.array([0], np.int64),
+        "end": np.array([3], np.int64),
+        "last": np.array([2], np.int64),
+        "one": np.array([1], np.int64),
+    }
+    arrays |= {f"{n}_again": arrays[n] for n in ("val_1", "val_2", "val_3")}
+    options: dict[str, Any] = {"hidden_size": 4, "direction": "bidirectional"}
+    options |= {"linear_before_reset": 1} if kind == "GRU" else {}
+    nodes = [
+        _node(kind, ["x", "val_1", "val_2", "val_3"], "a", "layer", **options),
+        _node("ReduceMean", ["a", "one"], "b", "", keepdims=0),
+        _node("Slice", ["b", "begin", "end", "last"], "c", ""),
+        _node(kind, ["c", "val_1_again", "val_2_again", "val_3_again"], "y", "layer", **options),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 2, 2, 4])],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    lines = [f"PARAMETER target='layer.{n}'" for n in parameters]
+    graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value="\n".join(lines))
+    model = helper.make_model(graph, producer_name="pytorch", opset_imports=[helper.make_opsetid("", 20)])
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.1), backend="interpreter")
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    rng = np.random.default_rng(0)
+    x, target = (rng.normal(size=s).astype(np.float32) for s in ((5, 2, 3), (5, 2, 2, 4)))
+    for _ in range(3):
+        optimizer.zero_grad()
+        a = net(torch.tensor(x))[0].reshape(5, 2, 2, 4).mean(2)
+        y = net(a[..., :3])[0].reshape(5, 2, 2, 4).transpose(1, 2)
+        loss = torch.nn.functional.mse_loss(y, torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(x, target) == pytest.approx(loss.item(), rel=1e-5)
+    found = trainer.parameters()
+    assert set(found) == {f"layer.{n}" for n in parameters}
+    for name, value in net.named_parameters():
+        np.testing.assert_allclose(found[f"layer.{name}"], value.detach().numpy(), rtol=1e-4, atol=1e-6)

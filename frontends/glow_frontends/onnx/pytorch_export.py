@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from itertools import permutations
 
@@ -29,6 +30,8 @@ _MADE = re.compile(
     r"(zeros|ones|full|empty|arange|eye|tril|triu|scalar_tensor|lift_fresh_copy|_to_copy|where|masked_fill|sin|cos"
     r"|convert_element_type)(_like|_default)?(_\d+)?"
 )
+#: Gates of ONNX's recurrent operators as places in PyTorch's weights.
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -94,6 +97,8 @@ class _Restorer:
         self.chosen: dict[tuple[str, str], str] = {}
         """(module, what it reads) -> what it reads instead."""
         self.scopes = {_scope(node) for node in graph.node}
+        self.gates: dict[tuple[str, bytes], str] = {}
+        """(weight of a recurrent layer, contents) -> what its operators read."""
         self.turned: dict[str, str] = {}
         """Parameter turned round -> the parameter."""
 
@@ -112,7 +117,7 @@ class _Restorer:
                     self.chosen[key] = self._own(tensor, key[0], turned, nodes)
                 node.input[place] = self.chosen[key]
             nodes.append(node)
-        nodes = self._biased(self._viewed(nodes))
+        nodes = self._biased(self._viewed(self._recurrent(nodes)))
         del self.graph.node[:]
         self.graph.node.extend(nodes)
         read = _read(self.graph)
@@ -182,6 +187,47 @@ class _Restorer:
         shape = self._add(np.array(array.shape, np.int64), f"{tensor.name}.shape")
         nodes.append(helper.make_node("Expand", [one, shape], [f"{tensor.name}.{len(nodes)}"]))
         return nodes[-1].output[0]
+
+    def _recurrent(self, nodes: list[NodeProto]) -> list[NodeProto]:
+        """Nodes in which what recurrent layers take is made of the network's weights and biases."""
+        found: list[NodeProto] = []
+        layers = Counter[str]()
+        for node in nodes:
+            scope, order = _scope(node), _GATES.get(node.op_type)
+            if scope is not None and order is not None:
+                for place, kinds in enumerate((("weight_ih",), ("weight_hh",), ("bias_ih", "bias_hh")), 1):
+                    if place < len(node.input):
+                        names = [f"{scope}.{kind}_l{layers[scope]}" for kind in kinds]
+                        node.input[place] = self._gates(node.input[place], names, order, found)
+                layers[scope] += 1
+            found.append(node)
+        return found
+
+    def _gates(self, name: str, parameters: list[str], order: tuple[int, ...], nodes: list[NodeProto]) -> str:
+        """What a recurrent operator takes, for one direction or both, as nodes of `parameters`."""
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            return name
+        array = numpy_helper.to_array(tensor)
+        rows = [[f"{p}{suffix}" for p in parameters] for suffix in ("", "_reverse")[: len(array)]]
+        key = parameters[0].rpartition("_l")[0], array.tobytes()
+        if name in self.parameters or not all(p in self.missing for row in rows for p in row):
+            return self.gates.get(key, name)  # that of the layer's first call
+        parts: list[str] = []
+        for direction, row in zip(array, rows, strict=True):
+            for parameter, block in zip(row, np.split(direction, len(row)), strict=True):
+                gates = np.split(block, len(order))
+                self._add(np.concatenate([gates[place] for place in np.argsort(order)]), parameter)
+                sizes = self._add(np.full(len(order), len(gates[0]), np.int64), f"{parameter}.sizes")
+                split = [f"{parameter}.{i}" for i in range(len(order))]
+                nodes.append(helper.make_node("Split", [parameter, sizes], split, axis=0))
+                parts += [split[i] for i in order]
+        joined = f"{rows[0][0]}.gates"
+        shape = self._add(np.array(array.shape, np.int64), f"{joined}.shape")
+        nodes.append(helper.make_node("Concat", parts, [joined], axis=0))
+        nodes.append(helper.make_node("Reshape", [joined, shape], [f"{joined}.shaped"]))
+        self.gates[key] = nodes[-1].output[0]
+        return self.gates[key]
 
     def _viewed(self, nodes: list[NodeProto]) -> list[NodeProto]:
         """Nodes in which what was folded from a parameter, turned, reshaped or repeated, is made of it."""
