@@ -90,3 +90,15 @@ def test_few_programs_are_kept_and_each_is_right() -> None:
         for n in range(1, 19):
             x = np.full((n, 4), n, np.float32)
             np.testing.assert_array_equal(net.run({"x": x})["y"], x + x)
+
+
+@pytest.mark.parametrize("name", ["ω", "ключ ⇒ 值", '{"a": 1}', "y:0", "1st", "a" * 3000])
+def test_names_of_any_form(name: str) -> None:
+    """Outputs are found by the names that the model gives them."""
+    node = helper.make_node("Neg", ["x " + name], [name])
+    x = helper.make_tensor_value_info("x " + name, TensorProto.FLOAT, [3])
+    y = helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
+    graph = helper.make_graph([node], name, [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    got = glow.compile(model).run({"x " + name: np.arange(3, dtype=np.float32)})
+    assert got[name].tolist() == [0, -1, -2]

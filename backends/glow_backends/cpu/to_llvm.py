@@ -186,7 +186,7 @@ class Conversion:
         if (io, slot) not in self.cached:
             entry = self.add(llvm.GEPOp(io, [slot], _PTR, inbounds=True)).results[0]
             loaded = self.add(llvm.LoadOp(entry, _PTR)).results[0]
-            loaded.name_hint = name if name.isidentifier() else None
+            loaded.name_hint = name if SSAValue.is_valid_name(name) else None
             self.cached[io, slot] = loaded
         return self.cached[io, slot]
 

@@ -24,6 +24,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
+from glow_frontends.onnx.rules.packed import packed_matrix
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.rules.windows import window_of
@@ -147,6 +148,9 @@ def dequantize_linear(g: Emitter, n: Node) -> Value:
     kind = quantized_kind(n, x, dtype_of_value(x)) if target == FLOAT else None
     if kind is not None:
         return as_real(g, x, kind)
+    packed = packed_matrix(g, n) if target == FLOAT else None
+    if packed is not None:
+        return packed
     exact = is_integer(dtype_of_value(x))
     wide = cast_to(g, x, INT32 if exact else FLOAT)
     if zero is not None:

@@ -1,0 +1,58 @@
+"""Known weights of few bits stay packed behind DequantizeLinear: products read them as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import WIDTHS, DequantizeBlocksOp, pack
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.rule import axis_of
+from glow_frontends.onnx.values import Value
+
+#: Matrices of fewer codes are floats at once.
+FEWEST = 1 << 12
+
+
+def packed_matrix(g: Emitter, n: Node) -> Value | None:
+    """The f32 matrix of a DequantizeLinear of 2 or 4 bits, packed; None where it is of another form.
+
+    The codes of a block, or of a row or column with one scale, lie along the last axis of what is packed.
+    """
+    codes, scale, zero = n[0], n[1], n.get(2)
+    if g.training or not isinstance(codes, np.ndarray) or not isinstance(scale, np.ndarray):
+        return None
+    found = re.fullmatch(r"(u?)int([24])", codes.dtype.name)
+    if found is None or not (zero is None or isinstance(zero, np.ndarray)):
+        return None
+    if codes.ndim != 2 or codes.size < FEWEST or scale.dtype != np.float32:
+        return None
+    bits = int(found[2])
+    assert bits in WIDTHS
+    axis, block = axis_of(n.integer("axis", 1), 2), n.integer("block_size", 0)
+    along = axis if block or scale.size == 1 else 1 - axis
+    depth, rows = codes.shape[along], codes.shape[1 - along]
+    block = block or depth
+    blocks = -(-depth // block)
+
+    def by_rows(parameter: Array) -> Array:
+        parameter = parameter.astype(np.float32)
+        if parameter.ndim == 2:
+            return np.ascontiguousarray(np.moveaxis(parameter, along, -1))
+        return np.broadcast_to(parameter.reshape(-1, 1), (rows, 1)).copy()
+
+    scales = by_rows(scale)
+    if scales.shape != (rows, blocks):
+        return None
+    lowest = 0 if found[1] else 1 << (bits - 1)  # what makes codes of the numbers
+    shifted = (np.moveaxis(codes, along, -1).astype(np.int8) + np.int8(lowest)).astype(np.uint8)
+    points = None if zero is None else g.value(by_rows(zero) + np.float32(lowest))
+    form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth}
+    form["point"] = 0.0 if points is not None else float(lowest)
+    parts = [g.value(pack(shifted, bits)), g.value(scales), points]
+    made = g(DequantizeBlocksOp, *parts, **form)
+    return made if along == 1 else g.transpose(made, (1, 0))
