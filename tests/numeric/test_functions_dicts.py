@@ -125,6 +125,48 @@ def test_training(backend: str) -> None:
     np.testing.assert_allclose(made["b"], prm["b"] * 2)
 
 
+def keywords(x, t):
+    options = {"scale": x[0], "shift": 1.0}
+
+    def f(v, scale=1.0, shift=0.0):
+        return v * scale + shift
+
+    return f(x[1], **options) + f(x[2], **SHIFT) * t[0]
+
+
+def extended(x, t):
+    made = [x[0]]
+    made.extend([x[1], x[2]])
+    for i in range(3):
+        made.extend((x[i] * 2, 1.0))
+    made.extend(t)
+    return sum(made) + made[-1] * len(made) * x[0]
+
+
+def stacked(x, t):
+    s, made = t[0], []
+    for v in x:
+        s = 0.5 * s + v
+        made.append(s)
+    return np.stack(made).sum() * made[-1]
+
+
+SHIFT = {"shift": 3.0}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("f", [keywords, extended, stacked])
+def test_lists_and_keywords(f: Callable[..., Any], backend: str) -> None:
+    """`**d`, `extend` and a list of unknown length as an array: values and gradients."""
+    x, t = np.arange(1.0, 6.0) / 3, (1.5, 2.5)
+    compiled = glow.jit(f, backend=backend)
+    assert np.isclose(compiled(x, t), f(x, t))
+    found = glow.grad(compiled)(x, t)
+    for i in range(x.size):
+        step = np.eye(x.size)[i] * 1e-6
+        assert np.isclose(found[i], (f(x + step, t) - f(x - step, t)) / 2e-6, rtol=1e-5, atol=1e-8)
+
+
 def test_bad_input() -> None:
     """What is no dict, and keys that are no texts."""
     with pytest.raises(glow.GlowError, match="keys of an array"):

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
+from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
 from glow_dialects.fn.primitives import SCALAR
 from glow_dialects.fn.record import fields_of, register
@@ -57,6 +58,15 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     return apply_value(c, node, function, values, keywords)
 
 
+def _spread(c: Expressions, node: ast.AST, given: Value) -> Keywords:
+    """The keywords of `**d` for a dict that is written out."""
+    if isinstance(given, Static) and isinstance(given.value, dict):
+        return _statics(given.value)
+    if isinstance(given, SSAValue) and given in c.fields and isinstance(given.owner, TupleOp):
+        return dict(zip(c.fields[given], given.owner.values, strict=True))
+    c.fail(node, "** of a dict whose keys are not seen here cannot be compiled", "write the keywords out")
+
+
 def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
     """`zip(*t)` where only its type tells the length of t; None for other calls."""
     if len(node.args) != 1 or not isinstance(node.args[0], ast.Starred):
@@ -84,9 +94,11 @@ def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Ke
             values.append(c.expression(argument, env))
     keywords: Keywords = {}
     for keyword in node.keywords:
+        given = c.expression(keyword.value, env)
         if keyword.arg is None:
-            c.fail(node, "** cannot be compiled", "write the keywords out")
-        keywords[keyword.arg] = c.expression(keyword.value, env)
+            keywords |= _spread(c, node, given)
+        else:
+            keywords[keyword.arg] = given
     return values, keywords
 
 

@@ -79,7 +79,7 @@ def _appends(node: ast.For) -> bool:
     display = ast.Tuple | ast.List
     for n in (n for s in node.body for n in ast.walk(s)):
         match n:
-            case ast.Attribute(attr="append"):
+            case ast.Attribute(attr="append" | "extend"):
                 return True
             case ast.AugAssign(op=ast.Add(), value=value) if isinstance(value, display):
                 return True

@@ -337,6 +337,8 @@ def _joined(name: str) -> Handler:
         axis = keywords.get("axis", values[1] if len(values) > 1 else Static(0))
         options = {"axis": static_attribute(c, node, "axis", axis)}
         items = c.items(values[0], node)
+        if items is None and name == "stack" and isinstance(axis, Static) and axis.value == 0:
+            return c.prim("array_of", c.ssa(values[0], node))
         if items is None:
             c.unknown_length(node, name, "write the arrays out")
         prim = "op:concat" if name == "concatenate" else "stack_values"

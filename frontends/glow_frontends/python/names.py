@@ -32,7 +32,9 @@ def assigned(statements: Statements) -> list[str]:
                 found.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
             case ast.For():
                 found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body), *assigned(s.orelse)]))
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"))
+            ):
                 found[name] = None
             case _:
                 pass

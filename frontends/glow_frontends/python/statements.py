@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.dialect import TupleOp
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
@@ -115,12 +116,14 @@ class Statements(Expressions):
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case ast.Expr(
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item])
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" as how), args=[item]
+                )
             ):
-                pair = self.tuple(self.value(item, env))
+                pair = self._appended(item, how, env)
                 whole = self.items(env.get(name, Static(None)), node)
-                if whole is not None:
-                    env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)  # pyright: ignore
+                if whole is not None and isinstance(pair.owner, TupleOp):
+                    env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)
                 else:
                     old = self.value(ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), env)
                     env[name] = self.prim("concat_tuples", old, pair)
@@ -129,6 +132,16 @@ class Statements(Expressions):
             case _:
                 kind = type(node).__name__
                 self.fail(node, f"{kind} statements cannot be compiled", instead_of(node))
+
+    def _appended(self, item: ast.expr, how: str, env: Env) -> SSAValue:
+        """The tuple that `append` or `extend` puts behind a list."""
+        if how == "append":
+            return self.tuple(self.value(item, env))
+        made = self.walked(self.expression(item, env))
+        known = self.items(made, item)
+        if known is not None:
+            return self.tuple(*[self.ssa(v, item) for v in known])
+        return self.prim("to_tuple", self.ssa(made, item), count=IntegerAttr(0, i64))
 
     def _same_names(self, node: ast.Assign, env: Env) -> None:
         """Names that one assignment gives one value."""
