@@ -81,7 +81,10 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
     makes of the difference inside cells is taken off, or finer cells would always seem better.
     """
     counts, centres = histogram.counts, histogram.centres()
-    inside = (centres >= limits[0]) & (centres <= limits[1])
+    scale, zero = schema.parameters(*limits)
+    smallest, largest = -(1 << (schema.width - 1)), (1 << (schema.width - 1)) - 1
+    # A power of 2 covers more than was asked for.
+    inside = (centres >= (smallest - zero) * scale) & (centres <= (largest - zero) * scale)
     places = np.flatnonzero(inside)
     if places.size < 2:
         return np.inf
@@ -90,7 +93,6 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
     p = kept.copy()
     p[0] += counts[:first].sum()
     p[-1] += counts[last + 1 :].sum()
-    scale, _ = schema.parameters(*limits)
     cells = np.rint(centres[first : last + 1] / scale).astype(np.int64)
     cells -= cells[0]
     used = p > 0
