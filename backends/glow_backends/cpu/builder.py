@@ -305,11 +305,18 @@ class KernelBuilder:
         return self.b.call(callee, arguments)
 
     def named_intrinsic(
-        self, name: str, arguments: Sequence[ir.Value], numbers: Sequence[tuple[int, int]]
+        self,
+        name: str,
+        arguments: Sequence[ir.Value],
+        numbers: Sequence[tuple[int, int]],
+        result: ir.Type | None = None,
     ) -> ir.Value:
-        """Call an intrinsic of one type by its whole name; `numbers` are (value, bits) behind the rest."""
+        """Call an intrinsic by its whole name; `numbers` are (value, bits) behind the rest.
+
+        Its `result` is of its first argument's type, if nothing else is said.
+        """
         values = [*arguments, *(ir.Constant(ir.IntType(bits), n) for n, bits in numbers)]
-        kind = ir.FunctionType(arguments[0].type, [v.type for v in values])
+        kind = ir.FunctionType(result or arguments[0].type, [v.type for v in values])
         return self.b.call(self.module.globals.get(name) or ir.Function(self.module, kind, name), values)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

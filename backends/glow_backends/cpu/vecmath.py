@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.builder import F32, F64, I32, KernelBuilder
+from glow_backends.cpu.builder import F32, F64, I1, I32, KernelBuilder
 from glow_backends.cpu.values import Vec, call, constant, lanes_of, stack, with_element, zero
 
 # (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
@@ -23,10 +23,10 @@ _EXP64 = (
     2.755723358729545136e-06, 2.755723280933621606e-07, 2.511246923401251162e-08,
     2.092710184213648795e-09,
 )  # fmt: skip
-# (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1
+# (log(1 + f) - f + f^2 / 2) / f^3 on -1/4 <= f <= 1/2
 _LOG32 = (
-    0.3333331039, -0.2499998645, 0.2000223049, -0.1666926217, 0.1421857757,
-    -0.1238409072, 0.1187337902, -0.1179159605, 0.06916578497,
+    0.3333344911, -0.2500009584, 0.1999086119, -0.1664731199, 0.1447839522,
+    -0.13161196, 0.1046302626, -0.04507482051,
 )  # fmt: skip
 # (2 atanh(s) - 2 s) / s^3 in s^2, s = f / (2 + f)
 _LOG64 = (
@@ -129,23 +129,34 @@ def expm1(x: Vec) -> Vec:
     return x.where(x.compare("==", 0.0), result)
 
 
-def _split(x: Vec) -> tuple[Vec, Vec]:
-    """x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for positive finite x: (e, f)."""
+def _split(x: Vec, least_part: float) -> tuple[Vec, Vec]:
+    """x = 2^e (1 + f), least_part <= 1 + f < 2 least_part, for positive finite x: (e, f)."""
     single, b = x.single, x.k.b
     mantissa = _MANTISSA[single]
     least = 2.0**-126 if single else 2.0**-1022
     tiny = x.compare("<", least)
     bits = (x * 2.0**mantissa).where(tiny, x).bits()
-    root = x.of(math.sqrt(0.5)).bits()
+    root = x.of(least_part).bits()
     e = b.ashr(b.sub(bits, root), constant(bits.type, mantissa))
     f = x.from_bits(b.sub(bits, b.shl(e, constant(bits.type, mantissa)))) - 1.0
     exponent = Vec(x.k, b.sitofp(e, x.v.type))
     return (exponent - float(mantissa)).where(tiny, exponent), f
 
 
+def _split_by_instructions(x: Vec) -> tuple[Vec, Vec]:
+    """`_split` with 3/4: NaN as f below 0; e is infinite for 0 (-inf) and infinities."""
+    k, v, rest = x.k, x.v, [(-1, lanes_of(x.v.type)), (4, 32)]
+    halves_or_nan = ir.Constant(I32, 0b1011)  # 3/4 <= the mantissa < 3/2, NaN for a negative number
+    exponent = Vec(k, k.named_intrinsic("llvm.x86.avx512.mask.getexp.ps.512", [v, v], rest))
+    name = "llvm.x86.avx512.mask.getmant.ps.512"
+    mantissa = Vec(k, k.named_intrinsic(name, [v, halves_or_nan, v], rest))
+    return (exponent + 1.0).where(mantissa.compare("<", 1.0), exponent), mantissa - 1.0
+
+
 def log(x: Vec) -> Vec:
     """Natural logarithm; -inf at 0, NaN below."""
-    e, f = _split(x)
+    instructions = x.single and x.k.target.vector_bytes == 64 and lanes_of(x.v.type) == 16
+    e, f = _split_by_instructions(x) if instructions else _split(x, 0.75 if x.single else math.sqrt(0.5))
     high, low = _LN2[x.single]
     z = f * f
     if x.single:
@@ -157,6 +168,9 @@ def log(x: Vec) -> Vec:
         half = z * 0.5
         y = e.fma(low, s * s2.fma(s2.polynomial(_LOG64), half)) - half
         result = e.fma(high, f + y)
+    if instructions:
+        name, zeros_and_inf = "llvm.x86.avx512.fpclass.ps.512", [(0b1110, 32)]
+        return e.where(x.k.named_intrinsic(name, [x.v], zeros_and_inf, with_element(x.v.type, I1)), result)
     outside = x.of(-math.inf).where(x.compare("==", 0.0), math.nan)
     result = result.where(x.compare(">", 0.0), outside)
     return x.where(x.compare("==", math.inf), result)
@@ -389,7 +403,7 @@ def power(x: Vec, y: Vec) -> Vec:
     k, b = x.k, x.k.b
     wide = with_element(x.v.type, F64)
     a = x.abs()
-    e, f = (Vec(k, b.fpext(part.v, wide)) for part in _split(a))
+    e, f = (Vec(k, b.fpext(part.v, wide)) for part in _split(a, math.sqrt(0.5)))
     s = f / (f + 2.0)
     s2 = s * s
     logarithm = e.fma(math.log(2.0), (s * s2).fma(s2.polynomial(_LOG64_SHORT), s * 2.0))
