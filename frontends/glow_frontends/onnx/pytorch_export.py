@@ -51,10 +51,13 @@ def constants(model: ModelProto) -> set[str]:
     told, known = signature(model), {i.name: i for i in model.graph.initializer}
     if not told:
         return set()
-    missing = any(own and name not in known for name, own in told.items())
+    missing = [name for name, own in told.items() if own and name not in known]
     found = {n for n in known if n not in told and (not missing or _MADE.fullmatch(n))}
-    for node in model.graph.node:  # what group normalisations are made of
-        if node.op_type == "InstanceNormalization":
+    for node in model.graph.node:
+        scope = _scope(node)
+        whole = not scope or any(name.startswith(f"{scope}.") for name in missing)
+        # What normalisations by groups are made of, and those without parameters.
+        if node.op_type == "InstanceNormalization" or not whole:
             found |= {n for n in node.input[1:] if n in known and n not in told and _uniform(known[n])}
     return found
 
