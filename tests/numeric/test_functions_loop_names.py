@@ -47,7 +47,7 @@ def branches(x, n):
 def early_return(x, n):
     for i in range(n):
         a = x * i
-        for j in range(n):
+        for j in range(3):
             b = a * j
             if b > 100:
                 return b
@@ -74,6 +74,21 @@ def found_at(x, n):
         if i * x > n:
             break
     return i * x
+
+
+def read_by_some(x, n):
+    total = 0.0
+    for i in range(n):
+        for k in range(i):
+            last = x * k
+        total += last if i > 1 else 0.0
+    return total
+
+
+def test_where_a_read_is_not_certain() -> None:
+    """A name that a loop without a turn leaves without a value, and that only some ways read, is refused."""
+    with pytest.raises(glow.GlowError, match="'last' may have no value here"):
+        glow.jit(read_by_some)(2.0, 3)
 
 
 PROGRAMS = [last_turn, broken_off, nested, branches, early_return, closure, until, found_at]

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
-from glow_frontends.python.names import always, assigned, certain, definite, exposed, leaves, targets
+from glow_frontends.python.names import always, assigned, certain, definite, exposed, leaves, surely, targets
 from glow_frontends.python.statements import Exit, Flow
 
 if TYPE_CHECKING:
@@ -147,10 +147,14 @@ class Loops:
         return lambda e: c.call(target, *c.values_of(visible, e, node))
 
     def _new(self, node: ast.While | ast.For, names: Sequence[str]) -> list[str]:
-        """Names without a value before the loop that each turn gives one, and that are read after it."""
+        """Names without a value before the loop that each turn gives one, and that are read after it.
+
+        Where there may be no turn, only those that are read in any case: the loop then raises the error.
+        """
         own = certain(node.body) | (set(targets(node.target)) if isinstance(node, ast.For) else set[str]())
-        live = self.flow.before(self.rest)
-        return [n for n in names if n in own and n in live and n not in self.env]
+        turns = _has_turns(node) and not leaves(node.body, ast.Break)
+        read = self.flow.before(self.rest) if turns else surely(self.rest)
+        return [n for n in names if n in own and n in read and n not in self.env]
 
     def _loop(
         self,
@@ -258,6 +262,15 @@ class Loops:
         )
         c.maybe = kept
         return lambda e: c.call(target, *c.values_of(visible, e, node))
+
+
+def _has_turns(node: ast.While | ast.For) -> bool:
+    """Whether a loop is seen to have a turn: `for .. in range(3)`."""
+    match node:
+        case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(count))])):
+            return count > 0
+        case _:
+            return False
 
 
 def _nothing(env: Env) -> SSAValue:

@@ -113,6 +113,44 @@ def exposed(statements: Statements) -> set[str]:
     return found
 
 
+def surely(statements: Statements) -> set[str]:
+    """Names that statements read before they bind them, whatever way they take."""
+    found: set[str] = set()
+    bound: set[str] = set()
+    for s in statements:
+        match s:
+            case ast.If():
+                reads = _evaluated(s.test) | (surely(s.body) & surely(s.orelse))
+            case ast.While():
+                reads = _evaluated(s.test)
+            case ast.For():
+                reads = _evaluated(s.iter)
+            case ast.FunctionDef():
+                reads = set[str]()
+            case _:
+                reads = _evaluated(s)
+        found |= reads - bound
+        bound |= definite([s]) or set()
+        if leaves([s], ast.Return, ast.Break, ast.Continue, ast.Raise):
+            break
+    return found
+
+
+def _evaluated(node: ast.AST) -> set[str]:
+    """Names that are read whenever a tree is evaluated."""
+    match node:
+        case ast.Name():
+            return {node.id} if isinstance(node.ctx, ast.Load) else set()
+        case ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
+            return set()
+        case ast.IfExp():
+            return _evaluated(node.test)
+        case ast.BoolOp():
+            return _evaluated(node.values[0])
+        case _:
+            return {n for inner in ast.iter_child_nodes(node) for n in _evaluated(inner)}
+
+
 def always(test: ast.expr) -> bool:
     """Whether a test is a constant that holds."""
     return isinstance(test, ast.Constant) and bool(test.value)
