@@ -100,6 +100,11 @@ class _Restorer:
         self.chosen: dict[tuple[str, str], str] = {}
         """(module, what it reads) -> what it reads instead."""
         self.scopes = {_scope(node) for node in graph.node}
+        self.readers: dict[str, set[str | None]] = {}
+        """What is read -> by which modules."""
+        for node in graph.node:
+            for name in node.input:
+                self.readers.setdefault(name, set()).add(_scope(node))
         self.gates: dict[tuple[str, bytes], str] = {}
         """(weight of a recurrent layer, contents) -> what its operators read."""
         self.turned: dict[str, str] = {}
@@ -167,7 +172,7 @@ class _Restorer:
         owner = tensor.name.rpartition(".")[0]
         if scope == owner or scope.startswith(owner + ".") or owner.startswith(scope + ".") or not owner:
             return tensor.name
-        if owner not in self.scopes:
+        if owner not in self.scopes and len(self.readers[tensor.name]) == 1:
             return tensor.name  # its layer is fused with this module's
         lost = self._lost(scope)
         # Layers that begin as copies have names that differ in numbers; tied weights have other names.
