@@ -87,20 +87,27 @@ def _tensor(value: AnyValue) -> Value:
 
 
 def split(g: Emitter, n: Node) -> SequenceValue:
-    """SplitToSequence: into ones, equal chunks, or given sizes."""
+    """SplitToSequence: into ones, equal chunks, or given sizes.
+
+    `keepdims` is for ones only, also those of a given chunk of 1: PyTorch's exporter relies on it.
+    """
     x = n[0]
     axis = axis_of(n.integer("axis", 0), rank(x))
     total = shape(x)[axis]
     given = n.get(1)
+    ones = given is None
     if given is None:
         sizes = (1,) * total
     elif rank(given) == 0:
         chunk = g.ints(given, "the chunk of SplitToSequence")[0]
+        if chunk < 1:
+            raise RuleError(f"chunks of {chunk}")
+        ones = chunk == 1
         sizes = tuple(min(chunk, total - i) for i in range(0, total, chunk))
     else:
         sizes = g.ints(given, "the sizes of SplitToSequence")
     parts = pieces(g, x, axis, sizes)
-    if given is None and not n.flag("keepdims", True):
+    if ones and not n.flag("keepdims", True):
         dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
         parts = [g.reshape(p, dims) for p in parts]
     return SequenceValue(list(parts), dtype_of_value(x))
