@@ -151,11 +151,18 @@ def stacked(x, t):
     return np.stack(made).sum() * made[-1]
 
 
+def zipped(x, t):
+    rows = x[:4].reshape(2, 2)
+    return sum(a * b for a, b in zip(t, x[:2], strict=True)) + sum(
+        [np.sum(r) * a for r, a in zip(rows, t, strict=True)]
+    )
+
+
 SHIFT = {"shift": 3.0}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("f", [keywords, extended, stacked])
+@pytest.mark.parametrize("f", [keywords, extended, stacked, zipped])
 def test_lists_and_keywords(f: Callable[..., Any], backend: str) -> None:
     """`**d`, `extend` and a list of unknown length as an array: values and gradients."""
     x, t = np.arange(1.0, 6.0) / 3, (1.5, 2.5)

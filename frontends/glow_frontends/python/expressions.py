@@ -128,6 +128,8 @@ class Expressions(Emitter):
             return Static(names[node.id])
         self.fail(node, f"the name '{node.id}' is not defined", "define it before the function is compiled")
 
+    #: Whether what a `for` walks over is looked at: positions are counted where its length is not known.
+    walking: bool = False
     #: Names that are assigned on some paths only.
     maybe: set[str] = set()
 

@@ -63,10 +63,13 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
             c.fail(source, "glow.unroll needs items that are known when compiling", "leave it out")
         return Items(None, found, True, True)
     if kind in _WALKS:
+        before, c.walking = c.walking, True
         try:
             whole = c.expression(source, env)
         except FunctionError:
             return Items()  # of unknown length: the positions are counted
+        finally:
+            c.walking = before
         numbers = isinstance(whole, Static) and isinstance(whole.value, range)
         return Items(None if kind is range else whole, c.items(whole, source), not numbers or _appends(node))
     whole = c.expression(source, env)

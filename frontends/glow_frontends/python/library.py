@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
@@ -133,10 +133,14 @@ def _reduce(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
 @_takes(1, None, "strict")
 def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     lists = [c.items(v, node) for v in values]
-    if any(i is None for i in lists):
-        c.unknown_length(node, "zip as a value", "use it in a for")
-    known = [i for i in lists if i is not None]
     strict = keywords.get("strict")
+    if any(i is None for i in lists):
+        if c.walking:
+            c.unknown_length(node, "zip", "use it in a for")
+        rows = [c.prim("to_tuple", v, count=to_attribute(0)) for v in _ssa(c, node, values)]
+        options = {"strict": UnitAttr()} if isinstance(strict, Static) and strict.value else {}
+        return c.prim("zipped", c.tuple(*rows), **options)
+    known = [i for i in lists if i is not None]
     if isinstance(strict, Static) and strict.value and len({len(i) for i in known}) > 1:
         c.fail(node, f"zip of {' and '.join(str(len(i)) for i in known)} items with strict=True")
     rows = zip(*known, strict=False)
