@@ -35,8 +35,10 @@ def digest() -> str:
 
 @cache
 def data() -> tuple[Array, Array]:
-    """The text as codes, the part to learn from and the last tenth: the most frequent characters; others count as a
-    space."""
+    """The text as codes, the part to learn from and the last tenth.
+
+    The most frequent characters have codes; others count as a space.
+    """
     common = sorted(set(text()), key=lambda c: (-text().count(c), c))[:CHARACTERS]
     codes = {c: i for i, c in enumerate(common)}
     found = np.array([codes.get(c, codes[" "]) for c in text()])
