@@ -234,3 +234,24 @@ def test_recurrent_layers(kind: str) -> None:
     assert set(found) == {f"layer.{n}" for n in parameters}
     for name, value in net.named_parameters():
         np.testing.assert_allclose(found[f"layer.{name}"], value.detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_layers_that_begin_as_copies() -> None:
+    """What two modules share only by its contents is separate, though no node is of the parameter's own."""
+    weight = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    nodes = [
+        _node("Gemm", ["x", "layers.0.out.weight"], "a", "layers.0", transB=1),
+        _node("Tanh", ["a"], "b", ""),
+        _node("Gemm", ["b", "layers.0.out.weight"], "y", "layers.1", transB=1),
+    ]
+    kind = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    initializer = numpy_helper.from_array(weight, "layers.0.out.weight")
+    graph = helper.make_graph(nodes, "main", [kind], [result], [initializer])
+    names = [f"layers.{i}.out.{n}" for i in (0, 1) for n in ("weight", "bias")]
+    lines = [f"PARAMETER target='{n}'" for n in names]
+    graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value="\n".join(lines))
+    model = helper.make_model(graph, producer_name="pytorch", opset_imports=[helper.make_opsetid("", 20)])
+    found = glow.Trainer(model, "mse", backend="interpreter").parameters()
+    assert set(found) == set(names)
+    np.testing.assert_array_equal(found["layers.1.out.weight"], weight)
