@@ -6,15 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import i32
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpLeOp, CmpLtOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.logic import AndOp, IsNanOp, OrOp
+from glow_dialects.ops.reduce import ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.select import SelectOp
 
 
 @graph_op
@@ -51,6 +61,23 @@ class TreeSumsOp(PureOp):
         if self.prop("depth") < 0:
             raise VerifyException(f"{self.name}: a depth of {self.prop('depth')}")
         return [tensor((shape_of(self.input)[0], forms[2][1]), real)]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        """All samples and trees one level down at a time, as the reference does."""
+        count, trees = shape_of(self.input)[0], shape_of(self.roots)[0]
+        row = b(ReshapeOp.to(self.roots, (1, trees)))
+        nodes = b(ExpandOp(row, results=tensor((count, trees), i32)))
+        for _ in range(self.prop("depth")):
+            feature = b(GatherOp(self.features, nodes))
+            inverted = b(CmpLtOp(feature, b.splat(0, feature)))
+            column = b(SelectOp(inverted, b(SubOp(b.splat(-1, feature), feature)), feature))
+            value = b(GatherElementsOp(self.input, column, axis=1))
+            absent = b(AndOp(b(IsNanOp(value)), inverted))
+            stays = b(OrOp(b(CmpLeOp(value, b(GatherOp(self.splits, nodes)))), absent))
+            below = b(GatherOp(self.left, nodes))
+            moved = b(SelectOp(stays, below, b(AddOp(below, b.splat(1, below)))))
+            nodes = b(SelectOp(b(CmpEqOp(below, nodes)), nodes, moved))
+        return [b(ReduceSumOp(b(GatherOp(self.weights, nodes)), axes=(1,), keepdims=False))]
 
 
 @instr_op(of=TreeSumsOp)

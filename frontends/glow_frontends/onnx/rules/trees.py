@@ -162,7 +162,6 @@ def forest_of(trees: Trees) -> Forest | None:
 
 def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dtype: Any) -> Value:
     """Scores [N, targets] of x [N, F]."""
-    depth = trees.depth()
     width = shape(x)[1]
     for node, feature in enumerate(trees.features):
         if trees.yes[node] != node and not 0 <= feature < width:
@@ -175,7 +174,8 @@ def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dt
     table = _leaf_weights(trees, targets)[forest.origins].astype(np.float32)
     columns = [np.array(c, np.int32) for c in (forest.features, forest.left, range(len(trees.roots)))]
     splits = np.array(forest.splits, np.float32)
-    score = g(TreeSumsOp, x, columns[0], splits, columns[1], table, columns[2], depth=2 * depth)
+    depth = trees.depth() * (2 if {4, 5} & set(trees.modes) else 1)  # questions of equality are two
+    score = g(TreeSumsOp, x, columns[0], splits, columns[1], table, columns[2], depth=depth)
     if aggregate == "SUM":
         return score
     return g(MulOp, score, g.like(1 / len(trees.roots), score))
