@@ -195,6 +195,9 @@ def main() -> None:
     os.environ["GLOW_CACHE_DIR"] = ""
     glow.value_and_grad(lambda x: np.sum(np.tanh(x @ x)))(np.ones((3, 3)))  # what only the first one pays
     rows: list[tuple[str, dict[int, dict[str, Any]]]] = []
+    unknown = sorted(set(arguments.kinds) - {"arrays", "numbers"})
+    if unknown:
+        parser.error(f"no programs of {', '.join(unknown)}; there are: arrays, numbers")
     for name, program, given, make in corpus(arguments.kinds or ["arrays", "numbers"]):
         found = {order: measure(make(program, order), given) for order in orders}
         rows.append((name, found))
