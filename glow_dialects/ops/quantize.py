@@ -37,6 +37,12 @@ def quantized_type(value: SSAValue) -> UniformQuantizedType:
     return kind
 
 
+def is_byte(value: SSAValue) -> bool:
+    """Whether the elements are stored in 8 bits under one scale."""
+    kind = element_of(value)
+    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data == 8 and kind.axis.data < 0
+
+
 def _parameters(kind: UniformQuantizedType, rank: int) -> tuple[Array, Array]:
     """Scale and zero point, float64, shaped to broadcast to a tensor of `rank`."""
     scale, zero = kind.scale_array, kind.zero_point_array.astype(np.float64)

@@ -271,8 +271,7 @@ class KernelBuilder:
         name = f"llvm.masked.gather.{_suffix(result)}.v{lanes}p0"
         all_lanes = repeated(ir.Constant(I1, 1), lanes)
         arguments = [where, ir.Constant(I32, _size(kind)), all_lanes, undefined(result)]
-        types = ir.FunctionType(result, [a.type for a in arguments])
-        return self.b.call(self.module.globals.get(name) or ir.Function(self.module, types, name), arguments)
+        return self.named_intrinsic(name, arguments, [], result)
 
     def prefetch(self, pointer: ir.Value) -> None:
         """Ask for the cache line at `pointer` to come to the L2 cache; the address need not exist."""

@@ -21,7 +21,7 @@ from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described
-from glow_frontends.python.masks import Masked, called, masked
+from glow_frontends.python.masks import called, masked
 from glow_frontends.python.masks import method as method_of_masked
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     """The value of a call."""
     if isinstance(node.func, ast.Attribute):
         base = c.expression(node.func.value, env)
-        if isinstance(base, Static) and isinstance(base.value, Masked):
-            return method_of_masked(c, node, base.value, node.func.attr, len(node.args) + len(node.keywords))
+        if (some := masked(base)) is not None:
+            return method_of_masked(c, node, some, node.func.attr, len(node.args) + len(node.keywords))
         if isinstance(base, SSAValue) or isinstance(base.value, np.ndarray):
             from glow_frontends.python.library import method
 

@@ -442,8 +442,8 @@ class Expressions(Emitter):
 
     def _attribute(self, node: ast.Attribute, env: Env) -> Value:
         inner = self.expression(node.value, env)
-        if isinstance(inner, Static) and isinstance(inner.value, Masked):
-            return attribute(self, node, inner.value, node.attr)
+        if (some := masked(inner)) is not None:
+            return attribute(self, node, some, node.attr)
         if isinstance(inner, Static):
             try:
                 return Static(getattr(inner.value, node.attr))

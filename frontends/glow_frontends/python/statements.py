@@ -240,7 +240,10 @@ class Statements(Expressions):
         kept = self.maybe
         target = self.function(f"{self.name}.after", names, after)
         self.maybe = kept
-        ended: Exit = lambda e: self.call(target, *self.values_of(names, e, node))  # noqa: E731
+
+        def ended(e: Env) -> SSAValue:
+            return self.call(target, *self.values_of(names, e, node))
+
         past = replace(flow, past=ended, live=flow.before(rest))
         return self._branch(test, body, other, env, past)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from glow_dialects.core.errors import GlowError
 from glow_passes.fn.domain import NotNative, Type
@@ -38,7 +39,7 @@ def _inferred(
     functions: Functions, name: str, arguments: Sequence[Type], ahead_only: bool, first: Unrolling
 ) -> tuple[Specializer, Instance]:
     """The types of a program with the loops unrolled that `unrolling` has room for, else without."""
-    unrolling = first
+    unrolling, again = first, partial(replace, first, met=False, turned=False)
     for _ in range(ATTEMPTS):
         made = Specializer(functions, ahead_only, unrolling)
         try:
@@ -46,18 +47,18 @@ def _inferred(
                 return made, made.infer(name, arguments)
         except TooLong as long:
             rolled = {*unrolling.rolled, str(long)}
-            unrolling = replace(first, rolled=rolled, turns=unrolling.turns, met=False, turned=False)
+            unrolling = again(rolled=rolled, turns=unrolling.turns)
         except NotNative:
             first.crowded |= unrolling.crowded
             if not unrolling.met and not unrolling.turned:
                 raise
             if not unrolling.turned:
                 break
-            unrolling = replace(first, turns=False, met=False, turned=False, rolled=set())
+            unrolling = again(turns=False, rolled=set())
         except GlowError as error:
             if not unrolling.turned:
                 raise with_line(error) from None
             # values that take another shape each turn
-            unrolling = replace(first, turns=False, met=False, turned=False, rolled=set())
+            unrolling = again(turns=False, rolled=set())
     made = Specializer(functions, ahead_only)
     return made, made.infer(name, arguments)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
 from glow_passes.fn.domain import ZERO, Text, TupleType, text
-from glow_passes.fn.structure import Rule, is_zero
+from glow_passes.fn.structure import Rule, is_zero, names_of
 from glow_passes.fn.values import V, parts
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
 def is_dict(v: V) -> bool:
     """Whether a value is a dict."""
-    return isinstance(v.type, TupleType) and v.type.names[:1] == ("dict",)
+    return names_of(v)[:1] == ("dict",)
+
+
+def dict_of(items: Mapping[str, V]) -> V:
+    """A dict of some keys and values."""
+    kinds = tuple(v.type for v in items.values())
+    return V(TupleType(kinds, ("dict", *items)), [v.code for v in items.values()])
 
 
 def _dict(v: V, what: str, where: str) -> TupleType:
@@ -102,10 +109,7 @@ def _dict_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     names = [k.type.value for k in keys if isinstance(k.type, Text)]
     if len(names) != len(keys):
         raise UnsupportedError(f"{where}: the keys of a dict must be texts that are known when compiling")
-    last = dict(zip(names, values, strict=True))
-    made = m.tuple(list(last.values()))
-    assert isinstance(made.type, TupleType)
-    return V(TupleType(made.type.items, ("dict", *last)), made.code)
+    return dict_of(dict(zip(names, values, strict=True)))
 
 
 def _columns(m: Meaning, v: V, where: str) -> tuple[list[V], list[V]]:

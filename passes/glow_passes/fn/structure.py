@@ -125,7 +125,7 @@ def _item_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[2]):
         return x[2]
     if isinstance(x[1].type, Text):
-        return _put(x[0], place_of(x[0], x[1].type.value, where), x[2], m)
+        return _put(m, x[0], place_of(x[0], x[1].type.value, where), x[2])
     if isinstance(x[0].type, TupleType):
         zeros = m.tuple([V(ZERO)] * len(x[0].type.items))
         return stored(m, zeros, x[1], x[2], where)
@@ -266,16 +266,21 @@ def field_of(op: PrimOp) -> str:
     return found.data
 
 
-def _put(whole: V, at: int, d: V, m: Meaning) -> V:
+def _put(m: Meaning, whole: V, at: int, d: V) -> V:
     """The cotangent of a record, of which that of one item is `d`."""
     items = [V(ZERO)] * len(parts(whole))
     items[at] = d
     return m.tuple(items)
 
 
+def names_of(v: V) -> tuple[str, ...]:
+    """The class and the names of a record's items; none of other values."""
+    return v.type.names if isinstance(v.type, TupleType) else ()
+
+
 def place_of(v: V, name: str, where: str) -> int:
     """Where the item of a name stands."""
-    names = v.type.names if isinstance(v.type, TupleType) else ()
+    names = names_of(v)
     if name in names[1:]:
         return names.index(name, 1) - 1
     if names:
@@ -298,7 +303,7 @@ def _field(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 def _field_put(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
     if is_zero(x[1]) or isinstance(x[0].type, TensorType):
         return V(ZERO)
-    return _put(x[0], place_of(x[0], field_of(op), where), x[1], m)
+    return _put(m, x[0], place_of(x[0], field_of(op), where), x[1])
 
 
 _KINDS: dict[str, Callable[[Type], bool]] = {

@@ -10,12 +10,14 @@ from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import PrimOp
 from glow_passes.fn.domain import ZERO, NotNative, Scalar, TensorType, Text, TupleType, ZeroType, text
+from glow_passes.fn.records import dict_of, is_dict
 from glow_passes.fn.structure import (
     Rule,
     field_of,
     filled,
     is_zero,
     item,
+    names_of,
     number,
     place_of,
     scalar_or_tensor,
@@ -113,8 +115,7 @@ def _with_item(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 def _is_new(whole: V, op: PrimOp) -> bool:
     """Whether the name of an assignment is a further key of a dict."""
-    names = whole.type.names if isinstance(whole.type, TupleType) else ()
-    return names[:1] == ("dict",) and field_of(op) not in names[1:]
+    return is_dict(whole) and field_of(op) not in names_of(whole)[1:]
 
 
 def _with_more(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
@@ -140,13 +141,10 @@ def _field_of(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
 
 def _with_key(m: Meaning, whole: V, key: str, value: V, where: str) -> V:
     """A dict with another value of a key, or a key more."""
-    kind = whole.type
-    if not isinstance(kind, TupleType) or kind.names[:1] != ("dict",):
+    if not is_dict(whole):
         what = "a gradient through d[key] = value with keys that a loop gives"
         raise UnsupportedError(f"{where}: {what} cannot be compiled; write {{key: .. for key in ..}}")
-    made = dict(zip(kind.names[1:], parts(whole), strict=True)) | {key: value}
-    items = list(made.values())
-    return V(TupleType(tuple(v.type for v in items), ("dict", *made)), [v.code for v in items])
+    return dict_of(dict(zip(names_of(whole)[1:], parts(whole), strict=True)) | {key: value})
 
 
 def _taken(m: Meaning, op: PrimOp, x: list[V], where: str) -> V:

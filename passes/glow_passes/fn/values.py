@@ -317,12 +317,12 @@ class Values:
         return total
 
 
-__all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of"]
-
-
 def failure(op: Operation) -> tuple[str, str, str] | None:
     """Class, message and place of the error of a `raise`; None of other operations."""
     if not isinstance(op, PrimOp) or op.prim.data != "fail":
         return None
     kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
     return kind, message, op.source
+
+
+__all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of", "failure"]

@@ -17,7 +17,6 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import (
     Array,
     Tensor,
-    UniformQuantizedType,
     dtype_of,
     element_of,
     shape_of,
@@ -26,7 +25,7 @@ from glow_dialects.core.types import (
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.lookup import LookupOp
-from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, limits_of, quantized_type
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, is_byte, limits_of, quantized_type
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
 from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph.driver import Pattern, Rewriter
@@ -40,16 +39,10 @@ SIMPLE = (QuantizeOp, DequantizeOp, RescaleOp, ReluOp, ClipOp)
 MOST = 32
 
 
-def is_bytes(value: SSAValue) -> bool:
-    """Whether a value is stored on 8 bits with one scale."""
-    kind = element_of(value)
-    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data == 8 and kind.axis.data < 0
-
-
 def function_of_bytes(op: Any, r: Rewriter) -> SSAValue | None:
     """A stored value that depends on one other alone -> lookup(other, table)."""
     result = op.results[0]
-    found = _cone(op, r) if is_bytes(result) else None
+    found = _cone(op, r) if is_byte(result) else None
     if found is None:
         return None
     source, cone = found
@@ -76,7 +69,7 @@ def _cone(op: GraphOp, r: Rewriter) -> tuple[SSAValue, list[GraphOp]] | None:
     """The nearest stored value that alone decides about a result, and the operators between, in order."""
     cone: list[GraphOp] = []
     open_values: list[SSAValue] = list(op.results)
-    while not cone or len(open_values) > 1 or not is_bytes(open_values[0]):
+    while not cone or len(open_values) > 1 or not is_byte(open_values[0]):
         following = _last(open_values, op)
         if following is None or len(cone) == MOST:
             return None
@@ -98,7 +91,7 @@ def _last(values: list[SSAValue], root: GraphOp) -> GraphOp | None:
     for value in values:
         owner = value.owner
         if not isinstance(owner, GraphOp) or not _is_elementwise(owner):
-            if not is_bytes(value):
+            if not is_byte(value):
                 return None
         elif last is None or (owner is not last and last.is_before_in_block(owner)):
             last = owner

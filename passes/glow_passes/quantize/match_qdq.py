@@ -26,7 +26,7 @@ from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
-from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, dequantize_array, quantized_type
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, dequantize_array, is_byte, quantized_type
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
 from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
@@ -71,10 +71,7 @@ def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
 def _byte_source(value: SSAValue) -> SSAValue | None:
     """The integers that `value` dequantises, where they are 8 bits of one scale."""
     inner: Any = producer(value, DequantizeOp)
-    if inner is None:
-        return None
-    kind = quantized_type(inner.input)
-    return inner.input if kind.axis.data < 0 and kind.storage.width.data == 8 else None
+    return inner.input if inner is not None and is_byte(inner.input) else None
 
 
 def _known_bytes(value: SSAValue, axis: int, r: Rewriter) -> tuple[SSAValue, Array, Array] | None:

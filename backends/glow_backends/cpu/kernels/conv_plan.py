@@ -165,23 +165,20 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     """The plan of `outputs` blocks of output channels from `first` on."""
     spec, groups, lanes = base.spec, base.groups, target.lanes
     height, width = spec.out_size
-    alike = None
+    shared = None
+    if not banded and spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3] or spec.epilogue.inplace):
+        shared = shared_block(width, outputs, target, whole=True)
+    alike = shared is not None and not may_overlap(width, shared.rows)
     if banded:
         block = _banded_block(spec, width, outputs, target)
     else:
-        block = choose_block(width, outputs, target, whole=True)
-        inside = spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3])
-        if inside and not spec.epilogue.inplace:
-            alike = shared_block(width, outputs, target, whole=True)
-        if alike is not None and may_overlap(width, alike.rows):
-            alike, block = None, alike
-    block = alike or block
+        block = shared or choose_block(width, outputs, target, whole=True)
     lines = 1
     # The filter rows of a pair are three loops a block of channels: too many for blocks of one.
     single = banded or height == 1 or spec.plain_input
     pair = None if single else _row_pair(width, outputs, block, target)
     if pair is not None:
-        alike, block, lines = None, Block(width, pair.vectors), 2
+        alike, block, lines = False, Block(width, pair.vectors), 2
     last = last_pixel(spec, block.rows)
     runs = alike_runs(width, block.rows) if alike else tile_runs(spec, block.rows, last)
     tiles = runs[-1].stop

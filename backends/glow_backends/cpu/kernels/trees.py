@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.builder import F32, I32, I64, KernelBuilder
 from glow_backends.cpu.kernels import common
-from glow_backends.cpu.kernels.common import Index
+from glow_backends.cpu.kernels.memory import Index, ceil_div, minimum
 from glow_backends.cpu.target import CpuTarget
 
 TOGETHER = 2
@@ -62,12 +62,11 @@ class _Trees:
         width = TOGETHER * lanes
         block = width * spec.steps(lanes)
         sums = k.stack(block * spec.targets)
-        count = -(-spec.samples // block)
+        count = ceil_div(spec.samples, block)
         low, high = common.share(k, count, 64 * spec.samples * max(1, spec.trees))
         with k.loop(low, high) as number:
             first = k.mul(number, block)
-            rest = k.b.sub(k.i(spec.samples), k.i(first))
-            here = k.b.select(k.b.icmp_signed("<", rest, k.i(block)), rest, k.i(block))
+            here = k.i(minimum(k, k.b.sub(k.i(spec.samples), k.i(first)), block))
             with k.loop(0, block * spec.targets, lanes) as place:
                 k.store(k.splat(0.0, lanes), sums, place)
             origin = k.gep(self.input, k.mul(first, spec.width))
@@ -103,13 +102,9 @@ class _Trees:
                     self._add(leaf, sums, 0, lanes, inside)
             with k.loop(0, spec.targets) as target:
                 parts = k.load(sums, k.mul(target, lanes), lanes=lanes)
-                zero = ir.Constant(F32, 0.0)
-                kind = ir.FunctionType(F32, [F32, parts.type])
-                callee = f"llvm.vector.reduce.fadd.v{lanes}f32"
-                function = k.module.globals.get(callee) or ir.Function(k.module, kind, callee)
-                k.store(
-                    k.b.call(function, [zero, parts]), self.result, k.add(k.mul(row, spec.targets), target)
-                )
+                name = f"llvm.vector.reduce.fadd.v{lanes}f32"
+                total = k.named_intrinsic(name, [ir.Constant(F32, 0.0), parts], [])
+                k.store(total, self.result, k.add(k.mul(row, spec.targets), target))
 
     def _numbers(self, start: Index) -> ir.Value:
         """start, start + 1, ... in the lanes."""

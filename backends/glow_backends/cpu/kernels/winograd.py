@@ -353,9 +353,8 @@ class LineEmission(WinogradEmission):
         source = self.image_at(x, k.add(block, k.mul(corner, self.lanes)))
         step = k.mul(self.steps[axis], self.lanes if axis else k.mul(self.image_size[1], self.lanes))
         pixels: list[ir.Value] = []
-        for i in range(self.side):  # without branches: those zeros are read for what is outside
-            at = k.add(first, k.mul(self.steps[axis], i))
-            inside = k.b.icmp_unsigned("<", k.i(at), k.i(self.image_size[axis]))
+        # Without branches, as in `window`: zeros are read for what is outside.
+        for i, inside in enumerate(self.within(first, self.side, self.image_size[axis], self.steps[axis])):
             pixel = k.b.select(inside, self.image_at(source, k.mul(step, i)), self.zeros)
             pixels.append(values.to_compute(k, self.pixel(pixel, 0), conv.stored))
         return line_points(k, pixels)

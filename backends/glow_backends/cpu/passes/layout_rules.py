@@ -26,7 +26,6 @@ from glow_backends.cpu.passes.adjoint_rules import conv_transpose
 from glow_backends.cpu.passes.norm_rules import lrn
 from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
-from glow_backends.cpu.passes.quantized_layout import is_byte
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.passes.training_rules import (
     batch_norm_backward,
@@ -52,6 +51,7 @@ from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp, MaxPoolOp
 from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.quantize import is_byte
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.resize import ResizeOp

@@ -25,7 +25,7 @@ from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of,
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, is_byte
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
 from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
@@ -33,12 +33,6 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
-
-
-def is_byte(value: SSAValue) -> bool:
-    """Whether the elements are stored in 8 bits under one scale."""
-    kind = element_of(value)
-    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data == 8 and kind.axis.data < 0
 
 
 def unsigned(kind: UniformQuantizedType) -> UniformQuantizedType:

@@ -59,7 +59,7 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
             if factor is not None:
                 weight = factor if weight is None else g(MulOp, weight, factor)
             if fill:
-                inside = _within(g, position, 0, size - 1)
+                inside = within(g, position, 0, size - 1)
                 kept = cast_to(g, inside, dtype_of_value(x))
                 weight = kept if weight is None else g(MulOp, weight, kept)
         assert index is not None
@@ -74,7 +74,8 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
     return total
 
 
-def _within(g: Emitter, x: Value, low: float, high: float) -> Value:
+def within(g: Emitter, x: Value, low: float, high: float) -> Value:
+    """Whether each element lies in [low, high]."""
     return g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.like(high, x)))
 
 
@@ -221,7 +222,7 @@ def _align(
     keep: Value | None = None
     for where, size in zip((vertical, horizontal), shape(x)[2:], strict=True):
         flat = g.reshape(where, (count, rows * columns))
-        inside = _within(g, flat, -1.0, float(size))
+        inside = within(g, flat, -1.0, float(size))
         keep = inside if keep is None else g(AndOp, keep, inside)
         taps.append(linear_taps(g, g(ClipOp, flat, min=0.0, max=float(size - 1))))
     assert keep is not None

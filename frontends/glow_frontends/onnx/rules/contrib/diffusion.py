@@ -8,7 +8,6 @@ import numpy as np
 
 from glow_dialects.ops.activation import GeluOp, SwishOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
 from glow_dialects.ops.group_norm import GroupNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
@@ -18,21 +17,12 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.fused import activate
+from glow_frontends.onnx.rules.contrib.quantized import channels_first, channels_last
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.sampling import gather_points, last, linear_taps, nearest_tap
+from glow_frontends.onnx.rules.sampling import gather_points, last, linear_taps, nearest_tap, within
 from glow_frontends.onnx.rules.shape import broadcast, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
-
-
-def _first(g: Emitter, x: Value) -> Value:
-    """Channels moved from the last axis to the second."""
-    return g.transpose(x, (0, rank(x) - 1, *range(1, rank(x) - 1)))
-
-
-def _last(g: Emitter, x: Value) -> Value:
-    """Channels moved from the second axis to the last."""
-    return g.transpose(x, (0, *range(2, rank(x)), 1))
 
 
 def group_norm(g: Emitter, n: Node) -> Value:
@@ -42,16 +32,13 @@ def group_norm(g: Emitter, n: Node) -> Value:
 
 def skip_group_norm(g: Emitter, n: Node) -> list[Value]:
     """SkipGroupNorm: the same of X + skip + bias, and that sum."""
-    x, skip = n[0], n[3]
+    x, skip, turned = n[0], n[3], n.flag("channels_last", True)
     if rank(skip) == 2 and rank(x) == 4:
         count, channels = shape(skip)
-        dims = (count, 1, 1, channels) if n.flag("channels_last", True) else (count, channels, 1, 1)
-        skip = g.reshape(skip, dims)
+        skip = g.reshape(skip, (count, 1, 1, channels) if turned else (count, channels, 1, 1))
     total = g(AddOp, x, broadcast(g, skip, shape(x)))
     if n.get(4) is not None:
-        bias = (
-            n[4] if n.flag("channels_last", True) else g.reshape(n[4], (shape(x)[1], *(1,) * (rank(x) - 2)))
-        )
+        bias = n[4] if turned else g.reshape(n[4], (shape(x)[1], *(1,) * (rank(x) - 2)))
         total = g(AddOp, total, bias)
     return [_normed(g, n, total), total]
 
@@ -59,13 +46,13 @@ def skip_group_norm(g: Emitter, n: Node) -> list[Value]:
 def _normed(g: Emitter, n: Node, x: Value) -> Value:
     turned = n.flag("channels_last", True)
     kind = dtype_of_value(x)
-    y = cast_to(g, _first(g, x) if turned else x, np.dtype(np.float32))
+    y = cast_to(g, channels_first(g, x) if turned else x, np.dtype(np.float32))
     scale, shift = (cast_to(g, n[i], np.dtype(np.float32)) for i in (1, 2))
     y = g(GroupNormOp, y, scale, shift, groups=n.integer("groups"), epsilon=n.number("epsilon", 1e-5))
     if n.integer("activation", 0) == 1:
         y = g(SwishOp, y)
     y = cast_to(g, y, kind)
-    return _last(g, y) if turned else y
+    return channels_last(g, y) if turned else y
 
 
 def split_gelu(g: Emitter, n: Node) -> Value:
@@ -78,8 +65,8 @@ def split_gelu(g: Emitter, n: Node) -> Value:
 
 def conv_channels_last(g: Emitter, n: Node) -> Value:
     """NhwcConv and NhwcFusedConv: a convolution of images with channels last, with its sum and activation."""
-    y = nn.conv(g, replace(n, inputs=[_first(g, n[0]), *n.inputs[1:3]]))
-    y = _last(g, y)
+    y = nn.conv(g, replace(n, inputs=[channels_first(g, n[0]), *n.inputs[1:3]]))
+    y = channels_last(g, y)
     if n.get(3) is not None:
         y = g(AddOp, y, n[3])
     return activate(g, n, y)
@@ -109,11 +96,7 @@ def crop_and_resize(g: Emitter, n: Node) -> Value:
         near, far = (steps, 1 - steps) if out[axis] > 1 else (np.full((1, 1), 0.5),) * 2
         where = g(AddOp, g(MulOp, low, far.astype(kind)), g(MulOp, high, near.astype(kind)))
         where = g(MulOp, where, np.array(sizes[axis] - 1, kind))
-        kept = g(
-            AndOp,
-            g(CmpGeOp, where, np.array(0, kind)),
-            g(CmpLeOp, where, np.array(sizes[axis] - 1, kind)),
-        )
+        kept = within(g, where, 0, sizes[axis] - 1)
         dims = (count, out[0], 1) if axis == 0 else (count, 1, out[1])
         whole = (count, out[0], out[1])
         places.append(g.reshape(broadcast(g, g.reshape(where, dims), whole), (count, out[0] * out[1])))
