@@ -80,9 +80,11 @@ def race_table(rows: Sequence[Row]) -> list[str]:
     present = [p for p in PEERS if any(p in r["engines"] for r in rows)]
     titles = ["model", "ours ms", *(f"{p} ms" for p in present), "x best", "spread", "error"]
     titles += ["load s", "warm s", "peak MiB", *(f"{p} MiB" for p in present), "arena MiB"]
+    several = any(r["threads"] > 1 for r in rows)
+    titles += [f"{engine} x one thread" for engine in ("ours", *present)] if several else []
     lines = [f"| {' | '.join(titles)} |", "| --- |" + " ---: |" * (len(titles) - 1)]
     for row in rows:
-        lines.append(f"| {' | '.join(race_cells(row, present))} |")
+        lines.append(f"| {' | '.join(race_cells(row, present, several))} |")
     ratios = [r["engines"]["glow"]["speedup"] for r in rows if "speedup" in r["engines"]["glow"]]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
@@ -90,12 +92,13 @@ def race_table(rows: Sequence[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def race_cells(row: Row, present: Sequence[str]) -> list[str]:
-    """The cells of one model."""
+def race_cells(row: Row, present: Sequence[str], several: bool) -> list[str]:
+    """The cells of one model; `several`: threads."""
     engines = row["engines"]
     ours = engines["glow"]
     if "error" in ours:
-        return [row["model"], f"failed: {ours['error']}", *[""] * (len(present) * 2 + 7)]
+        more = len(present) + 1 if several else 0
+        return [row["model"], f"failed: {ours['error']}", *[""] * (len(present) * 2 + 7 + more)]
 
     def figure(name: str, key: str, form: str, scale: float = 1.0) -> str:
         value = engines.get(name, {}).get(key)
@@ -115,6 +118,7 @@ def race_cells(row: Row, present: Sequence[str]) -> list[str]:
         figure("glow", "peak_bytes", ".0f", 2**20),
         *(figure(p, "peak_bytes", ".0f", 2**20) for p in present),
         figure("glow", "arena_bytes", ".2f", 2**20),
+        *(figure(engine, "scaling", ".2f") for engine in ("glow", *present) if several),
     ]
 
 

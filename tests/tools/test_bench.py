@@ -49,6 +49,17 @@ def test_race(model: Path) -> None:
     assert report["machine"]["versions"]["onnxruntime"]
 
 
+def test_race_of_several_threads(model: Path) -> None:
+    """Each engine is timed on one thread in the same rounds, and the table says what threads gain."""
+    options = ("--threads", "2", "--peers", "onnxruntime", "--rounds", "2", "--seconds", "0.01")
+    done = run(bench.main, model, *options, "--json", model.with_suffix(".json"))
+    assert done.status == 0, done
+    found = json.loads(model.with_suffix(".json").read_text())["models"][0]["engines"]
+    for figures in found.values():
+        assert figures["scaling"] == pytest.approx(figures["one_thread_ms"] / figures["median_ms"])
+    assert [row[-1] for row in lines(done)] == [f"{figures['scaling']:.2f}" for figures in found.values()]
+
+
 def test_race_of_a_model_that_fails(tmp_path: Path) -> None:
     """An engine that cannot load the model is reported; ours failing is a failure."""
     path = tmp_path / "odd.onnx"

@@ -158,7 +158,8 @@ def print_table(report: Mapping[str, Any]) -> None:
     table = Table(title=title)
     for name in ("model", "engine", "median ms", "min ms", "load s", "warm s"):
         table.add_column(name, justify="left" if name in ("model", "engine") else "right")
-    for name in ("peak MiB", "arena MiB", "max rel error", "x best peer"):
+    several = ("x one thread",) if report["threads"] > 1 else ()
+    for name in ("peak MiB", "arena MiB", "max rel error", "x best peer", *several):
         table.add_column(name, justify="right")
     for result in report["models"]:
         for number, (engine, figures) in enumerate(result["engines"].items()):
@@ -166,7 +167,8 @@ def print_table(report: Mapping[str, Any]) -> None:
             if "error" in figures:
                 table.add_row(shown, engine, figures["error"])
                 continue
-            table.add_row(shown, engine, *row(figures), end_section=False)
+            scaling = [f"{figures['scaling']:.2f}"] if several else []
+            table.add_row(shown, engine, *row(figures), *scaling, end_section=False)
         table.add_section()
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)

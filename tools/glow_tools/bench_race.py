@@ -80,35 +80,46 @@ class Race:
         }
 
     def run(self, rounds: int, seconds: float) -> dict[str, Any]:
-        """Load everywhere, then `rounds` times `seconds` on each engine in turn."""
+        """Load everywhere, then `rounds` times `seconds` on each engine in turn.
+
+        With several threads each engine also runs on one thread in the same rounds, on the last core:
+        figures of one and of several threads that were taken at different moments say nothing together.
+        """
         cache = self.folder / "cache"
         shutil.rmtree(cache, ignore_errors=True)
         figures: dict[str, dict[str, Any]] = {}
-        runners: dict[str, Runner] = {}
-        times: dict[str, list[list[float]]] = {}
+        runners: dict[tuple[str, int], Runner] = {}
+        times: dict[tuple[str, int], list[list[float]]] = {}
         try:
             for name in self.engines:
                 figures[name] = self._load(name, cache, runners)
             for _ in range(rounds):
-                for name, runner in runners.items():
+                for (name, threads), runner in runners.items():
                     answer = runner.ask("time", seconds=seconds, least=3)
                     if "error" in answer:
                         figures[name] = answer
                         continue
-                    times.setdefault(name, []).append(answer["times"])
-                    figures[name]["peak_bytes"] = answer["peak_bytes"]
+                    times.setdefault((name, threads), []).append(answer["times"])
+                    if threads == self.settings["threads"]:
+                        figures[name]["peak_bytes"] = answer["peak_bytes"]
         finally:
             for runner in runners.values():
                 runner.close()
-        for name, taken in times.items():
-            if "error" not in figures[name]:
-                figures[name] |= statistics(taken)
+        for (name, threads), taken in times.items():
+            if "error" in figures[name]:
+                continue
+            found = statistics(taken)
+            if threads == self.settings["threads"]:
+                figures[name] |= found
+            else:
+                figures[name]["one_thread_ms"] = found["median_ms"]
+                figures[name]["scaling"] = found["median_ms"] / figures[name]["median_ms"]
         self._compare(figures)
         return {"model": Path(self.model).stem, "engines": figures}
 
-    def _load(self, name: str, cache: Path, runners: dict[str, Runner]) -> dict[str, Any]:
+    def _load(self, name: str, cache: Path, runners: dict[tuple[str, int], Runner]) -> dict[str, Any]:
         """Start an engine; ours twice, with an empty object cache and with a filled one."""
-        output = str(self.folder / f"{name}.npz")
+        output, threads = str(self.folder / f"{name}.npz"), self.settings["threads"]
         runner = Runner({**self.settings, "engine": name}, cache)
         answer = runner.ask("load", feed=str(self.feed), output=output)
         if name == "glow" and "error" not in answer:
@@ -118,8 +129,14 @@ class Race:
             answer = {**warm, "load_s": answer["load_s"], "warm_load_s": warm.get("load_s")}
         if "error" in answer:
             runner.close()
-        else:
-            runners[name] = runner
+            return answer
+        runners[name, threads] = runner
+        if threads > 1:
+            alone = {**self.settings, "engine": name, "threads": 1, "cores": self.settings["cores"][-1:]}
+            runners[name, 1] = Runner(alone, cache)
+            second = runners[name, 1].ask("load", feed=str(self.feed), output=str(self.folder / "alone.npz"))
+            if "error" in second:
+                return second
         return answer
 
     def _compare(self, figures: dict[str, dict[str, Any]]) -> None:
