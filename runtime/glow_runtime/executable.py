@@ -38,6 +38,8 @@ class Signature:
 
 #: The contents of larger inputs are never part of a specialisation.
 VALUE_ELEMENTS = 64
+#: Inputs with default values that a message names.
+LISTED = 8
 
 
 class Executable:
@@ -45,6 +47,10 @@ class Executable:
 
     Where the model has symbolic dimensions, a program is compiled for each set of input shapes on
     first use and kept (`limit` programs at most, the least recently used goes first).
+
+    `defaults` are inputs that have a value unless a call gives another: a constant of the program
+    otherwise, so that calls that give it run a program of their own. `hint` says of a name that is no
+    input what it is.
     """
 
     def __init__(
@@ -54,8 +60,13 @@ class Executable:
         specialize: Specialize,
         value_inputs: Sequence[str] = (),
         limit: int = 16,
+        defaults: Sequence[Signature] = (),
+        hint: Callable[[str], str] | None = None,
     ) -> None:
         self.inputs = list(inputs)
+        self.defaults = list(defaults)
+        self._hint = hint
+        self._optional = {s.name: s for s in defaults}
         self.outputs = list(outputs)
         self._specialize = specialize
         self._value_inputs = tuple(value_inputs)
@@ -104,14 +115,31 @@ class Executable:
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
         """What tells programs apart."""
         contents = tuple((n, a.tobytes()) for n, a in deciding.items()) if deciding else ()
-        return tuple(shapes.get(s.name) for s in self.inputs), contents
+        sizes = tuple(shapes.get(s.name) for s in self.inputs)
+        if not self._optional:
+            return sizes, contents
+        return sizes, contents, frozenset((n, s) for n, s in shapes.items() if n in self._optional)
+
+    def _expected(self, given: Mapping[str, Any]) -> list[Signature]:
+        """The inputs of a call: all that it must give, and those of the others that it does."""
+        if not self._optional:
+            return self.inputs
+        return [*self.inputs, *(self._optional[n] for n in given if n in self._optional)]
+
+    def _fixed(self, inputs: Mapping[str, Any]) -> Program | None:
+        """The program of a model of one set of shapes, unless a call replaces default values."""
+        if self._static is None or not self._optional:
+            return self._static
+        check_mapping(inputs)
+        return self._static if self._optional.keys().isdisjoint(inputs) else None
 
     def _met(self, inputs: Mapping[str, Any]) -> Program | None:
         """The program for these inputs where they are arrays as declared, of shapes met before."""
-        if not self._plain or len(inputs) != len(self.inputs):
+        expected = self._expected(inputs)
+        if not self._plain or len(inputs) != len(expected):
             return None
         shapes: dict[str, tuple[int, ...]] = {}
-        for signature in self.inputs:
+        for signature in expected:
             array = inputs.get(signature.name)
             if type(array) is not np.ndarray or array.dtype is not signature.dtype:
                 return None
@@ -120,8 +148,9 @@ class Executable:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
-        if self._static is not None:
-            return self._static.run(check_inputs(self._static.inputs, inputs))
+        program = self._fixed(inputs)
+        if program is not None:
+            return program.run(self._checked(program.inputs, inputs))
         check_mapping(inputs)
         program = self._met(inputs)
         if program is not None and len(program.inputs) == len(inputs):
@@ -143,8 +172,9 @@ class Executable:
         The arrays of `bound.inputs` and `bound.outputs` stay the same from call to call. Raises
         BindingError as `run` does.
         """
-        if self._static is not None:
-            return self._static.bind(check_inputs(self._static.inputs, inputs))
+        program = self._fixed(inputs)
+        if program is not None:
+            return program.bind(self._checked(program.inputs, inputs))
         if any(s.kind == "other" for s in self.inputs):
             raise BindingError("only tensors can be bound; call run for sequences and optionals")
         arrays = self._check(inputs)
@@ -186,7 +216,7 @@ class Executable:
         given = {n: as_array(n, a) for n, a in inputs.items()}
         given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
         expected: list[Port] = []
-        for signature in self.inputs:
+        for signature in self._expected(given):
             if signature.kind == "other":
                 continue
             array = given.get(signature.name)
@@ -197,4 +227,19 @@ class Executable:
             if array is not None and signature.kind == "unranked":
                 shape = list(array.shape)
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
-        return check_inputs(expected, given)
+        return self._checked(expected, given)
+
+    def _checked(self, expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+        """The inputs as `check_inputs` has them; of names that are no inputs it is said what they are."""
+        try:
+            return check_inputs(expected, given)
+        except BindingError as error:
+            names = {s.name for s in self.inputs}
+            unknown = [n for n in given if n not in names and n not in self._optional]
+            if not unknown:
+                raise
+            told = [text for n in unknown if self._hint is not None and (text := self._hint(n))]
+            if self._optional:
+                shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]
+                told.append(f"inputs with default values are: {', '.join(shown)}")
+            raise BindingError("; ".join([str(error), *told])) from None

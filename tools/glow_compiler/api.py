@@ -96,6 +96,8 @@ def compile(
     `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
     compiled when first met. Without it a program is compiled for each new set of input shapes.
+    Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
+    constants in calls that do not give them; one that `shapes` names is an input like the others.
     Raises a GlowError that says what is wrong and where.
     """
     made = _made(backend, threads, options)
@@ -170,8 +172,11 @@ def _compile_onnx(
     check_kind(model)
     source = OnnxModel(model, backend)
     known = source.description
-    inputs = _bound(known.inputs, shapes)
-    hosted: list[HostedModel] = []
+    chosen_inputs = set(shapes) if isinstance(shapes, Mapping) else set[str]()
+    opened = [s for s in known.defaults if s.name in chosen_inputs]
+    inputs = _bound([*known.inputs, *opened], shapes)
+    defaults = [s for s in known.defaults if s.name not in chosen_inputs]
+    hosted: dict[frozenset[str], HostedModel] = {}
 
     def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         from glow_frontends.onnx import HostedModel
@@ -180,11 +185,17 @@ def _compile_onnx(
         def segment(module: ModuleOp) -> Callable[[dict[str, Array]], dict[str, Array]]:
             return remembered(module, backend, build).run
 
-        if not hosted:
+        given = [s for s in known.defaults if s.name in chosen]
+        names = frozenset(s.name for s in given)
+        if names not in hosted:
             folder = None if source.path is None else source.path.parent
-            hosted.append(HostedModel(source.proto, source.name, folder, segment))
-        ports = [Port(s.name, chosen.get(s.name, ()), s.dtype) for s in inputs]
-        return SegmentedProgram(ports, lambda given: hosted[0].run(given, data), hosted[0].setting.hosted)
+            hosted[names] = HostedModel(source.proto, source.name, folder, segment, names)
+        model = hosted[names]
+        ports = [
+            Port(s.name, chosen.get(s.name, ()), s.dtype)
+            for s in {s.name: s for s in [*inputs, *given]}.values()
+        ]
+        return SegmentedProgram(ports, lambda feed: model.run(feed, data), model.setting.hosted)
 
     def compiled(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
         from glow_frontends.onnx import FEW_NODES, NotStatic, import_model
@@ -219,7 +230,9 @@ def _compile_onnx(
                 backend.remember(key, program)
         return program
 
-    made = Executable(inputs, known.outputs, specialize, known.value_inputs)
+    made = Executable(
+        inputs, known.outputs, specialize, known.value_inputs, defaults=defaults, hint=source.what_is
+    )
     if shapes is not None and not isinstance(shapes, Mapping):
         for item in shapes:
             made.specialize(item)

@@ -29,12 +29,13 @@ SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Description:
-    """Inputs, outputs, inputs whose values decide shapes, the files read and a digest of the content.
+    """Inputs, inputs with default values, outputs, inputs whose values decide shapes, files, content.
 
-    `content` is None where nobody asks for it; `files` are the states of the model's files.
+    `content` is a digest, None where nobody asks for it; `files` are the states of the model's files.
     """
 
     inputs: list[Signature]
+    defaults: list[Signature]
     outputs: list[Signature]
     value_inputs: list[str]
     files: list[str]
@@ -72,6 +73,14 @@ class OnnxModel:
         assert self.path is not None
         return state(self.path), load_mapped(self.path)
 
+    def what_is(self, name: str) -> str:
+        """What to say of a name that a caller takes for an input."""
+        from glow_frontends.onnx.model import initialized
+
+        if name not in initialized(self.proto):
+            return ""
+        return f"'{name}' is a constant of the model; it becomes an input where its graph.input lists it, too"
+
     def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
         """What a program for these input shapes and values is remembered by, if it is at all."""
         if self.description.content is None:
@@ -94,6 +103,7 @@ class OnnxModel:
         folder = Path() if self.path is None else self.path.parent
         return Description(
             signatures(signature.inputs_of(self.proto)),
+            signatures(signature.defaults_of(self.proto)),
             signatures(signature.outputs_of(self.proto)),
             list(signature.value_inputs(self.proto)),
             [state(folder / name) for name in sorted(external_files(self.proto))],
@@ -122,8 +132,10 @@ def _read(text: str | None) -> Description | None:
         found = json.loads(text)
         if any(state(Path(file.split(" ", 3)[3])) != file for file in found["files"]):
             return None
-        inputs, outputs = ([_signature(s) for s in found[kind]] for kind in ("inputs", "outputs"))
-        return Description(inputs, outputs, found["value_inputs"], found["files"], found["content"])
+        inputs, defaults, outputs = (
+            [_signature(s) for s in found[kind]] for kind in ("inputs", "defaults", "outputs")
+        )
+        return Description(inputs, defaults, outputs, found["value_inputs"], found["files"], found["content"])
     except (ValueError, KeyError, TypeError, IndexError):
         return None
 

@@ -174,7 +174,7 @@ def write_text(path: str | None, text: str) -> None:
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
     """The option --shape, which a command's user may give several times."""
-    told = "shape of an input, where the model leaves it open or another is wanted"
+    told = "shape of an input, where the model leaves it open, another is wanted, or it has a default value"
     option = "NAME=1x3x224x224"
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
 

@@ -38,7 +38,7 @@ def _arguments() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=FILE.npy",
-        help="an input's value",
+        help="an input's value (also in place of its default value)",
     )
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(made)
@@ -111,12 +111,12 @@ def _summary(value: Any) -> str:
 
 def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     files: dict[str, str] = dict(a.input)
-    known = [p.name for p in net.inputs]
+    known = [p.name for p in (*net.inputs, *net.defaults)]
     for name in files:
         if name not in known:
             fail(f"unknown input '{name}'; the inputs are: {', '.join(known)}")
     rng = np.random.default_rng(a.random or 0)
-    feed: dict[str, Any] = {}
+    feed = {p.name: load_array(Path(files[p.name])) for p in net.defaults if p.name in files}
     for port in net.inputs:
         if port.name in files:
             feed[port.name] = load_array(Path(files[port.name]))

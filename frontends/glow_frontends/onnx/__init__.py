@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from glow_frontends.onnx.hosted import HostedModel
-from glow_frontends.onnx.importer import NotStatic, import_model, runtime_inputs
+from glow_frontends.onnx.importer import NotStatic, import_model
 from glow_frontends.onnx.mapped import load_mapped
-from glow_frontends.onnx.model import load
+from glow_frontends.onnx.model import load, runtime_inputs
 from glow_frontends.onnx.node import FEW_NODES
 
 __all__ = ["FEW_NODES", "HostedModel", "NotStatic", "import_model", "load", "load_mapped", "runtime_inputs"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,17 +11,27 @@ from onnx import ModelProto, TypeProto
 
 from glow_dialects.core.errors import BindingError
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.importer import runtime_inputs
-from glow_frontends.onnx.model import domain_of, opsets
+from glow_frontends.onnx.model import domain_of, opened, opsets, runtime_inputs
 from glow_frontends.onnx.segments import Build, GraphRunner, Setting, Values
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import AnyValue, MapValue, NoneValue, SequenceValue
 
 
 class HostedModel:
-    """A model whose graph is not static. Its segments are compiled by `build`, and kept."""
+    """A model whose graph is not static. Its segments are compiled by `build`, and kept.
 
-    def __init__(self, model: ModelProto, source: str, folder: Path | None, build: Build) -> None:
+    `replaced` inputs have default values that callers replace.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        source: str,
+        folder: Path | None,
+        build: Build,
+        replaced: Container[str] = (),
+    ) -> None:
+        model = opened(model, replaced)
         functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
         versions = {"": 1, **opsets(model.opset_import)}
         self.setting = Setting(source, folder, functions, versions, build)

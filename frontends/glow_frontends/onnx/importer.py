@@ -15,7 +15,7 @@ from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.model import domain_of, load, opsets, sort_nodes
+from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
 from glow_frontends.onnx.node import MAX_NODES
 from glow_frontends.onnx.scope import Blocked, Scope, Session
 from glow_frontends.onnx.tensors import numpy_type
@@ -38,7 +38,8 @@ def import_model(
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
     `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
-    (inputs that decide shapes, axes or branches). `path` says where a ModelProto was read from.
+    (inputs that decide shapes, axes or branches). An input with a default value, an initializer of its
+    name, is a constant unless one of them names it. `path` says where a ModelProto was read from.
     With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
     `glow.loop`. Without it, loops that make up to `unroll` nodes are written out.
     With `training` dropout stays in the graph, which inference does without. Operators are checked as
@@ -49,18 +50,12 @@ def import_model(
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
     folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
+    model = opened(model, {*(shapes or ()), *(values or ())})
     importing = _Import(model, source, folder, training, control, unroll)
     module = importing.run(dict(shapes or {}), dict(values or {}))
     if verify:
         module.verify()
     return module
-
-
-def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Graph inputs that a caller binds: those without an initializer (IR version 3 lists all)."""
-    weights = {i.name for i in model.graph.initializer}
-    weights |= {i.values.name for i in model.graph.sparse_initializer}
-    return [i for i in model.graph.input if i.name not in weights]
 
 
 class NotStatic(ImportProblems):
@@ -120,7 +115,9 @@ class _Import:
         names = [i.name for i in inputs]
         unknown = sorted((set(shapes) | set(values)) - set(names))
         if unknown:
-            raise ShapeError(f"{self.source}: no input '{unknown[0]}'; inputs are {', '.join(names)}")
+            known = unknown[0] in initialized(self.model)
+            what = "; it is a constant that graph.input does not list" if known else ""
+            raise ShapeError(f"{self.source}: no input '{unknown[0]}'{what}; inputs are {', '.join(names)}")
         if len(set(names)) < len(names):
             raise ImportProblems(self.source, ["two inputs have one name"])
         bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, self.source)

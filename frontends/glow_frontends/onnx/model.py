@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from glow_dialects.core.errors import GlowError, ImportProblems
 
@@ -122,3 +122,54 @@ def sort_nodes(nodes: Sequence[NodeProto], source: str) -> list[NodeProto]:
 def label(node: NodeProto) -> str:
     """What to call a node in messages: its name, or its first output."""
     return node.name or next((o for o in node.output if o), node.op_type)
+
+
+def runtime_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Graph inputs that a caller must bind: those without an initializer."""
+    weights = initialized(model)
+    return [i for i in model.graph.input if i.name not in weights]
+
+
+def default_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Graph inputs with an initializer, the value that they have unless a caller binds another.
+
+    Files of IR version 3 list all weights so.
+    """
+    weights = initialized(model)
+    return [i for i in model.graph.input if i.name in weights]
+
+
+def initialized(model: ModelProto) -> set[str]:
+    """Names of the main graph's initializers."""
+    weights = {i.name for i in model.graph.initializer}
+    return weights | {i.values.name for i in model.graph.sparse_initializer}
+
+
+def opened(model: ModelProto, names: Container[str]) -> ModelProto:
+    """The model whose graph inputs of these names have no default value any more."""
+    wanted = {i.name for i in default_inputs(model) if i.name in names}
+    if not wanted:
+        return model
+    made = copied(model, model.graph.node, [i for i in model.graph.initializer if i.name not in wanted])
+    kept = [i for i in model.graph.sparse_initializer if i.values.name not in wanted]
+    del made.graph.sparse_initializer[:]
+    made.graph.sparse_initializer.extend(kept)
+    return made
+
+
+def copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterable[TensorProto]) -> ModelProto:
+    """The model with other nodes and initializers; only what stays is copied."""
+    made = ModelProto()
+    for message, target in ((model, made), (model.graph, made.graph)):
+        for field, value in message.ListFields():
+            if field.name in ("graph", "node", "initializer"):
+                continue
+            if hasattr(value, "extend"):
+                getattr(target, field.name).extend(value)
+            elif field.message_type is not None:
+                getattr(target, field.name).CopyFrom(value)
+            else:
+                setattr(target, field.name, value)
+    made.graph.node.extend(nodes)
+    made.graph.initializer.extend(initializers)
+    return made

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-from glow_frontends.onnx.importer import runtime_inputs
-from glow_frontends.onnx.model import subgraphs, uses
+from glow_frontends.onnx.model import default_inputs, runtime_inputs, subgraphs, uses
 from glow_frontends.onnx.tensors import numpy_type
 
 #: Operands whose values (not only shapes) decide a result's shape, by operator.
@@ -84,6 +83,11 @@ def inputs_of(model: ModelProto) -> list[Argument]:
     return [_argument(i) for i in runtime_inputs(model)]
 
 
+def defaults_of(model: ModelProto) -> list[Argument]:
+    """Inputs that a caller may bind, of tensors that have a value otherwise."""
+    return [_argument(i) for i in default_inputs(model)]
+
+
 def outputs_of(model: ModelProto) -> list[Argument]:
     """Outputs as declared."""
     return [_argument(o) for o in model.graph.output]
@@ -120,4 +124,5 @@ def value_inputs(model: ModelProto) -> list[str]:
         node = producers.get(name)
         if node is not None and node.op_type not in _SHAPE_ONLY:
             wanted += list(uses(node))
-    return [a.name for a in inputs_of(model) if a.name in (direct if a.dtype.kind == "f" else seen)]
+    found = [*inputs_of(model), *defaults_of(model)]
+    return [a.name for a in found if a.name in (direct if a.dtype.kind == "f" else seen)]

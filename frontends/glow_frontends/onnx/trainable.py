@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 from ml_dtypes import finfo
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
@@ -17,8 +17,8 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.hoist import with_weights_outside
-from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model, runtime_inputs
-from glow_frontends.onnx.model import load, subgraphs
+from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model
+from glow_frontends.onnx.model import copied, load, runtime_inputs, subgraphs
 from glow_frontends.onnx.pytorch_export import constants, restored, signature
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
@@ -160,7 +160,7 @@ def _untied(model: ModelProto) -> ModelProto:
         return model
     gone = {n.output[0] for n in copies}
     kept = [n for n in model.graph.node if not (n.op_type == "Identity" and n.output[0] in gone)]
-    made = _copied(model, kept, model.graph.initializer)
+    made = copied(model, kept, model.graph.initializer)
     for node in copies:
         copy = made.graph.initializer.add()
         copy.CopyFrom(vectors[node.input[0]])
@@ -194,7 +194,7 @@ def _without_modes(model: ModelProto) -> ModelProto:
     given = list(model.graph.node)
     nodes = [plain(n) for n in given]
     same = all(n is m for n, m in zip(nodes, given, strict=True))
-    return model if same else _copied(model, nodes, model.graph.initializer)
+    return model if same else copied(model, nodes, model.graph.initializer)
 
 
 def _nodes(graph: GraphProto) -> list[NodeProto]:
@@ -214,30 +214,12 @@ def _used_as(graph: GraphProto, places: Mapping[str, tuple[int, ...]]) -> set[st
 def _opened(model: ModelProto, chosen: Mapping[str, Array]) -> ModelProto:
     """The model with the chosen initializers as inputs."""
     kept = [i for i in model.graph.initializer if i.name not in chosen]
-    made = _copied(model, model.graph.node, kept)
+    made = copied(model, model.graph.node, kept)
     listed = {i.name for i in made.graph.input}
     for name, array in chosen.items():
         if name not in listed:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             made.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
-    return made
-
-
-def _copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterable[TensorProto]) -> ModelProto:
-    """The model with other nodes and initializers; only what stays is copied."""
-    made = ModelProto()
-    for message, target in ((model, made), (model.graph, made.graph)):
-        for field, value in message.ListFields():
-            if field.name in ("graph", "node", "initializer"):
-                continue
-            if hasattr(value, "extend"):
-                getattr(target, field.name).extend(value)
-            elif field.message_type is not None:
-                getattr(target, field.name).CopyFrom(value)
-            else:
-                setattr(target, field.name, value)
-    made.graph.node.extend(nodes)
-    made.graph.initializer.extend(initializers)
     return made
 
 
