@@ -338,21 +338,6 @@ def test_loss_that_is_not_finite() -> None:
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_other_checkpoints(tmp_path: Path) -> None:
-    """Checkpoints of other trainings, and files that are none."""
-    path = tmp_path / "a.safetensors"
-    trainer = Trainer(mlp(), optimizer=optim.Adam(), backend="interpreter")
-    trainer.save(path)
-    other = Trainer(mlp(), optimizer=optim.SGD(lr=0.1), backend="interpreter")
-    with pytest.raises(GlowError, match="checkpoint of another training"):
-        other.load(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(GlowError, match="not a checkpoint"):
-        trainer.load(path)
-    with pytest.raises(GlowError, match="no such checkpoint"):
-        trainer.load(tmp_path / "b.safetensors")
-
-
 def test_not_differentiable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every operator in the way is named."""
     monkeypatch.delattr(MaxPoolBackwardOp, "gradient")

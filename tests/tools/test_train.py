@@ -54,6 +54,20 @@ def test_goes_on(task: Path) -> None:
     assert once.read_text() == twice.read_text()
 
 
+def test_weights_of_a_checkpoint(task: Path) -> None:
+    """A training with another optimiser begins with what a first one reached; it cannot go on from it."""
+    data, state = ("--data", task / "train.npz", "--lr", "0"), task / "state"
+    first = ("--data", task / "train.npz", "--lr", "0.5", "--checkpoint", state, "-o", task / "one.mlir")
+    assert run(train.main, task / "net.mlir", *first).status == 0
+    adam = ("--optimizer", "adam")
+    refused(
+        run(train.main, task / "net.mlir", *data, *adam, "--checkpoint", state), "another training", "sgd"
+    )
+    more = (*adam, "--weights", state, "-o", task / "two.mlir")
+    assert run(train.main, task / "net.mlir", *data, *more).status == 0
+    assert (task / "one.mlir").read_text() == (task / "two.mlir").read_text()
+
+
 def test_bad_input(task: Path) -> None:
     """What is missing or does not fit."""
     net, data = task / "net.mlir", task / "train.npz"

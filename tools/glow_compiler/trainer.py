@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
+from glow_compiler.structure import lines_of
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
@@ -369,17 +371,49 @@ class Trainer:
     def save(self, path: str | Path) -> None:
         """Write a checkpoint: weights, optimiser states, running averages and the place in the data."""
         facts = {"steps": self.steps, "epoch": self.epoch, "position": self._position, "seed": self.seed}
-        checkpoint.write(Path(path), self.state, facts)
+        checkpoint.write(Path(path), self.state, facts, self._belonging)
 
     def load(self, path: str | Path) -> None:
-        """Continue from a checkpoint, with the same numbers as if training had not stopped."""
-        arrays, facts = checkpoint.read(Path(path), self.state)
+        """Continue from a checkpoint, with the same numbers as if training had not stopped.
+
+        GlowError names what differs where it is of another graph, loss or optimiser, or in the
+        middle of an epoch of batches of another size.
+        """
+        arrays, facts = checkpoint.read(Path(path), self.state, self._belonging)
+        batch = facts["belonging"]["batch"]
+        if facts["position"] and batch != self.batch:
+            raise GlowError(
+                f"{path}: saved within an epoch of batches of {batch}; here they have {self.batch}"
+            )
+        if facts["seed"] != self.seed and self.graph.drops:
+            raise GlowError(f"{path}: seed {facts['seed']} decided what is dropped; here it is {self.seed}")
         for name, array in arrays.items():
             self.state[name][...] = array
         self.steps, self.epoch = facts["steps"], facts["epoch"]
         if self._rate is not None:
             self._rate[...] = self.optimizer.rate(self.steps)
         self._position, self.seed, self._fresh = facts["position"], facts["seed"], False
+
+    def load_weights(self, path: str | Path, names: Sequence[str] = ("*",)) -> list[str]:
+        """Take weights and running averages that match `names` from a checkpoint of any training.
+
+        Any safetensors file with the model's names will do. Optimiser states and the place in the
+        data stay as they are. Returns the names that were taken; GlowError where one that matches
+        is missing in the file or has another shape or dtype.
+        """
+        public = self.graph.model_state
+        patterns = (names,) if isinstance(names, str) else names
+        found = checkpoint.read_weights(Path(path), self.state, public, patterns)
+        for symbol, array in found.items():
+            self.state[symbol][...] = array
+        self._fresh = False
+        return [public[symbol] for symbol in found]
+
+    @cached_property
+    def _belonging(self) -> checkpoint.Belonging:
+        loss = f"{self.loss.name} of '{self.graph.output_name}'"
+        graph = lines_of(main_of(self.graph.inference))
+        return checkpoint.Belonging(loss, self.optimizer.name, self.batch, graph)
 
     def module(self) -> ModuleOp:
         """The trained model as a module of constants, for `glow.compile`."""

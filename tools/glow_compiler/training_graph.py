@@ -17,6 +17,7 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, shape_of, typed
 from glow_dialects.ops.batch_norm import BatchNormTrainOp
+from glow_dialects.ops.dropout import DropoutTrainOp
 from glow_dialects.ops.module import (
     ConstantOp,
     FuncOp,
@@ -55,6 +56,10 @@ class TrainingGraph:
             make_trainable(self.inference, trainable)
         known = placeholders(self.inference)
         self.parameters = {s: public_name(p) for s, p in known.items() if p.kind.data == "trainable"}
+        #: Weights and running averages, the model's names by symbol.
+        self.model_state = {
+            s: public_name(p) for s, p in known.items() if p.kind.data in ("trainable", "state")
+        }
         if not self.parameters:
             raise GlowError("the model has no weights to train")
         self.training = self.inference.clone()
@@ -80,6 +85,11 @@ class TrainingGraph:
         self.rate: Tensor | None = None if rate is None else typed(rate.type)
         self.loss_name, self.labels = LOSS, LABELS
         self.own_inputs = (LABELS, LEARNING_RATE)
+
+    @property
+    def drops(self) -> bool:
+        """Whether a step drops values at random, as its seed says."""
+        return any(isinstance(op, DropoutTrainOp) for op in main_of(self.training).body.block.ops)
 
     def lone_statistics(self) -> int:
         """How many normalisations take the statistics of one value a channel, which say nothing."""

@@ -64,6 +64,12 @@ def _arguments() -> argparse.ArgumentParser:
         metavar="FILE",
         help="start from it where it exists; saved after each epoch",
     )
+    add(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="begin with a safetensors file's, a checkpoint's or other",
+    )
     add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
     return made
 
@@ -111,6 +117,8 @@ def _train(a: argparse.Namespace) -> None:
         memory_budget=a.memory_budget,
         detect_anomaly=a.detect_anomaly,
     )
+    if a.weights is not None:
+        trainer.load_weights(a.weights)
     names = [p.name for p in trainer.inputs]
     inputs = chosen(data, names, a.data)
     validation = None
