@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Region, SSAValue, Use
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.dialect import FuncOp, GradOp, PrimOp, RefOp, ReturnOp, ValueAndGradOp
+from glow_dialects.fn.dialect import FuncOp, GradOp, PartialOp, PrimOp, RefOp, ReturnOp, ValueAndGradOp
 from glow_dialects.fn.over import KINDS, OverOp
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
@@ -17,7 +17,7 @@ from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
 from glow_passes.fn.second import Gradient, make_second
 from glow_passes.fn.tangents import Tangents
-from glow_passes.fn.turns import Counted, counted, make_turns, turns_name
+from glow_passes.fn.turns import Counted, chunk_of, counted, make_turns, turns_name
 
 #: The suffix of a derived function by the letter of its mode.
 SUFFIX = {"r": ".fwd", "j": ".jvp"}
@@ -76,6 +76,7 @@ class Functions:
         #: The gradient functions in reverse mode by name.
         self.gradients: dict[str, Gradient] = {}
         self._differentiates: dict[str, bool] = {}
+        self._orders: dict[str, int] = {}
         self._only_types: dict[str, frozenset[int]] = {}
         self._loops: dict[str, Counted | None] = {}
 
@@ -102,11 +103,12 @@ class Functions:
             self._loops[name] = None if function is None else counted(function)
         return self._loops[name]
 
-    def in_turns(self, loop: Counted, first: int, turns: int) -> str:
-        """The name of the function for so many turns of a loop."""
-        name = turns_name(loop, first, turns)
+    def in_turns(self, loop: Counted, first: int, turns: int, order: int) -> str:
+        """The name of the function for so many turns of a loop, in a program with derivatives of an order."""
+        size = chunk_of(loop.operations, turns, order)
+        name = turns_name(loop, first, turns, size)
         if name not in self.table:
-            make_turns(self, loop, name, turns)
+            make_turns(self, loop, name, turns, size)
         return name
 
     def only_types(self, name: str) -> frozenset[int]:
@@ -148,6 +150,20 @@ class Functions:
                 for op in self.table[n].block.ops
             )
         return self._differentiates[name]
+
+    def order(self, name: str) -> int:
+        """The order of the derivatives that a function takes, as far as these are of known functions."""
+        if name not in self._orders:
+            self._orders[name] = 0  # of a function that takes a gradient of itself
+            found = 0
+            for op in (op for n in self.reached(name) for op in self.table[n].block.ops):
+                if isinstance(op, GradOp | ValueAndGradOp):
+                    target = op.function.owner
+                    while isinstance(target, PartialOp):
+                        target = target.callee.owner
+                    found = max(found, 1 + (self.order(target.target) if isinstance(target, RefOp) else 0))
+            self._orders[name] = found
+        return self._orders[name]
 
     def derived(self, name: str, before: str, mode: str) -> str:
         """The name of `f` in another form, where the function around it was derived by `before`."""

@@ -126,6 +126,8 @@ class Specializer(Meaning):
         #: Instances that call one of several functions, and loops whose turns are instances of their own.
         self.branching: set[Instance] = set()
         self.apart: set[str] = set()
+        #: The order of the derivatives that are taken, as far as it is known.
+        self.order = 0
         #: Whether all types are known; the instances do not change any more.
         self.settled = False
 
@@ -195,10 +197,10 @@ class Specializer(Meaning):
         kinds = [self.sets.resolve(t) for t in arguments]
         name = self._in_turns(name, kinds, current)
         same = [i for i in current.chain() if i.name == name]
-        if (
-            same
-            and (self.is_recursive(name) or len(same) > NESTING)
+        if same and (
+            (self.is_recursive(name) or len(same) > NESTING)
             and not self._apart(name, kinds, same, current)
+            or _same_step(kinds, [self.sets.resolve(t) for t in same[0].parameters])
         ):
             self._merge(same[0], kinds)
             return same[0]
@@ -244,7 +246,7 @@ class Specializer(Meaning):
         if loop is None or turns is None or turns[1] < 2 or any(i.name == name for i in current.chain()):
             return name
         self.unrolling.turned = True
-        return "".join([self.functions.in_turns(loop, *turns), *derived])
+        return "".join([self.functions.in_turns(loop, *turns, self.order), *derived])
 
     def _merge(self, instance: Instance, kinds: list[Type]) -> None:
         for index, kind in enumerate(kinds):
@@ -400,6 +402,7 @@ class Specializer(Meaning):
         arities = {self.functions.arity(n) - len(c) for n, c in kind.entries}
         if len(arities) > 1:
             raise UnsupportedError(f"{where}: grad of functions with different numbers of parameters")
+        self.order = max(self.order, 1 + max(self.functions.order(n) for n, _ in kind.entries))
         before = modes_of(op)
         either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
         modes = "jr" if either and not before.startswith("r") else "r"
@@ -464,6 +467,15 @@ class Specializer(Meaning):
         if of is None:
             return made
         return self.env({of.data: made})  # pyright: ignore
+
+
+def _same_step(kinds: Sequence[Type], before: Sequence[Type]) -> bool:
+    """Whether a backward step of tensors follows itself: only what it got cotangents from differs.
+
+    The last turn of a loop leaves it, so that its cotangents are those of another function; zeros are added.
+    """
+    differ = [(a, b) for a, b in zip(kinds, before, strict=True) if a != b]
+    return all(isinstance(t, EnvType) for pair in differ for t in pair) and any(map(has_tensors, kinds))
 
 
 def _no_tangents(before: str) -> list[V]:

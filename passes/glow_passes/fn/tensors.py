@@ -422,8 +422,17 @@ def region(name: str, attributes: Attributes, kinds: Sequence[Kind], where: str)
         except (TypeError, AssertionError) as error:
             shapes = ", ".join(str(k.type) for k in kinds)
             raise UnsupportedError(f"{where}: {name.split(':')[-1]} of {shapes}: {error}") from None
+        _drop_unused(block, result)
         found = _REGIONS[key] = Region(block, result)
     return found
+
+
+def _drop_unused(block: Block, result: SSAValue) -> None:
+    """Remove what the result does not need, as the value of an operator whose cotangent is wanted."""
+    for op in reversed(list(block.ops)):
+        if result.owner is not op and all(r.first_use is None for r in op.results):
+            op.detach()
+            op.erase()
 
 
 def evaluate_tensors(name: str, attributes: Attributes, values: Sequence[Any], where: str) -> Any:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 CHUNK = 64
 #: Operations of all turns that are written out together.
 WHOLE = 64
+#: By how much less that is for each order of derivatives: an order makes about so much of an operation.
+ORDERS = 4
 #: The attribute of functions that stay loops.
 ROLLED = "rolled"
 
@@ -141,23 +143,27 @@ def counted(function: FuncOp) -> Counted | None:
     )
 
 
-def chunk_of(operations: int, turns: int) -> int:
-    """How many turns of so many operations are done at a time: all, or few with a small rest."""
-    if operations * turns <= WHOLE:
+def chunk_of(operations: int, turns: int, order: int) -> int:
+    """How many turns of so many operations are done at a time: all, or few with a small rest.
+
+    Of derivatives of higher orders, whose turns are that much longer, fewer.
+    """
+    share = ORDERS ** max(order - 1, 0)
+    if operations * turns <= WHOLE // share:
         return turns
-    most = max(2, min(CHUNK // operations, turns))
-    return min(range(max(2, most // 2), most + 1), key=lambda k: (turns % k, -k))
+    fewest = 2 if order < 2 else 1
+    most = max(fewest, min(CHUNK // share // operations, turns))
+    return min(range(max(fewest, most // 2), most + 1), key=lambda k: (turns % k, -k))
 
 
-def turns_name(loop: Counted, first: int, turns: int) -> str:
+def turns_name(loop: Counted, first: int, turns: int, size: int) -> str:
     """The name of the function for so many turns; `rows` where rows may be taken together by the counter."""
     kind = "rows" if first >= 0 and loop.step == 1 else "turns"
-    return f"{loop.function.sym_name.data}.{kind}_{turns}"
+    return f"{loop.function.sym_name.data}.{kind}_{turns}" + ("" if size == turns else f"_by_{size}")
 
 
-def make_turns(functions: Functions, loop: Counted, name: str, turns: int) -> FuncOp:
-    """The function for so many turns, and the rest that it may need."""
-    size = chunk_of(loop.operations, turns)
+def make_turns(functions: Functions, loop: Counted, name: str, turns: int, size: int) -> FuncOp:
+    """The function for so many turns, `size` at a time, and the rest that it may need."""
     chunks, rest = divmod(turns, size)
     if chunks < 2:
         return _added(functions, name, _straight(loop, turns))
@@ -223,7 +229,7 @@ def _straight(loop: Counted, count: int) -> Block:
 
 def stands_for(name: str) -> str:
     """The loop that a function made from it computes."""
-    return re.sub(r"\.(turns|rows)_\d+(\.rest)?", "", name)
+    return re.sub(r"\.(turns|rows)_\d+(_by_\d+)?(\.rest)?", "", name)
 
 
 __all__ = ["Counted", "chunk_of", "counted", "make_turns", "stands_for", "turns_name"]
