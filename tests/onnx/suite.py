@@ -1,6 +1,6 @@
 """The official ONNX backend suite through the public Python API.
 
-    python tests/onnx/suite.py --backend cpu --jobs 2 [--filter conv] [--update]
+    python tests/onnx/suite.py --backend cpu --jobs 2 [--cpu haswell] [--filter conv] [--update]
 
 Each case ends as pass, wrong (a value, shape or dtype differs), refused (a GlowError), failed
 (another exception) or crash (its process died). Comparison follows the onnx package's own runner.
@@ -173,13 +173,13 @@ def compare(want: Any, got: Any, rtol: float, atol: float, where: str) -> None:
         raise Mismatch(f"{where}: largest difference {np.nanmax(far) if far.size else 0:.3g}")
 
 
-def run_case(case: Case, backend: str) -> Outcome:
-    """One case from model to comparison."""
+def run_case(case: Case, backend: str, cpu: str = "") -> Outcome:
+    """One case from model to comparison; `cpu`: the processor to compile for, where not this one."""
     import glow_compiler as glow
 
     try:
         model, sets = case.load()
-        net = glow.compile(model, backend=backend)
+        net = glow.compile(model, backend=backend, **({"cpu": cpu} if cpu else {}))
         names = [i.name for i in runtime_inputs(model)]
         native = True
         for inputs, outputs in sets:
@@ -201,11 +201,11 @@ def _line(error: Exception) -> str:
     return " | ".join(str(error).split("\n"))[:300]
 
 
-def run_parts(backend: str, pattern: str, part: int, parts: int) -> Iterator[Outcome]:
+def run_parts(backend: str, pattern: str, part: int, parts: int, cpu: str = "") -> Iterator[Outcome]:
     """Every `parts`-th case; a process that dies is a crash of its case, and the next one goes on."""
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
     while True:
-        worker = [sys.executable, __file__, "--backend", backend, "--filter", pattern]
+        worker = [sys.executable, __file__, "--backend", backend, "--cpu", cpu, "--filter", pattern]
         worker += ["--worker", str(part), str(parts)]
         started = ""
         with subprocess.Popen(
@@ -228,14 +228,14 @@ def run_parts(backend: str, pattern: str, part: int, parts: int) -> Iterator[Out
         part += parts
 
 
-def work(backend: str, pattern: str, start: int, step: int) -> None:
+def work(backend: str, cpu: str, pattern: str, start: int, step: int) -> None:
     """The loop of a worker: a line before and after each case."""
     cases = [c for c in load_cases() if re.search(pattern, c.name)]
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for case in cases[start::step]:
         out.write(f"start\t{case.name}\n")
-        o = run_case(case, backend)
+        o = run_case(case, backend, cpu)
         message = o.message.replace("\t", " ").replace("\n", " ")
         out.write(f"end\t{o.name}\t{o.status}\t{o.native}\t{message}\n")
 
@@ -251,12 +251,12 @@ def read_lock(backend: str) -> dict[str, bool]:
     return {line.split(" ")[0]: " host" not in line for line in lines if line}
 
 
-def run_all(backend: str, pattern: str, jobs: int) -> list[Outcome]:
+def run_all(backend: str, pattern: str, jobs: int, cpu: str = "") -> list[Outcome]:
     """All cases, in `jobs` processes."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(jobs) as pool:
-        shards = pool.map(lambda p: list(run_parts(backend, pattern, p, jobs)), range(jobs))
+        shards = pool.map(lambda p: list(run_parts(backend, pattern, p, jobs, cpu)), range(jobs))
         return sorted((o for shard in shards for o in shard), key=lambda o: o.name)
 
 
@@ -274,16 +274,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--backend", default="interpreter", help="cpu or interpreter")
+    parser.add_argument("--cpu", default="", help="the processor to compile for, such as haswell")
     parser.add_argument("--filter", default="", help="regular expression on case names")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--update", action="store_true", help="write the lock file of passing cases")
     parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        work(options.backend, options.filter, *options.worker)
+        work(options.backend, options.cpu, options.filter, *options.worker)
         return 0
     start = time.perf_counter()
-    outcomes = run_all(options.backend, options.filter, options.jobs)
+    outcomes = run_all(options.backend, options.filter, options.jobs, options.cpu)
     for outcome in outcomes:
         if outcome.status != "pass":
             print(f"{outcome.status:8} {outcome.name}: {outcome.message}")
