@@ -141,7 +141,7 @@ def test_weights_of_files(tmp_path: Path) -> None:
         trainer.load_weights(path)
     assert trainer.load_weights(path, ["?1"]) == ["w1", "b1"]
     np.testing.assert_array_equal(trainer.parameters()["w1"], source.parameters()["w1"])
-    with pytest.raises(GlowError, match=r"no weight matches 'head\*'; the weights are: w1, b1, w2"):
+    with pytest.raises(GlowError, match=r"no weight matches 'head\*'; there are: w1, b1, w2"):
         trainer.load_weights(path, "head*")
     save_file({"w2": random(7, 2, seed=5), "more": random(3)}, path)
     assert trainer.load_weights(path, "w2") == ["w2"]

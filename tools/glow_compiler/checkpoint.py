@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from glow_compiler.structure import difference
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import whole
+from glow_dialects.core.patterns import selected
 from glow_dialects.core.types import Array
 from glow_runtime.weights import save_arrays
 
@@ -86,13 +86,11 @@ def read_weights(
     GlowError where a pattern matches nothing here, or the file lacks what it matches.
     """
     arrays, _ = _opened(path)
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names.values()):
-            raise GlowError(f"no weight matches '{pattern}'; the weights are: {', '.join(names.values())}")
+    chosen = set(selected(list(names.values()), patterns))
     found: dict[str, Array] = {}
     problems: list[str] = []
     for symbol, name in names.items():
-        if any(fnmatchcase(name, pattern) for pattern in patterns):
+        if name in chosen:
             array = arrays.get(symbol, arrays.get(name))
             if array is None:
                 problems.append(f"'{name}' is missing")

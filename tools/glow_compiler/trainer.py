@@ -53,10 +53,10 @@ class Trainer:
 
     `model`: a path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder. `loss` names
     the loss of the last output (or of `output`) with `loss_options`; `trainable` are names of
-    weights with `*` and `?`, the others stay as they are. `batch` binds a symbolic first dimension,
-    `shapes` inputs by name, `values` makes inputs of an ONNX model constants (those that decide branches).
-    `momentum` is that of running averages in normalisations (None: the model's), `seed` that of
-    dropout and of the data's order. With a `memory_budget` in bytes cheap
+    weights with `*` and `?` (`!` in front: all but these), the others stay as they are. `batch` binds
+    a symbolic first dimension, `shapes` inputs by name, `values` makes inputs of an ONNX model constants
+    (those that decide branches). `momentum` is that of running averages in normalisations (None: the
+    model's), `seed` that of dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
     A step of fewer samples than `batch` compiles once more, for a model that is made for so many.
     Raises NotDifferentiableError with every operator that has no gradient, and GlowError for

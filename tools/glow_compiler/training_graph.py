@@ -100,7 +100,7 @@ class TrainingGraph:
         """GlowError where weights were asked for that the loss does not depend on."""
         reached = [self.parameters[s] for s in training.gradients]
         self.unreached = tuple(n for n in self.parameters.values() if n not in reached)
-        for pattern in patterns:
+        for pattern in (p for p in patterns if not p.startswith("!")):
             if self.unreached and not any(fnmatchcase(n, pattern) for n in reached):
                 raise GlowError(f"no gradient of output '{self.output_name}' reaches '{pattern}'")
 

@@ -47,7 +47,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--batch", type=count_option, help="samples a step (default: the model's)")
     add("--epochs", type=count_option, default=1, help="(default: 1)")
     add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
-    add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ? (default: all)")
+    add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ?; !NAME: all but")
     add_shape(made)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +12,14 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, nump
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.patterns import selected
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
+from glow_frontends.onnx.buffers import PARAMETER, classify
 from glow_frontends.onnx.hoist import with_weights_outside
 from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model
 from glow_frontends.onnx.model import copied, load, runtime_inputs, subgraphs
-from glow_frontends.onnx.pytorch_export import constants, restored, signature
+from glow_frontends.onnx.pytorch_export import ExportWarning, constants, restored, signature
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "MatMul", "PRelu", "Pow", "Max", "Min", "Sum")
 #: Operator -> operands that make an initializer a weight. Sizes, limits, scales stay constants.
@@ -49,8 +49,6 @@ _STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 STATISTICS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
 
-#: Names that PyTorch's exporters give to parameters and buffers, not to constants of the graph.
-PARAMETER = re.compile(r"(?!val_\d|scalar_|constant|_?lifted|_?tensor_constant)([A-Za-z_]|\d+\.)[\w.]*")
 #: Larger entries stand for infinity, as do the largest numbers of small types.
 INFINITE = 1e9
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -79,11 +77,8 @@ def import_trainable(
         folder = Path(model).parent
         model = load(model)
     model = _without_modes(_untied(with_weights_outside(restored(model))))
-    arrays = _weights(model, folder)
-    for pattern in names:
-        if not any(fnmatchcase(n, pattern) for n in arrays):
-            raise GlowError(f"no weight matches '{pattern}'; the weights are: {', '.join(arrays) or 'none'}")
-    chosen = {n: a for n, a in arrays.items() if any(fnmatchcase(n, p) for p in names)}
+    arrays = _weights(model, folder, names)
+    chosen = {n: arrays[n] for n in selected(arrays, names)}
     open_model = _opened(model, chosen)
     bound = {**_batch_shapes(runtime_inputs(model), batch), **dict(shapes or {})}
     module = import_model(open_model, shapes=bound, values=values, training=True)
@@ -101,39 +96,61 @@ def import_trainable(
     return module
 
 
-def _weights(model: ModelProto, folder: Path) -> dict[str, Array]:
+def _weights(model: ModelProto, folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, Array]:
     """Floating-point initializers that are used as weights and as no operator's setting.
 
     Those with the names of PyTorch's modules are weights whatever reads them, and numbers among them too.
     What has entries that stand for infinity is a mask, and so is what has two values, one of them zero, and
     only meets other values element by element. Initial states of zeros are no weights. Where the model tells
-    its parameters, others are weights only in place of those that it has no more.
+    its parameters, others are weights only in place of those that it has no more. Where one of PyTorch does
+    not, what may be a buffer is a weight, with a warning unless `patterns` name weights.
     """
-    graph, told = model.graph, signature(model)
+    graph, told, nodes = model.graph, signature(model), _nodes(model.graph)
     statistics = _used_as(graph, STATISTICS)
     good, bad = _used_as(graph, WEIGHTS), {o.name for o in graph.output}
     named = {i.name for i in graph.initializer if _by_pytorch(model) and PARAMETER.fullmatch(i.name)}
-    for node in _nodes(graph):
+    for node in nodes:
         if node.op_type in _SETTINGS:
             bad |= set(node.input[1:])
     bad |= {name for name, parameter in told.items() if not parameter and name not in statistics}
     bad |= constants(model)
     if told:
         bad |= {i.name for i in graph.initializer if max(i.dims, default=1) == 1 and i.name not in told}
-    doubtful = {n for node in _nodes(graph) if node.op_type in _MASKED for n in node.input}
-    doubtful -= {n for node in _nodes(graph) if node.op_type not in _MASKED for n in node.input}
+    doubtful = {n for node in nodes if node.op_type in _MASKED for n in node.input}
+    doubtful -= {n for node in nodes if node.op_type not in _MASKED for n in node.input}
     states = _used_as(graph, _STATES)
     parameters = {name for name, own in told.items() if own}
-    found: dict[str, Array] = {}
+    found, masks = dict[str, Array](), set[str]()
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
-            if array.dtype.name not in _FLOATS or _has_infinity(array):
+            if array.dtype.name not in _FLOATS:
+                continue
+            if _has_infinity(array):
+                masks.add(proto.name)
                 continue
             mask = proto.name in doubtful and _two_valued(array)
             if proto.name in parameters or not (mask or (proto.name in states and not array.any())):
                 found[proto.name] = array
-    return found
+    return found if told or not _by_pytorch(model) else _without_buffers(model, found, masks, patterns)
+
+
+def _without_buffers(
+    model: ModelProto, arrays: Mapping[str, Array], masks: Collection[str], patterns: Sequence[str]
+) -> dict[str, Array]:
+    """Without what are buffers, unless a pattern is the name; warns of what may be one."""
+    statistics = _used_as(model.graph, STATISTICS)
+    asked = {n: a for n, a in arrays.items() if n not in statistics}
+    buffers, unknown = classify(model, asked, masks, _nodes(model.graph))
+    if unknown and tuple(patterns) == ("*",):
+        more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
+        warnings.warn(
+            f"the file does not tell parameters from buffers: {', '.join(unknown[:8])}{more} may be either; "
+            f"they are trained: trainable=['*', '!{unknown[0]}'] leaves some as they are",
+            ExportWarning,
+            stacklevel=2,
+        )
+    return {n: a for n, a in arrays.items() if n not in buffers or n in patterns}
 
 
 def _two_valued(array: Array) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 from xdsl.context import Context
@@ -12,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.patterns import selected
 from glow_dialects.core.types import Tensor, element_of, is_float, typed
 from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.batch_norm import BatchNormOp
@@ -39,13 +39,11 @@ def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[s
         raise GlowError("constants can become trainable in a graph only: instructions rely on their values")
     known = constants(module)
     statistics = running_statistics(module)
-    for pattern in patterns:
-        if known and not any(fnmatchcase(n, pattern) for n in known):
-            raise GlowError(f"no constant matches '{pattern}'; there are: {', '.join(known)}")
+    chosen = set(selected(known, patterns, "constant")) if known else set[str]()
     made: list[str] = []
     for name, constant in known.items():
         kind = typed(constant.type)
-        if not is_float(element_of(kind)) or not any(fnmatchcase(name, p) for p in patterns):
+        if not is_float(element_of(kind)) or name not in chosen:
             continue
         role = "state" if name in statistics else "trainable"
         _convert(module, constant, kind, role)
@@ -69,7 +67,7 @@ def _convert(module: ModuleOp, constant: ConstantOp, kind: Tensor, role: str) ->
 
 @dataclass(frozen=True)
 class MakeTrainablePass(ModulePass):
-    """Constants whose names match one of `names` (with `*` and `?`) become trainable placeholders."""
+    """Constants whose names match one of `names` (`*`, `?`; `!` leaves out) become trainable placeholders."""
 
     name = "glow-make-trainable"
     names: tuple[str, ...] = ("*",)
