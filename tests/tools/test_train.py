@@ -68,6 +68,30 @@ def test_weights_of_a_checkpoint(task: Path) -> None:
     assert (task / "one.mlir").read_text() == (task / "two.mlir").read_text()
 
 
+def test_without_labels(task: Path) -> None:
+    """A model whose output is its loss learns from inputs alone."""
+    g = glow.GraphBuilder()
+    x, w = g.placeholder("points", (16, 2)), g.constant(np.zeros((2, 1), np.float32), "w")
+    error = g.sub(g.matmul(x, w), g.constant(np.full((1, 1), 2, np.float32), "goal"))
+    g.save(g.mul(error, error), "loss")
+    glow.save(g, task / "own.mlir")
+    np.savez(task / "points.npz", x=np.load(task / "train.npz")["x"] + 1)
+    data = (
+        "--data",
+        task / "points.npz",
+        "--test",
+        task / "points.npz",
+        "--loss",
+        "output",
+        "--trainable",
+        "w",
+    )
+    done = run(train.main, task / "own.mlir", *data, "--lr", "0.1", "--schedule", "cosine", "--epochs", "3")
+    assert done.status == 0, done
+    losses = [float(line.rpartition("loss ")[2].split(",")[0]) for line in done.output.splitlines()]
+    assert len(losses) == 3 and max(losses) < 2  # 4 at the start
+
+
 def test_bad_input(task: Path) -> None:
     """What is missing or does not fit."""
     net, data = task / "net.mlir", task / "train.npz"

@@ -13,7 +13,7 @@ from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array
 
 Batch = tuple[Any, Any]
-"""(inputs: an array, a dict by name or a list in the model's order; labels)."""
+"""(inputs: an array, a dict by name or a list in the model's order; labels, None where there are none)."""
 
 
 def by_name(inputs: Any, expected: Sequence[Port]) -> dict[str, Array]:
@@ -56,17 +56,18 @@ def cut(
     order: np.random.Generator | None,
 ) -> Iterator[Batch]:
     """Batches of `size` from whole arrays, shuffled by `order`; the last one is what is left."""
-    data, targets = by_name(inputs, expected), np.asarray(labels)
-    count = len(targets)
+    data, targets = by_name(inputs, expected), None if labels is None else np.asarray(labels)
+    count = len(next(iter(data.values())) if targets is None else targets)
+    others = "others" if labels is None else "the labels"
     for name, array in data.items():
         if len(array) != count:
-            raise BindingError(f"input '{name}' has {len(array)} samples, the labels {count}")
+            raise BindingError(f"input '{name}' has {len(array)} samples, {others} {count}")
     places = np.arange(count)
     if order is not None:
         order.shuffle(places)
     for first in range(0, count, size):
         chosen = places[first : first + size]
-        yield {n: a[chosen] for n, a in data.items()}, targets[chosen]
+        yield {n: a[chosen] for n, a in data.items()}, None if targets is None else targets[chosen]
 
 
 def whole(

@@ -25,6 +25,7 @@ from glow_dialects.ops.loss import (
     RegressionOp,
     SigmoidCrossEntropyOp,
 )
+from glow_dialects.ops.reduce import ReduceMeanOp
 
 LOSSES: dict[str, type[GraphOp]] = {
     "cross_entropy": CrossEntropyOp,
@@ -37,6 +38,10 @@ LOSSES: dict[str, type[GraphOp]] = {
 }
 
 
+#: The loss of a model that computes it: its output, the mean where that is many numbers.
+OUTPUT = "output"
+
+
 @dataclass(frozen=True)
 class Loss:
     """A loss by name, with options: `label_smoothing`, `ignore_index`, `weights`, `delta`, `reduction`."""
@@ -45,8 +50,11 @@ class Loss:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
+        if self.name == OUTPUT and not self.options:
+            return
         if self.name not in LOSSES:
-            raise GlowError(f"no loss '{self.name}'; there are: {', '.join(LOSSES)}")
+            there = ", ".join((*LOSSES, f"{OUTPUT} (without options)"))
+            raise GlowError(f"no loss '{self.name}'; there are: {there}")
         number("label_smoothing", self.options.get("label_smoothing", 0.0), most=1.0)
         if "delta" in self.options and number("delta", self.options["delta"]) == 0:
             raise GlowError("delta is 0, expected more")
@@ -63,8 +71,22 @@ class Loss:
         """Whether labels are class indices."""
         return self.name == "cross_entropy"
 
-    def labels(self, output: Tensor) -> Tensor:
-        """The type of the labels for a network's output."""
+    @property
+    def labelled(self) -> bool:
+        """Whether it compares an output with labels."""
+        return self.name != OUTPUT
+
+    def check_labels(self, labels: Any) -> None:
+        """GlowError where labels are missing, or there is nothing to compare with them."""
+        if self.labelled and labels is None:
+            raise GlowError(f"loss '{self.name}' needs labels")
+        if not self.labelled and labels is not None:
+            raise GlowError("the model's output is the loss: it takes no labels")
+
+    def labels(self, output: Tensor) -> Tensor | None:
+        """The type of the labels for a network's output; None where there are none."""
+        if not self.labelled:
+            return None
         shape = shape_of(output)
         if not self.classes:
             return output
@@ -72,8 +94,12 @@ class Loss:
             raise GlowError(f"cross_entropy needs classes along axis 1; the output is {output}")
         return tensor((shape[0], *shape[2:]), i64)
 
-    def insert(self, output: SSAValue, labels: SSAValue, b: Builder) -> tuple[SSAValue, SSAValue]:
+    def insert(self, output: SSAValue, labels: SSAValue | None, b: Builder) -> tuple[SSAValue, SSAValue]:
         """(the loss to report, the value to differentiate); GlowError where an option does not fit."""
+        if labels is None:
+            axes = tuple(range(len(shape_of(output))))
+            value = b(ReduceMeanOp(output, axes=axes, keepdims=False)) if axes else output
+            return value, value
         try:
             return self._inserted(output, labels, b)
         except (VerifyException, TypeError, ValueError) as error:

@@ -14,21 +14,20 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Port, Program, Report, check_inputs, get_backend, public_name
+from glow_backends.base import Port, Program, Report, check_inputs, get_backend
 from glow_compiler import checkpoint
 from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
 from glow_compiler.structure import lines_of
+from glow_compiler.trained_model import module_of
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
-from glow_dialects.ops.module import placeholders
 from glow_passes.autodiff.freeze_placeholders import freeze_placeholders
 from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_passes.autodiff.rematerialize import BUDGET
-from glow_passes.graph.rebatch import rebatch
 from glow_runtime.compile import compile_module
 
 Metrics = Mapping[str, Callable[[Array, Array], float]]
@@ -44,7 +43,8 @@ class _Step:
 
     def __post_init__(self) -> None:
         self.inputs = [p for p in self.program.inputs if p.name not in self.graph.own_inputs]
-        self.label_shape = shape_of(self.graph.labels_type)
+        kind = self.graph.labels_type
+        self.label_shape = None if kind is None else shape_of(kind)
         self.state: dict[str, Array] = self.program.state  # pyright: ignore
 
 
@@ -101,7 +101,7 @@ class Trainer:
         made = optimizer.compiled()
 
         def build(wanted: Mapping[str, Sequence[int]] | None) -> _Step:
-            module = _module_of(model, shapes, trainable, batch, values, wanted)
+            module = module_of(model, shapes, trainable, batch, values, wanted)
             graph = TrainingGraph(module, self.loss, made, trainable, output, momentum, seed)
             if memory_budget is not None:
                 main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
@@ -156,10 +156,15 @@ class Trainer:
         self._fresh = False
 
     # --- training -------------------------------------------------------------------------------
-    def step(self, inputs: Any, labels: Any) -> float:
-        """One update; returns the loss before it. GlowError where the loss is not finite."""
+    def step(self, inputs: Any, labels: Any = None) -> float:
+        """One update; returns the loss before it. GlowError where the loss is not finite.
+
+        `labels` are left out where the model's output is its loss.
+        """
         compiled, feed = self._feed(inputs)
-        feed[self.graph.labels] = self._checked(compiled, numbers("labels", labels))
+        self.loss.check_labels(labels)
+        if labels is not None:
+            feed[self.graph.labels] = self._checked(compiled, numbers("labels", labels))
         if self._rate is not None:
             if not self.steps or callable(self.optimizer.lr):
                 self._rate[...] = self.optimizer.rate(self.steps)
@@ -210,6 +215,10 @@ class Trainer:
                 raise BindingError(f"a batch of {count} samples: {error}") from None
         return self._others[key]
 
+    def _count(self, inputs: Any) -> int:
+        """How many samples inputs without labels are."""
+        return samples(by_name(inputs, self._inputs), self._inputs) or self.batch
+
     def _takes(self, inputs: Any) -> bool:
         """Whether the model can be made for so many samples."""
         data = by_name(inputs, self._inputs)
@@ -222,6 +231,7 @@ class Trainer:
     def _checked(self, compiled: _Step, labels: Array) -> Array:
         """The labels in the form that the program takes."""
         graph = compiled.graph
+        assert graph.labels_type is not None
         if graph.classes and labels.dtype == np.int64 and labels.shape == compiled.label_shape:
             flat = np.ascontiguousarray(labels)
             # Negative numbers are large ones without a sign.
@@ -306,8 +316,9 @@ class Trainer:
         for index, (inputs, labels) in enumerate(data):
             if index < self._position:
                 continue
-            total += self.step(inputs, labels) * len(labels)
-            count += len(labels)
+            size = len(labels) if labels is not None else self._count(inputs)
+            total += self.step(inputs, labels) * size
+            count += size
             self._position = index + 1
             if path is not None and every and self.steps % every == 0:
                 self.save(path)
@@ -346,20 +357,36 @@ class Trainer:
     def _validate(self, data: Any, metrics: Metrics) -> dict[str, float]:
         if isinstance(data, tuple):
             return self.evaluate(*pair(data), metrics)
+        if not self.loss.labelled:
+            return self._own_loss([x for x, _ in batches(data, self.epoch)])
         parts = [(self.predict(x), numbers("labels", y)) for x, y in batches(data, self.epoch)]
         if not parts:
             raise GlowError("the validation data have no batch")
         outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self._figures(outputs, labels, metrics)
 
-    def evaluate(self, inputs: Any, labels: Any, metrics: Metrics | None = None) -> dict[str, float]:
-        """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples."""
+    def evaluate(self, inputs: Any, labels: Any = None, metrics: Metrics | None = None) -> dict[str, float]:
+        """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples.
+
+        Where the model's output is its loss that of whole batches counts, and nothing else is known.
+        """
+        self.loss.check_labels(labels)
+        if not self.loss.labelled:
+            parts = cut(inputs, None, self._inputs, self.batch, None)
+            return self._own_loss([x for x, _ in whole(parts, self._inputs, None)])
         return self._figures(self.predict(inputs), numbers("labels", labels), metrics or {})
+
+    def _own_loss(self, parts: Sequence[Any]) -> dict[str, float]:
+        if not parts:
+            raise GlowError(f"the validation data have no batch of {self.batch} samples")
+        return {"loss": float(np.mean([self._infer(by_name(x, self._inputs)).mean() for x in parts]))}
 
     def _figures(self, output: Array, targets: Array, metrics: Metrics) -> dict[str, float]:
         if len(output) != len(targets):
             raise BindingError(f"{len(output)} samples, {len(targets)} labels")
-        targets = self.loss.check(targets, self.loss.labels(tensor_of(output)), self.graph.classes)
+        kind = self.loss.labels(tensor_of(output))
+        assert kind is not None
+        targets = self.loss.check(targets, kind, self.graph.classes)
         scores = np.log(np.maximum(output, 1e-38)) if self.graph.softmax_dropped else output
         found = {"loss": self.loss.value(scores, targets)}
         if self.loss.classes:
@@ -429,51 +456,3 @@ class Trainer:
 
     def _compile(self, module: ModuleOp) -> Program:
         return compile_module(module, get_backend(self.backend, threads=self.threads))
-
-
-def _is_onnx(model: Any) -> bool:
-    from glow_frontends.builder import GraphBuilder
-
-    path = isinstance(model, str | Path)
-    return str(model).endswith(".onnx") if path else not isinstance(model, ModuleOp | GraphBuilder)
-
-
-def _module_of(
-    model: Any,
-    shapes: Mapping[str, Sequence[int]] | None,
-    trainable: Sequence[str],
-    batch: int | None,
-    values: Mapping[str, Array] | None,
-    wanted: Mapping[str, Sequence[int]] | None,
-) -> ModuleOp:
-    """The model as a module; with `wanted` shapes of inputs for another number of samples."""
-    if wanted is not None and _is_onnx(model):
-        try:
-            return _module(model, wanted, trainable, batch, values)
-        except GlowError:  # its shapes are fixed
-            pass
-    module = _module(model, shapes, trainable, batch, values)
-    if wanted is not None:
-        module = module.clone()
-        inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
-        rebatch(module, {inputs[n]: s for n, s in wanted.items() if n in inputs})
-    return module
-
-
-def _module(
-    model: Any,
-    shapes: Mapping[str, Sequence[int]] | None,
-    trainable: Sequence[str],
-    batch: int | None,
-    values: Mapping[str, Array] | None,
-) -> ModuleOp:
-    from glow_compiler.api import check_kind, load
-
-    if not _is_onnx(model):
-        if shapes or values:
-            raise GlowError("only ONNX models take shapes and values; others have theirs")
-        return load(model)
-    check_kind(model)
-    from glow_frontends.onnx.trainable import import_trainable
-
-    return import_trainable(model, shapes, trainable, batch, values)

@@ -108,7 +108,8 @@ class TrainingGraph:
         self.labels_type = loss.labels(typed(scores))
         self.classes = shape_of(scores)[1] if loss.classes else 0
         b = Builder.at_end(function.body.block)
-        labels = read(add_placeholder(self.training, LABELS, self.labels_type, "input"), b)
+        kind = self.labels_type
+        labels = None if kind is None else read(add_placeholder(self.training, LABELS, kind, "input"), b)
         value, root = loss.insert(scores, labels, b)
         for name, result in ((LOSS, value), (ROOT, root)):
             target = add_placeholder(self.training, name, typed(result), "output")

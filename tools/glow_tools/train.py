@@ -37,7 +37,11 @@ def _arguments() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="FILE.npz", help="the samples to train on")
     add("--test", type=Path, metavar="FILE.npz", help="samples to evaluate on after each epoch")
     add("--labels", default="y", help="name of the labels in the files (default: y)")
-    add("--loss", default="cross_entropy", help="name of the loss (default: cross_entropy)")
+    add(
+        "--loss",
+        default="cross_entropy",
+        help="name of the loss (default: cross_entropy); output: the model's output is it",
+    )
     add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="(default: sgd)")
     add("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
     add("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
@@ -103,11 +107,12 @@ def _train(a: argparse.Namespace) -> None:
     from glow_tools.feeds import load_archive
 
     data = load_archive(a.data)
-    labels = taken(data, a.labels, a.data)
+    labels = own_labels(a, data, a.data)
+    count = len(next(iter(data.values()), ())) if labels is None else len(labels)
     trainer = glow.Trainer(
         a.model,
         a.loss,
-        recipe(a, len(labels)),
+        recipe(a, count),
         batch=a.batch,
         backend=a.backend,
         threads=a.threads,
@@ -124,7 +129,7 @@ def _train(a: argparse.Namespace) -> None:
     validation = None
     if a.test is not None:
         test = load_archive(a.test)
-        test_labels = taken(test, a.labels, a.test)
+        test_labels = own_labels(a, test, a.test)
         validation = (chosen(test, names, a.test), test_labels)
 
     def show(found: dict[str, float]) -> None:
@@ -151,6 +156,11 @@ def recipe(a: argparse.Namespace, samples: int) -> Recipe:
         steps = max(1, a.epochs * (samples // (a.batch or 1)))
         rate = optim.cosine(a.lr, steps=steps)
     return getattr(optim, OPTIMIZERS[a.optimizer])(rate, **options)
+
+
+def own_labels(a: argparse.Namespace, data: dict[str, np.ndarray], path: Path) -> np.ndarray | None:
+    """The labels, removed from the data; None where the model's output is its loss."""
+    return None if a.loss == "output" else taken(data, a.labels, path)
 
 
 def taken(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
