@@ -15,7 +15,7 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
-from glow_dialects.ops.indexing import check_indices, wrapped
+from glow_dialects.ops.indexing import check_indices, checked_prop, wrapped
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp, inverse
 
@@ -24,11 +24,12 @@ from glow_dialects.ops.transpose import TransposeOp, inverse
 class GatherOp(PureOp):
     """np.take(data, indices, axis): the axis is replaced by the axes of `indices`.
 
-    Negative indices count from the end; indices outside the axis are an error of the caller.
+    Negative indices count from the end.
     """
 
     name = "glow.gather"
     axis = int_prop(0)
+    checked = checked_prop()
     data = operand_def(Tensor)
     indices = operand_def(Tensor)
     result = result_def(Tensor)
@@ -72,7 +73,7 @@ class GatherInstr(InstrOp):
 
     def reference(self, result: Array, data: Array, indices: Array) -> None:
         axis = self.prop("axis")
-        result[...] = np.take(data, wrapped(self.name, indices, data.shape[axis]), axis)
+        result[...] = np.take(data, wrapped(self, indices, data.shape[axis]), axis)
 
 
 def _indices(*values: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
@@ -14,7 +15,7 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
-from glow_dialects.ops.indexing import check_indices, grid, wrapped
+from glow_dialects.ops.indexing import check_indices, checked_prop, grid, wrapped
 
 
 def check_element_indices(op: str, data: SSAValue, indices: SSAValue, axis: int) -> None:
@@ -38,6 +39,7 @@ class GatherElementsOp(PureOp):
 
     name = "glow.gather_elements"
     axis = int_prop(0)
+    checked = checked_prop()
     data = operand_def(Tensor)
     indices = operand_def(Tensor)
     result = result_def(Tensor)
@@ -53,7 +55,7 @@ class GatherElementsOp(PureOp):
         return [b(ScatterElementsOp(zeros, self.indices, grads[0], axis=axis, reduction="add")), None]
 
 
-def element_places(op: str, data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+def element_places(op: Any, data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     """NumPy index arrays of the elements that `indices` names."""
     where = grid(indices.shape)
     where[axis] = wrapped(op, indices, data.shape[axis])
@@ -65,7 +67,7 @@ class GatherElementsInstr(InstrOp):
     """NumPy's advanced indexing."""
 
     def reference(self, result: Array, data: Array, indices: Array) -> None:
-        result[...] = data[element_places(self.name, data, indices, self.prop("axis"))]
+        result[...] = data[element_places(self, data, indices, self.prop("axis"))]
 
 
 SAMPLES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -15,7 +16,7 @@ from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
-from glow_dialects.ops.indexing import check_indices, grid, wrapped
+from glow_dialects.ops.indexing import check_indices, checked_prop, grid, wrapped
 
 
 @graph_op
@@ -28,6 +29,7 @@ class GatherNdOp(PureOp):
 
     name = "glow.gather_nd"
     batch_dims = int_prop(0)
+    checked = checked_prop()
     data = operand_def(Tensor)
     indices = operand_def(Tensor)
     result = result_def(Tensor)
@@ -65,7 +67,7 @@ def whole_tuples(indices: SSAValue, batch: int, b: Builder) -> SSAValue:
     return b(ConcatOp([front, indices], axis=len(shape)))
 
 
-def places(op: str, shape: Sequence[int], indices: Array, batch: int = 0) -> tuple[Array, ...]:
+def places(op: Any, shape: Sequence[int], indices: Array, batch: int = 0) -> tuple[Array, ...]:
     """NumPy index arrays for index tuples into axes `batch` and on of a tensor of `shape`."""
     lead = indices.shape[:-1]
     tuples = [wrapped(op, indices[..., i], shape[batch + i]) for i in range(indices.shape[-1])]
@@ -77,7 +79,7 @@ class GatherNdInstr(InstrOp):
     """NumPy's advanced indexing."""
 
     def reference(self, result: Array, data: Array, indices: Array) -> None:
-        where = places(self.name, data.shape, indices, self.prop("batch_dims"))
+        where = places(self, data.shape, indices, self.prop("batch_dims"))
         result[...] = data[where] if where else np.broadcast_to(data, result.shape)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
+from xdsl.irdl import opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError
@@ -25,12 +27,25 @@ def check_indices(op: str, indices: SSAValue) -> None:
         raise VerifyException(f"{op}: indices must be integers, got {indices.type}")
 
 
-def wrapped(op: str, indices: Array, limit: int) -> Array:
+def checked_prop() -> Any:
+    """`checked`: what to call the operator in the error that an index out of range is when the program runs.
+
+    Without it such an index is a mistake of the caller: machine code brings it into range.
+    """
+    return opt_prop_def(StringAttr)
+
+
+def out_of_range(what: str, index: int, limit: int) -> GlowError:
+    """The error of an index outside an axis of `limit` elements."""
+    return GlowError(f"{what}: index {index} is out of range for {limit} elements")
+
+
+def wrapped(op: Any, indices: Array, limit: int) -> Array:
     """int64 indices with negative ones counted from the end; a GlowError where one is out of range."""
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -limit or wide.max() >= limit):
         bad = wide[(wide < -limit) | (wide >= limit)].flat[0]
-        raise GlowError(f"{op}: index {bad} is out of range for {limit} elements")
+        raise out_of_range(op.prop("checked") or op.name, int(bad), limit)
     return np.where(wide < 0, wide + limit, wide)
 
 

@@ -16,7 +16,7 @@ from glow_dialects.core.properties import check_choice, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of
 from glow_dialects.ops.gather_elements import GatherElementsOp, check_element_indices, element_places
-from glow_dialects.ops.indexing import REDUCTIONS, scatter
+from glow_dialects.ops.indexing import REDUCTIONS, checked_prop, scatter
 from glow_dialects.ops.scatter_nd import joined_gradient
 
 
@@ -31,6 +31,7 @@ class ScatterElementsOp(PureOp):
     name = "glow.scatter_elements"
     axis = int_prop(0)
     reduction = str_prop("none")
+    checked = checked_prop()
     data = operand_def(Tensor)
     indices = operand_def(Tensor)
     updates = operand_def(Tensor)
@@ -66,7 +67,7 @@ class ScatterElementsInstr(InstrOp):
     """NumPy's advanced assignment."""
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
-        where = element_places(self.name, data, indices, self.prop("axis"))
+        where = element_places(self, data, indices, self.prop("axis"))
         scatter(result, data, where, updates, self.prop("reduction"))
 
 

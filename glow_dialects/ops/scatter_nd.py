@@ -19,7 +19,7 @@ from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import DivOp, MulOp
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.gather_nd import GatherNdOp, places
-from glow_dialects.ops.indexing import REDUCTIONS, check_indices, scatter
+from glow_dialects.ops.indexing import REDUCTIONS, check_indices, checked_prop, scatter
 from glow_dialects.ops.select import SelectOp
 
 
@@ -33,6 +33,7 @@ class ScatterNdOp(PureOp):
 
     name = "glow.scatter_nd"
     reduction = str_prop("none")
+    checked = checked_prop()
     data = operand_def(Tensor)
     indices = operand_def(Tensor)
     updates = operand_def(Tensor)
@@ -87,7 +88,7 @@ class ScatterNdInstr(InstrOp):
     """NumPy's advanced assignment."""
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
-        where = places(self.name, data.shape, indices)
+        where = places(self, data.shape, indices)
         scatter(result, data, where, updates, self.prop("reduction"))
 
 

@@ -54,10 +54,11 @@ class AotProgram:
 def compile_ahead(module: ModuleOp, function: InstrFuncOp, target: CpuTarget, name: str) -> AotProgram:
     """The object of a planned function, for one thread.
 
-    All symbols but `name` are local, so that several programs link together. Raises
+    All symbols but `name` are local, so that several programs link together. Indices out of range are
+    brought into range, as nobody could be told. Raises
     UnsupportedError where an instruction has no kernel, since there is no host to run it.
     """
-    selection = select(function, target)
+    selection = select(function, target, checked=False)
     missing = sorted({s.op.name for s in selection.host_steps})
     if missing:
         raise UnsupportedError(f"no kernel for {', '.join(missing)}: it cannot run ahead of time")

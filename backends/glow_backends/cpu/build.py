@@ -108,6 +108,7 @@ def build(
         report,
         code.weights.shared,
         code.weights.places,
+        code.faults,
     )
     return bundle, selection
 

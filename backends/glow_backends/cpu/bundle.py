@@ -21,7 +21,7 @@ from glow_backends.cpu.memory import address, mapped_file
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 4
+FORMAT = 5
 """Version of the written form."""
 
 
@@ -59,6 +59,8 @@ class Bundle:
     #: Blocks of other programs in which some constants are, and where others are in `weights`, by content.
     shared: list[Array] = field(default_factory=list["Array"])
     places: dict[str, int] = field(default_factory=dict[str, int])
+    #: What the calls are called that report indices out of range.
+    faults: list[str] = field(default_factory=list[str])
 
 
 # --- on disk ------------------------------------------------------------------------------------
@@ -89,6 +91,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             "weight_bytes": bundle.weights.nbytes,
             "shared_bytes": [block.nbytes for block in bundle.shared],
             "places": bundle.places,
+            "faults": bundle.faults,
             "arena_bytes": bundle.arena_bytes,
             "scratch_bytes": bundle.scratch_bytes,
             "threads": bundle.threads,
@@ -137,6 +140,7 @@ def read(folder: Path) -> Bundle | None:
             report,
             shared,
             text["places"],
+            text["faults"],
         )
         _note_files(made, folder)
         return made

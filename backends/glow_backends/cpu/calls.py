@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -42,7 +42,8 @@ Operand = SSAValue | Packed
 class KernelCall:
     """One call: the kernel is `emit(spec)`, `operands` its pointers, `scratch` bytes of work space.
 
-    `parts`: how many workers can share it, where that is known to be few.
+    `parts`: how many workers can share it, where that is known to be few. `checked`: what to call the
+    operator where the kernel reports indices out of range, by a pointer behind its operands (see `faults`).
 
     Behind them the kernel takes its sizes, if it has any, and the number of the worker.
     """
@@ -54,6 +55,7 @@ class KernelCall:
     flops: int = 0
     label: str = ""
     parts: int | None = None
+    checked: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class CallContext:
     """What rules may ask: the target, and the contents of constants."""
 
     target: CpuTarget
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    #: Whether indices out of range are reported.
+    checked: bool = True
 
     def constant(self, value: SSAValue) -> Array | None:
         """Contents of a constant weight, None for anything else."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from glow_backends.base import Bound, Port, Program
 from glow_backends.cpu.bundle import Bundle, slots_of
+from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
@@ -69,6 +70,8 @@ class CpuProgram(Program):
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
         self.pointers[count + 1] = address(self._barrier)
+        self._faults = Faults(bundle.faults)
+        self.pointers[count + FAULT_SLOT] = self._faults.address
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
         self._run_bound = self.entry(ctypes.addressof(self.pointers))
@@ -106,12 +109,17 @@ class CpuProgram(Program):
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
+            self._faults.check()
         return results
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         if self._host_step is not None:
             return super().bind(inputs)
         return CpuBound(self, inputs)
+
+    def check(self) -> None:
+        """Raise the error of an index that the last run found out of range."""
+        self._faults.check()
 
     def entry(self, io: int) -> tuple[Callable[[Any], None], Any]:
         """A function and the argument with which it runs the program on a table of pointers.
@@ -165,10 +173,11 @@ class CpuBound(Bound):
                 memory = arrays[slot.name] = aligned_array(slot.shape, slot.port.dtype)
                 memory[...] = inputs[slot.name] if kind == "input" else 0
                 self._io[index] = address(memory)
-        self._lock = program.lock
+        self._lock, self._check = program.lock, program.check
         self._enter, self._frame = program.entry(ctypes.addressof(self._io))
 
     def __call__(self) -> dict[str, Array]:
         with self._lock:
             self._enter(self._frame)
+            self._check()
         return self.outputs

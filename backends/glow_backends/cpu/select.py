@@ -53,9 +53,12 @@ class Selection:
         return [s for s in self.steps if isinstance(s, HostStep)]
 
 
-def select(function: InstrFuncOp, target: CpuTarget) -> Selection:
-    """Choose a kernel for every instruction of a planned function."""
-    context = CallContext(target)
+def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Selection:
+    """Choose a kernel for every instruction of a planned function.
+
+    `checked`: whether kernels report indices out of range, for which the program needs a table.
+    """
+    context = CallContext(target, checked)
     made = Selection(
         KernelCodes(target), arena_bytes=rounded(function.arena.value.data if function.arena else 0)
     )

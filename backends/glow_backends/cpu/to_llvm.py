@@ -1,9 +1,9 @@
 """convert-glow-instr-to-llvm: the program function becomes calls of kernels in xDSL's `llvm` dialect.
 
 `llvm.func @glow_main(%io, %weights, %arena, %worker)`: `io` is a table of pointers (one a placeholder,
-then the host's callback, the workers' barrier and the blocks of constants that are shared), `weights` the
-program's own block of constants, `arena` the planned memory with the kernels' scratch behind it, `worker`
-the number of the calling thread.
+then the host's callback, the workers' barrier, the table of faults and the blocks of constants that are
+shared), `weights` the program's own block of constants, `arena` the planned memory with the kernels'
+scratch behind it, `worker` the number of the calling thread.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from glow_backends.cpu.calls import KernelCall, Packed
+from glow_backends.cpu.faults import FAULT_BYTES, FAULT_SLOT
 from glow_backends.cpu.memory import give_back
 from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
@@ -55,8 +56,10 @@ class ProgramCode:
 
     module: ModuleOp
     weights: ProgramWeights
-    #: Placeholder symbol -> its place in the io table; then callback, barrier and shared blocks.
+    #: Placeholder symbol -> its place in the io table; then callback, barrier, faults and shared blocks.
     slots: dict[str, int] = field(default_factory=dict[str, int])
+    #: What the calls are called that report indices out of range.
+    faults: list[str] = field(default_factory=list[str])
 
 
 def convert(
@@ -123,6 +126,8 @@ class Conversion:
     def kernel_call(self, call: KernelCall) -> None:
         code = self.selection.codes.of(call)
         pointers = [self.pointer(o) for o in call.operands]
+        if call.checked is not None:
+            pointers.append(self.fault(call.checked))
         for name in map(_constant_name, call.operands):
             self.uses[name] -= 1
             if name and self.uses[name] == 0:
@@ -132,6 +137,12 @@ class Conversion:
         pointers += [self.pointer(o) for o in code.operands]
         tickets = [self.tickets()] if self.target.threads > 1 else []
         self.call(code.name, [*pointers, self.block.args[3], *tickets])
+
+    def fault(self, checked: str) -> SSAValue:
+        """Where a kernel reports an index out of range: a place of its own in the table of faults."""
+        table = self.entry(len(self.code.slots) + FAULT_SLOT, "faults")
+        self.code.faults.append(checked)
+        return self.offset(table, FAULT_BYTES * (len(self.code.faults) - 1))
 
     def tickets(self) -> SSAValue:
         """Where the workers' tickets are, behind the barrier."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from glow_backends.cpu.faults import FAULT_SLOT
 from glow_backends.cpu.memory import WeightBlock, address
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Place:
 
 
 def shared_slot(placeholders: int, number: int) -> int:
-    """The place in a program's table of pointers of a shared block: behind callback and barrier."""
-    return placeholders + 2 + number
+    """The place in a program's table of pointers of a shared block: behind the other entries."""
+    return placeholders + FAULT_SLOT + 1 + number
 
 
 class WeightPool:

@@ -43,7 +43,7 @@ def through(g: Emitter, n: Node, rule: Rule) -> list[AnyValue | None]:
         raise NeedsHost(n.op)
     given = {i: v for i, v in enumerate(n.inputs) if isinstance(v, BoundedValue)}
     inputs: list[AnyValue | None] = [v.value if isinstance(v, BoundedValue) else v for v in n.inputs]
-    padded = Node(n.proto, n.opset, inputs, n.attributes, n.scope)
+    padded = Node(n.proto, n.opset, inputs, n.attributes, n.scope, padded=True)
     try:
         return _checked(n, _results(g, padded, given, rule))
     except NeedsValue:
@@ -304,7 +304,7 @@ def _reduced(neutral: float) -> Across:
         if list(given) != [0]:
             raise NeedsHost(n.op)
         inputs = [filled(g, given[0], neutral), *n.inputs[1:]]
-        return _listed(rule(g, Node(n.proto, n.opset, inputs, n.attributes, n.scope)))
+        return _listed(rule(g, Node(n.proto, n.opset, inputs, n.attributes, n.scope, padded=True)))
 
     return across
 

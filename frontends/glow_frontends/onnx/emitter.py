@@ -64,6 +64,8 @@ class Emitter:
         self.turns: dict[SSAValue, int] = {}
         #: How many bodies of loops are around what is emitted now.
         self.turning = 0
+        #: How many branches are around what is emitted now that are computed whether or not they are taken.
+        self.guessing = 0
 
     # --- operators ---------------------------------------------------------------------------
     def __call__(

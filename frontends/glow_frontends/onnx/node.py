@@ -33,13 +33,17 @@ MAX_NODES = 4096
 
 @dataclass
 class Node:
-    """Inputs (None = absent), attributes, opset version of the node's domain."""
+    """Inputs (None = absent), attributes, opset version of the node's domain.
+
+    `padded`: inputs have places behind their length, whose contents mean nothing (see `bounds`).
+    """
 
     proto: NodeProto
     opset: int
     inputs: list[AnyValue | None]
     attributes: dict[str, AttributeProto]
     scope: Scope
+    padded: bool = False
 
     @property
     def op(self) -> str:

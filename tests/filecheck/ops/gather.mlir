@@ -13,6 +13,8 @@ glow.func @gather {
   %r0 = glow.gather %d, %i {axis = 1 : i64} : (tensor<2x5x3xf32>, tensor<2x2xi64>) -> tensor<2x2x2x3xf32>
   // CHECK: = glow.gather %d, %j : (tensor<2x5x3xf32>, tensor<i32>) -> tensor<5x3xf32>
   %r1 = glow.gather %d, %j : (tensor<2x5x3xf32>, tensor<i32>) -> tensor<5x3xf32>
+  // CHECK: = glow.gather %d, %j {checked = "Gather 'row'"} : (tensor<2x5x3xf32>, tensor<i32>) -> tensor<5x3xf32>
+  %r2 = glow.gather %d, %j {checked = "Gather 'row'"} : (tensor<2x5x3xf32>, tensor<i32>) -> tensor<5x3xf32>
 }
 
 // -----

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from glow_backends.base import Report
 from glow_backends.cpu.build import objects_of
 from glow_backends.cpu.calls import KernelCode
+from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.functions.tensors import Run, graph_of, key_of
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
@@ -20,11 +21,14 @@ from glow_backends.cpu.select import select
 from glow_backends.cpu.support import MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
+from glow_backends.cpu.weights import shared_slot
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import instr_function
 
 Lower = Callable[[ModuleOp], object]
 """Takes a graph module to planned instructions for this CPU."""
+Compiled = tuple[str, Array, "HostSteps | None", Faults]
+"""Name, weights, steps on the host and table of faults of a graph."""
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
@@ -38,22 +42,24 @@ class Graphs:
         self.names: dict[Run, str] = {}
         self._program = ModuleOp([])
         self.kernels: dict[str, KernelCode] = {}
+        self.faults: list[Faults] = []
         self._target = target
         self._sizes = [0]
-        made: dict[tuple[Any, ...], tuple[str, Array, HostSteps | None]] = {}
+        made: dict[tuple[Any, ...], Compiled] = {}
+        faults: dict[Run, Faults] = {}
         for run in runs:
             key = key_of(run)
             if key not in made:
                 made[key] = self._compile(f"fn_graph_{len(made)}", graph_of(run), lower)
-            self.names[run], run.weights, run.host = made[key]
+            self.names[run], run.weights, run.host, faults[run] = made[key]
         self._arena = aligned_array((max(self._sizes),), np.dtype(np.uint8))
         self._barrier = aligned_array((state_bytes(1),), np.dtype(np.uint8))
         self._barrier[...] = 0
         self.report.arena_bytes = max(self._sizes)
-        hosted = [h for _, _, h in made.values() if h is not None]
+        hosted = [h for _, _, h, _ in made.values() if h is not None]
         self.report.notes.update({"graphs": len(made), "host instructions": len(hosted)})
         for run in runs:
-            self._prepare(run)
+            self._prepare(run, faults[run])
 
     def objects(self) -> list[bytes]:
         """Machine code of the graphs and their kernels."""
@@ -61,7 +67,7 @@ class Graphs:
             objects_of(self._program, self.kernels.values(), self._target, self.report) if self.names else []
         )
 
-    def _compile(self, name: str, module: ModuleOp, lower: Lower) -> tuple[str, Array, HostSteps | None]:
+    def _compile(self, name: str, module: ModuleOp, lower: Lower) -> Compiled:
         lower(module)
         function = instr_function(module, "main")
         selection = select(function, self._target)
@@ -81,13 +87,16 @@ class Graphs:
         self.report.weight_bytes += weights.nbytes
         steps = [s.op for s in selection.host_steps]
         self.keep += [weights, module]
-        return name, weights, HostSteps(function, steps) if steps else None
+        faults = Faults(code.faults)
+        if code.faults:
+            self.faults.append(faults)
+        return name, weights, HostSteps(function, steps) if steps else None, faults
 
-    def _prepare(self, run: Run) -> None:
+    def _prepare(self, run: Run, faults: Faults) -> None:
         """The table of pointers of a run, memory for its numbers, and the addresses in its code."""
         inputs, outputs = len(run.inputs), len(run.outputs)
         count = inputs + outputs
-        table = (ctypes.c_void_p * (count + 2))()
+        table = (ctypes.c_void_p * shared_slot(count, 0))()
         numbers = aligned_array((max(count, 1) * ALIGN,), np.dtype(np.uint8))
         for index, node in enumerate([*run.inputs, *run.outputs]):
             if node.scalar is not None:
@@ -95,8 +104,9 @@ class Graphs:
         callback = _CALLBACK(lambda number, run=run: self._host(run, number))
         table[count] = ctypes.cast(callback, ctypes.c_void_p)
         table[count + 1] = address(self._barrier)
+        table[count + FAULT_SLOT] = faults.address
         run.io = table
-        self.keep += [table, numbers, callback]
+        self.keep += [table, numbers, callback, faults]
         io = ctypes.addressof(table)
         places = {
             "io": lambda i: io,

@@ -133,6 +133,8 @@ class NativeFunction:
             if self.graphs.failure is not None:
                 failure, self.graphs.failure = self.graphs.failure, None
                 raise failure
+            for faults in self.graphs.faults:
+                faults.check()
             found = None if code else self._values.taken()
             _memory[0].release(self._setup[6])
         number, code = code >> SHIFT, code & (1 << SHIFT) - 1

@@ -1,7 +1,7 @@
 """Gathers, scatters and one-hot vectors: addresses that come from the data.
 
-An index below zero counts from the end. One that is out of range is a mistake of the caller; it is
-brought into range, so that no memory outside the operands is touched.
+An index below zero counts from the end. One that is out of range is brought into range, so that no memory
+outside the operands is touched; a kernel that is `checked` reports it, by a pointer behind its operands.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from glow_backends.cpu import values
 from glow_backends.cpu.builder import I64, KernelBuilder
+from glow_backends.cpu.faults import FAULT_BYTES
 from glow_backends.cpu.kernels import common
 from glow_backends.cpu.kernels.common import Index
 from glow_backends.cpu.kernels.reduce import combiner
@@ -42,6 +43,7 @@ class RowsSpec:
     batched: bool = False
     reduction: str = "none"
     in_place: bool = False
+    checked: bool = False
 
     @property
     def bytes_touched(self) -> int:
@@ -49,19 +51,42 @@ class RowsSpec:
         return 2 * self.outer * self.count * self.run * values.size(self.dtype)
 
 
-def position(k: KernelBuilder, pointer: ir.Value, place: Index, dtype: str, limit: Index) -> ir.Value:
-    """The index stored at `place`, counted from the end where negative, brought below `limit`."""
+def position(
+    k: KernelBuilder, pointer: ir.Value, place: Index, dtype: str, limit: Index, faults: ir.Value | None
+) -> ir.Value:
+    """The index stored at `place`, counted from the end where negative, brought below `limit`.
+
+    One that is out of range is reported to `faults` (see `glow_backends.cpu.faults`), if that is given.
+    """
     raw = values.load(k, pointer, place, dtype)
     if raw.type != I64:
         raw = k.b.sext(raw, I64) if values.is_signed(dtype) else k.b.zext(raw, I64)
+    at = raw
     if values.is_signed(dtype):
         negative = k.b.icmp_signed("<", raw, k.i(0))
-        raw = k.b.select(negative, k.b.add(raw, k.i(limit)), raw)
-    inside = k.b.icmp_unsigned("<", raw, k.i(limit))
-    return k.b.select(inside, raw, k.i(k.add(limit, -1)))
+        at = k.b.select(negative, k.b.add(raw, k.i(limit)), raw)
+    inside = k.b.icmp_unsigned("<", at, k.i(limit))
+    if faults is not None:
+        with k.b.if_then(k.b.not_(inside), likely=False):
+            pair = ir.Constant(ir.VectorType(I64, 2), ir.Undefined)
+            for number, value in enumerate((k.i(limit), raw)):
+                pair = k.b.insert_element(pair, value, ir.Constant(I64, number))
+            k.b.store(pair, faults, align=FAULT_BYTES)
+    return k.b.select(inside, at, k.i(k.add(limit, -1)))
 
 
-def _row(k: KernelBuilder, spec: RowsSpec, o: Index, i: Index, indices: ir.Value) -> Index:
+def _operands(
+    module: ir.Module, name: str, count: int, spec: RowsSpec | ElementsSpec, target: CpuTarget
+) -> tuple[KernelBuilder, list[ir.Value], ir.Value | None]:
+    """A kernel, its operands, and where it reports indices out of range."""
+    k = KernelBuilder(module, name, count + spec.checked, target, sized=True)
+    operands = list(k.operands)
+    return k, operands[:count], operands[count] if spec.checked else None
+
+
+def _row(
+    k: KernelBuilder, spec: RowsSpec, o: Index, i: Index, indices: ir.Value, faults: ir.Value | None
+) -> Index:
     """The offset in the data of the row that index tuple `i` of `o` names."""
     depth = len(spec.limits)
     strides = common.row_major((*spec.limits, spec.run))
@@ -70,7 +95,8 @@ def _row(k: KernelBuilder, spec: RowsSpec, o: Index, i: Index, indices: ir.Value
         tuple_at = k.add(tuple_at, k.mul(o, common.length(k, spec.count * depth)))
     total = k.mul(o, common.length(k, common.product(spec.limits) * spec.run))
     for axis, limit in enumerate(spec.limits):
-        where = position(k, indices, k.add(tuple_at, axis), spec.index_dtype, common.length(k, limit))
+        place = k.add(tuple_at, axis)
+        where = position(k, indices, place, spec.index_dtype, common.length(k, limit), faults)
         step = strides[axis] if axis == depth - 1 else common.length(k, strides[axis])
         total = k.add(total, k.mul(where, step))
     return total
@@ -90,12 +116,11 @@ def _move(
 
 def emit_gather(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget) -> ir.Function:
     """Emit gather and gather_nd; see `RowsSpec` for the operands."""
-    k = KernelBuilder(module, name, 3, target, sized=True)
-    rows, data, indices = k.operands
+    k, (rows, data, indices), faults = _operands(module, name, 3, spec, target)
     dtype = f"u{8 * values.size(spec.dtype)}"
     if spec.outer * spec.count * spec.run:
         with common.nest(k, [spec.outer, spec.count], spec.bytes_touched) as (o, i):
-            origin = _row(k, spec, o, i, indices)
+            origin = _row(k, spec, o, i, indices, faults)
             to = k.mul(k.add(k.mul(o, common.length(k, spec.count)), i), spec.run)
 
             def transfer(place: Index, lanes: int, active: Active) -> None:
@@ -108,8 +133,7 @@ def emit_gather(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget)
 
 def emit_scatter(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget) -> ir.Function:
     """Emit scatter_nd by one worker, as later updates may meet the same rows."""
-    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target, sized=True)
-    result, indices, rows = k.operands[0], k.operands[-2], k.operands[-1]
+    k, (result, *_, indices, rows), faults = _operands(module, name, 3 if spec.in_place else 4, spec, target)
     total = spec.outer * common.product(spec.limits) * spec.run
     with common.first_worker(k):
         if not spec.in_place:
@@ -117,7 +141,7 @@ def emit_scatter(module: ir.Module, name: str, spec: RowsSpec, target: CpuTarget
         if spec.outer * spec.count * spec.run:
             outer, count = common.length(k, spec.outer), common.length(k, spec.count)
             with k.loop(0, outer) as o, k.loop(0, count) as i:
-                to = _row(k, spec, o, i, indices)
+                to = _row(k, spec, o, i, indices, faults)
                 origin = k.mul(k.add(k.mul(o, count), i), spec.run)
 
                 def transfer(place: Index, lanes: int, active: Active) -> None:
@@ -171,26 +195,27 @@ class ElementsSpec:
     index_dtype: str
     reduction: str = "none"
     in_place: bool = False
+    checked: bool = False
 
 
 def emit_gather_elements(module: ir.Module, name: str, spec: ElementsSpec, target: CpuTarget) -> ir.Function:
     """Emit gather_elements; see `ElementsSpec` for the operands."""
-    k = KernelBuilder(module, name, 3, target, sized=True)
-    result, data, indices = k.operands
+    k, (result, data, indices), faults = _operands(module, name, 3, spec, target)
     dtype = f"u{8 * values.size(spec.dtype)}"
     if common.product(spec.shape):
         size = 2 * common.product(spec.shape) * values.size(spec.dtype)
         with common.nest(k, spec.shape, size) as at:
             here = common.offset(k, at, common.row_major(spec.shape))
-            value = values.load(k, data, _element(k, spec, list(at), here, indices), dtype)
+            value = values.load(k, data, _element(k, spec, list(at), here, indices, faults), dtype)
             values.store(k, value, result, here, dtype)
     return k.finish()
 
 
 def emit_scatter_elements(module: ir.Module, name: str, spec: ElementsSpec, target: CpuTarget) -> ir.Function:
     """Emit scatter_elements by one worker."""
-    k = KernelBuilder(module, name, 3 if spec.in_place else 4, target, sized=True)
-    result, indices, updates = k.operands[0], k.operands[-2], k.operands[-1]
+    k, (result, *_, indices, updates), faults = _operands(
+        module, name, 3 if spec.in_place else 4, spec, target
+    )
     with common.first_worker(k):
         if not spec.in_place:
             copy_all(k, spec.dtype, common.product(spec.data_shape))
@@ -198,15 +223,22 @@ def emit_scatter_elements(module: ir.Module, name: str, spec: ElementsSpec, targ
             with common.nest(k, spec.shape, 0, shared=False) as at:
                 here = common.offset(k, at, common.row_major(spec.shape))
                 value = values.load(k, updates, here, spec.dtype)
-                place = _element(k, spec, list(at), here, indices)
+                place = _element(k, spec, list(at), here, indices, faults)
                 _update(k, spec.reduction, spec.dtype, result, place, value, None)
     return k.finish()
 
 
-def _element(k: KernelBuilder, spec: ElementsSpec, at: list[Index], here: Index, indices: ir.Value) -> Index:
+def _element(
+    k: KernelBuilder,
+    spec: ElementsSpec,
+    at: list[Index],
+    here: Index,
+    indices: ir.Value,
+    faults: ir.Value | None,
+) -> Index:
     """The offset in the data that the index at `here` names."""
     limit = common.length(k, spec.data_shape[spec.axis])
-    at[spec.axis] = position(k, indices, here, spec.index_dtype, limit)
+    at[spec.axis] = position(k, indices, here, spec.index_dtype, limit, faults)
     return common.offset(k, at, common.row_major(spec.data_shape))
 
 

@@ -78,7 +78,9 @@ def scatter_rows(op: ScatterElementsOp, r: Rewriter) -> Sequence[SSAValue] | Non
     rows = None if op.group("predicate") else _rows(op, op.data, r)
     if rows is None:
         return None
-    return [r(ScatterNdOp(op.data, rows, op.updates, reduction=op.prop("reduction")))]
+    return [
+        r(ScatterNdOp(op.data, rows, op.updates, reduction=op.prop("reduction"), checked=op.prop("checked")))
+    ]
 
 
 def gather_rows(op: GatherElementsOp, r: Rewriter) -> Sequence[SSAValue] | None:
@@ -87,7 +89,7 @@ def gather_rows(op: GatherElementsOp, r: Rewriter) -> Sequence[SSAValue] | None:
     if rows is None:
         return None
     flat = r(ReshapeOp.to(rows, shape_of(rows)[:1]))
-    return [r(GatherOp(op.data, flat, axis=0))]
+    return [r(GatherOp(op.data, flat, axis=0, checked=op.prop("checked")))]
 
 
 PATTERNS = (Pattern((ScatterElementsOp,), scatter_rows), Pattern((GatherElementsOp,), gather_rows))

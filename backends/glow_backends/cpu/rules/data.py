@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -141,7 +141,6 @@ def literal(op: Any, context: CallContext) -> KernelCall | None:
 
 def gather(op: Any, context: CallContext) -> KernelCall | None:
     """Rows of the axis."""
-    del context
     data = shape(op.data)
     axis: int = op.prop("axis")
     outer, run = prod(data[:axis]), prod(data[axis + 1 :])
@@ -149,63 +148,74 @@ def gather(op: Any, context: CallContext) -> KernelCall | None:
     if not known(op) or (data[axis] == 0 and outer * count * run):
         return None
     kinds = dtype_name(op.data), dtype_name(op.indices)
-    spec = RowsSpec(outer, (data[axis],), count, run, *kinds)
-    return KernelCall(emit_gather, spec, [op.result, op.data, op.indices])
+    checked = _checked(op, context, [data[axis]])
+    spec = RowsSpec(outer, (data[axis],), count, run, *kinds, checked=checked is not None)
+    return KernelCall(emit_gather, spec, [op.result, op.data, op.indices], checked=checked)
+
+
+def _checked(op: Any, context: CallContext, limits: Sequence[int]) -> str | None:
+    """What to call an operator that reports indices out of range; None where there is nothing to report.
+
+    `limits`: the sizes of the axes that index tuples, or single indices, go into.
+    """
+    name: str | None = op.prop("checked")
+    array = context.constant(op.indices)
+    inside = array is not None and bool(((array >= -np.array(limits)) & (array < limits)).all())
+    return name if context.checked and not inside else None
 
 
 def gather_nd(op: Any, context: CallContext) -> KernelCall | None:
     """Rows by index tuples."""
-    del context
-    spec = _tuples(op, op.prop("batch_dims"))
-    return None if spec is None else KernelCall(emit_gather, spec, [op.result, op.data, op.indices])
+    spec, checked = _tuples(op, context, op.prop("batch_dims"))
+    operands = [op.result, op.data, op.indices]
+    return None if spec is None else KernelCall(emit_gather, spec, operands, checked=checked)
 
 
-def _tuples(op: Any, batch: int, **more: Any) -> RowsSpec | None:
+def _tuples(op: Any, context: CallContext, batch: int, **more: Any) -> tuple[RowsSpec | None, str | None]:
     data, indices = shape(op.data), shape(op.indices)
     limits = data[batch : batch + indices[-1]]
     count, run = prod(indices[batch:-1]), prod(data[batch + indices[-1] :])
     if not known(op) or (0 in limits and count * run):
-        return None
-    kinds = dtype_name(op.data), dtype_name(op.indices)
-    return RowsSpec(prod(data[:batch]), limits, count, run, *kinds, batched=batch > 0, **more)
+        return None, None
+    kinds, checked = (dtype_name(op.data), dtype_name(op.indices)), _checked(op, context, limits)
+    flags: dict[str, Any] = {"batched": batch > 0, "checked": checked is not None, **more}
+    return RowsSpec(prod(data[:batch]), limits, count, run, *kinds, **flags), checked
 
 
-def _scattered(op: Any, emit: Any, spec: Any) -> KernelCall | None:
+def _scattered(op: Any, emit: Any, spec: Any, checked: str | None) -> KernelCall | None:
     # Sums in narrow floats would be rounded at every step, and booleans have no sums.
     if spec is None or (op.prop("reduction") != "none" and spec.dtype in (*values.NARROW, "i1")):
         return None
     data = [] if spec.in_place else [op.data]
-    return KernelCall(emit, spec, [op.result, *data, op.indices, op.updates])
+    return KernelCall(emit, spec, [op.result, *data, op.indices, op.updates], checked=checked)
 
 
 def scatter_nd(op: Any, context: CallContext) -> KernelCall | None:
     """Updates of rows by index tuples."""
-    del context
     in_place = op.result is op.data
-    spec = _tuples(op, 0, reduction=op.prop("reduction"), in_place=in_place)
-    return _scattered(op, emit_scatter, spec)
+    spec, checked = _tuples(op, context, 0, reduction=op.prop("reduction"), in_place=in_place)
+    return _scattered(op, emit_scatter, spec, checked)
 
 
-def _elements(op: Any, **more: Any) -> ElementsSpec | None:
+def _elements(op: Any, context: CallContext, **more: Any) -> tuple[ElementsSpec | None, str | None]:
     data, axis = shape(op.data), op.prop("axis")
     if not known(op) or not data or data[axis] == 0:
-        return None
-    kinds = dtype_name(op.data), dtype_name(op.indices)
-    return ElementsSpec(data, shape(op.indices), axis, *kinds, **more)
+        return None, None
+    kinds, checked = (dtype_name(op.data), dtype_name(op.indices)), _checked(op, context, [data[axis]])
+    return ElementsSpec(data, shape(op.indices), axis, *kinds, checked=checked is not None, **more), checked
 
 
 def gather_elements(op: Any, context: CallContext) -> KernelCall | None:
     """Single elements of the axis."""
-    del context
-    spec = _elements(op)
-    return None if spec is None else KernelCall(emit_gather_elements, spec, [op.result, op.data, op.indices])
+    spec, checked = _elements(op, context)
+    operands = [op.result, op.data, op.indices]
+    return None if spec is None else KernelCall(emit_gather_elements, spec, operands, checked=checked)
 
 
 def scatter_elements(op: Any, context: CallContext) -> KernelCall | None:
     """Updates of single elements of the axis."""
-    del context
-    spec = _elements(op, reduction=op.prop("reduction"), in_place=op.result is op.data)
-    return _scattered(op, emit_scatter_elements, spec)
+    spec, checked = _elements(op, context, reduction=op.prop("reduction"), in_place=op.result is op.data)
+    return _scattered(op, emit_scatter_elements, spec, checked)
 
 
 def one_hot(op: Any, context: CallContext) -> KernelCall | None:

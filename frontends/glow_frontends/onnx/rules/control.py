@@ -59,11 +59,14 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.session.problems
     before = len(problems)
+    g.guessing += 1
     try:
         sides = [n.scope.subgraph(graph) for graph in graphs]
     except RuleError:
         del problems[before:]  # of a branch that may never run
         raise NeedsValue(condition, "which branch runs") from None
+    finally:
+        g.guessing -= 1
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from glow_dialects.core.types import Array, tensor
-from glow_dialects.ops.arithmetic import AddOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpLtOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
@@ -16,6 +18,7 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axis_of
@@ -24,7 +27,7 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_
 
 
 def non_negative(g: Emitter, indices: Value, limit: int) -> Value:
-    """Indices with negative ones counted from the end; known ones are checked."""
+    """Indices with negative ones counted from the end, for what takes no others; known ones are checked."""
     if isinstance(indices, np.ndarray):
         if indices.size and (indices.min() < -limit or indices.max() >= limit):
             raise RuleError(f"an index is out of range for {limit} elements")
@@ -33,16 +36,40 @@ def non_negative(g: Emitter, indices: Value, limit: int) -> Value:
     return g(SelectOp, below, g(AddOp, indices, g.like(limit, indices)), indices)
 
 
+def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tuple[Value, str | None]:
+    """Indices that a gather or scatter takes, and what to call it where the run finds one out of range.
+
+    `limits`: the sizes of the axes that index tuples (the last axis of `indices`), or single indices, go
+    into. Known indices are checked here, and made non-negative. In a branch that is computed but perhaps
+    not taken they may be anything: they are brought into range. Places that are not there (see `bounds`)
+    are nobody's mistake either.
+    """
+    most = np.array(limits[0] if len(limits) == 1 else limits, dtype_of_value(indices))
+    if isinstance(indices, np.ndarray):
+        bad = indices[(indices < -most) | (indices >= most)]
+        if bad.size:
+            size = " x ".join(map(str, limits))
+            raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
+        return np.where(indices < 0, indices + most, indices), None
+    if g.guessing:
+        return g(MaxOp, g(MinOp, indices, most - most.dtype.type(1)), -most), None
+    return indices, None if n.padded else f"{n.op} '{label(n.proto)}'"
+
+
 def gather(g: Emitter, n: Node) -> Value:
     """Gather slices along an axis; one known index is a slice."""
-    x = n[0]
-    axis = axis_of(n.integer("axis", 0), rank(x))
-    indices = non_negative(g, n[1], shape(x)[axis])
-    return take(g, x, indices, axis)
+    axis = axis_of(n.integer("axis", 0), rank(n[0]))
+    return taken(g, n, n[0], n[1], axis)
 
 
-def take(g: Emitter, x: Value, indices: Value, axis: int) -> Value:
-    """numpy.take with non-negative indices."""
+def taken(g: Emitter, n: Node, x: Value, indices: Value, axis: int) -> Value:
+    """numpy.take for a node, with indices that are checked."""
+    found, checked = indices_of(g, n, indices, [shape(x)[axis]])
+    return take(g, x, found, axis, checked)
+
+
+def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = None) -> Value:
+    """numpy.take; known indices are not negative, others are if `checked` gives the operator a name."""
     if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
         return np.asarray(np.take(x, indices, axis))
     if isinstance(indices, np.ndarray) and indices.size == 1:
@@ -51,44 +78,40 @@ def take(g: Emitter, x: Value, indices: Value, axis: int) -> Value:
         end[axis] = begin[axis] + 1
         dims = (*shape(x)[:axis], *shape(indices), *shape(x)[axis + 1 :])
         return g.reshape(cut(g, x, begin, end), dims)
-    return g(GatherOp, x, indices, axis=axis)
+    return g(GatherOp, x, indices, axis=axis, checked=checked)
 
 
 def gather_elements(g: Emitter, n: Node) -> Value:
     """GatherElements."""
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
-    return g(GatherElementsOp, n[0], non_negative(g, n[1], shape(n[0])[axis]), axis=axis)
+    indices, checked = indices_of(g, n, n[1], [shape(n[0])[axis]])
+    return g(GatherElementsOp, n[0], indices, axis=axis, checked=checked)
 
 
 def gather_nd(g: Emitter, n: Node) -> Value:
     """GatherND."""
-    x, indices, batch = n[0], n[1], n.integer("batch_dims", 0)
-    return g(GatherNdOp, x, _positive_tuples(g, x, indices, batch), batch_dims=batch)
+    x, batch = n[0], n.integer("batch_dims", 0)
+    indices, checked = indices_of(g, n, n[1], _reached(x, n[1], batch))
+    return g(GatherNdOp, x, indices, batch_dims=batch, checked=checked)
 
 
-def _positive_tuples(g: Emitter, x: Value, indices: Value, batch: int = 0) -> Value:
-    """Index tuples (last axis of `indices`) into the axes of `x` from `batch` on, made non-negative."""
-    depth = shape(indices)[-1]
-    limits = np.array(shape(x)[batch : batch + depth], dtype=dtype_of_value(indices))
-    if isinstance(indices, np.ndarray):
-        if ((indices < -limits) | (indices >= limits)).any():
-            raise RuleError("an index is out of range")
-        return np.where(indices < 0, indices + limits, indices)
-    below = g(CmpLtOp, indices, g.like(0, indices))
-    return g(SelectOp, below, g(AddOp, indices, limits), indices)
+def _reached(x: Value, indices: Value, batch: int = 0) -> tuple[int, ...]:
+    """The axes of `x` that index tuples go into, the first being `batch`."""
+    return shape(x)[batch : batch + shape(indices)[-1]]
 
 
 def scatter_elements(g: Emitter, n: Node) -> Value:
     """ScatterElements, and Scatter of opset 9."""
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
-    indices = non_negative(g, n[1], shape(n[0])[axis])
-    return g(ScatterElementsOp, n[0], indices, n[2], axis=axis, reduction=n.text("reduction", "none"))
+    indices, checked = indices_of(g, n, n[1], [shape(n[0])[axis]])
+    options = {"axis": axis, "reduction": n.text("reduction", "none"), "checked": checked}
+    return g(ScatterElementsOp, n[0], indices, n[2], **options)
 
 
 def scatter_nd(g: Emitter, n: Node) -> Value:
     """ScatterND."""
-    indices = _positive_tuples(g, n[0], n[1])
-    return g(ScatterNdOp, n[0], indices, n[2], reduction=n.text("reduction", "none"))
+    indices, checked = indices_of(g, n, n[1], _reached(n[0], n[1]))
+    return g(ScatterNdOp, n[0], indices, n[2], reduction=n.text("reduction", "none"), checked=checked)
 
 
 def one_hot(g: Emitter, n: Node) -> Value:

@@ -15,7 +15,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import non_negative, take
+from glow_frontends.onnx.rules.index import indices_of, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
@@ -127,11 +127,12 @@ def gather_block_quantized(g: Emitter, n: Node) -> Value:
     wide = np.moveaxis(scales.astype(np.float32), axis, -1)
     form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth}
     form["point"] = 0.0 if points is not None else point
-    places = non_negative(g, n[1], depth if rows == axis else sizes[rows])
+    places, checked = indices_of(g, n, n[1], [depth if rows == axis else sizes[rows]])
     if rows == axis or axis != data.ndim - 1:
         table = dequantize_blocks(data, wide, points, levels=None, **form)
-        return take(g, np.moveaxis(table, -1, axis).astype(scales.dtype), places, rows)
-    parts = [None if part is None else take(g, part, places, rows) for part in (data, wide, points)]
+        return take(g, np.moveaxis(table, -1, axis).astype(scales.dtype), places, rows, checked)
+    codes = take(g, data, places, rows, checked)
+    parts = [codes, *(None if part is None else take(g, part, places, rows) for part in (wide, points))]
     return cast_to(g, g(DequantizeBlocksOp, *parts, **form), scales.dtype)
 
 

@@ -19,7 +19,6 @@ from glow_dialects.ops.activation import (
     TanhOp,
 )
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
-from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.relu import ReluOp
@@ -159,9 +158,9 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
     positions = n.get(8)
     if positions is None:
         positions = np.arange(shape(ids)[1], dtype=np.int64)[None]
-    total = g(AddOp, g(GatherOp, n[2], ids, axis=0), index.take(g, n[3], positions, 0))
+    total = g(AddOp, index.taken(g, n, n[2], ids, 0), index.taken(g, n, n[3], positions, 0))
     if n.get(1) is not None and n.get(4) is not None:
-        total = g(AddOp, total, g(GatherOp, n[4], n[1], axis=0))
+        total = g(AddOp, total, index.taken(g, n, n[4], n[1], 0))
     y = g(LayerNormOp, total, n[5], n[6], axis=2, epsilon=n.number("epsilon", 1e-12))
     mask = n.get(7)
     lengths: Value = np.zeros((shape(ids)[0],), np.int32)
