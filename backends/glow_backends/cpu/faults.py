@@ -26,13 +26,14 @@ class Faults:
         self._names = list(names)
         self._pairs = aligned_array((len(names), 2), np.dtype(np.int64))
         self._pairs[...] = 0
-        self._bytes = memoryview(self._pairs.reshape(-1)).cast("B") if names else memoryview(b"")
-        self._none = bytes(self._bytes)
+        #: The pairs as they are now and as they are without faults: bytes compare fastest.
+        self._now: object = self._pairs.reshape(-1).data.cast("B") if names else b""
+        self._clean: object = self._pairs.tobytes()
         self.address = address(self._pairs)
 
     def check(self) -> None:
         """Raise a GlowError for the first call that found an index out of range, and forget all."""
-        if self._bytes != self._none:
+        if self._now != self._clean:
             from glow_dialects.ops.indexing import out_of_range
 
             pairs = self._pairs.tolist()

@@ -104,8 +104,8 @@ def scatter_elements(g: Emitter, n: Node) -> Value:
     """ScatterElements, and Scatter of opset 9."""
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
     indices, checked = indices_of(g, n, n[1], [shape(n[0])[axis]])
-    options = {"axis": axis, "reduction": n.text("reduction", "none"), "checked": checked}
-    return g(ScatterElementsOp, n[0], indices, n[2], **options)
+    reduction = n.text("reduction", "none")
+    return g(ScatterElementsOp, n[0], indices, n[2], axis=axis, reduction=reduction, checked=checked)
 
 
 def scatter_nd(g: Emitter, n: Node) -> Value:
