@@ -102,6 +102,65 @@ def recursion(w, u, xs):
     return np.sum(step(8, xs[0]) ** 2)
 
 
+def cholesky(w, u, xs):
+    """Element by element: the logarithm of the determinant of a positive matrix."""
+    a = w @ w.T + np.eye(w.shape[0])
+    rows = np.zeros(a.shape)
+    for i in range(a.shape[0]):
+        for j in range(i + 1):
+            s = a[i, j]
+            for k in range(j):
+                s = s - rows[i, k] * rows[j, k]
+            if i == j:
+                rows[i, j] = np.sqrt(s)
+            else:
+                rows[i, j] = s / rows[j, j]
+    total = 0.0
+    for i in range(a.shape[0]):
+        total = total + np.log(rows[i, i])
+    return 2.0 * total
+
+
+def elimination(w, u, xs):
+    """Element by element: the determinant of a matrix."""
+    a = w @ w.T + np.eye(w.shape[0])
+    for k in range(a.shape[0]):
+        for i in range(k + 1, a.shape[0]):
+            factor = a[i, k] / a[k, k]
+            for j in range(k, a.shape[0]):
+                a[i, j] = a[i, j] - factor * a[k, j]
+    determinant = 1.0
+    for i in range(a.shape[0]):
+        determinant = determinant * a[i, i]
+    return determinant
+
+
+def products(w, u, xs):
+    """Element by element: a product of matrices, three loops deep."""
+    out = np.zeros((w.shape[0], u.shape[1]))
+    for i in range(w.shape[0]):
+        for j in range(u.shape[1]):
+            for k in range(u.shape[0]):
+                out[i, j] += w[i, k] * u[k, j]
+    return np.sum(out * out)
+
+
+def tridiagonal(w, u, xs):
+    """Element by element: a system of three diagonals, forwards and backwards."""
+    n = xs.shape[0]
+    above, right, x = np.zeros(n), np.zeros(n), np.zeros(n)
+    above[0] = xs[0, 0] / 2.0
+    right[0] = xs[0, 1] / 2.0
+    for i in range(1, n):
+        pivot = 2.0 - xs[i, 2] * above[i - 1]
+        above[i] = xs[i, 0] / pivot
+        right[i] = (xs[i, 1] - xs[i, 2] * right[i - 1]) / pivot
+    x[n - 1] = right[n - 1]
+    for i in range(n - 2, -1, -1):
+        x[i] = right[i] - above[i] * x[i + 1]
+    return np.sum(x * x) + np.sum(w)
+
+
 SHAPES: dict[Program, tuple[tuple[int, ...], ...]] = {
     rnn: ((8, 8), (8, 4), (60, 4)),
     lstm: ((4, 32), (8, 32), (41, 4)),
@@ -110,6 +169,10 @@ SHAPES: dict[Program, tuple[tuple[int, ...], ...]] = {
     nested: ((4, 4), (4, 4), (40, 4)),
     until: ((4, 4), (4, 4), (40, 4)),
     recursion: ((4, 4), (4, 4), (40, 4)),
+    cholesky: ((12, 12), (1,), (1,)),
+    elimination: ((12, 12), (1,), (1,)),
+    products: ((12, 12), (12, 12), (1,)),
+    tridiagonal: ((4, 4), (1,), (12, 3)),
 }
 
 

@@ -8,10 +8,20 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Region, SSAValue, Use
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.dialect import FuncOp, GradOp, PartialOp, PrimOp, RefOp, ReturnOp, ValueAndGradOp
+from glow_dialects.fn.dialect import (
+    CallOp,
+    FuncOp,
+    GradOp,
+    PartialOp,
+    PrimOp,
+    RefOp,
+    ReturnOp,
+    ValueAndGradOp,
+)
 from glow_dialects.fn.over import KINDS, OverOp
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
+from glow_passes.fn.calls import known_callee, recursive
 from glow_passes.fn.custom import declared, make_reverse, make_tangents
 from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
@@ -105,11 +115,17 @@ class Functions:
 
     def in_turns(self, loop: Counted, first: int, turns: int, order: int) -> str:
         """The name of the function for so many turns of a loop, in a program with derivatives of an order."""
-        size = chunk_of(loop.operations, turns, order)
+        size = chunk_of(loop.operations, turns, order, self._nested(loop))
         name = turns_name(loop, first, turns, size)
         if name not in self.table:
             make_turns(self, loop, name, turns, size)
         return name
+
+    def _nested(self, loop: Counted) -> bool:
+        """Whether a turn calls what loops, or is not known."""
+        called = [known_callee(op) for op in loop.body if isinstance(op, CallOp)]
+        names = [n for found in called if found is not None for n in self.reached(found[0].target)]
+        return None in called or bool(recursive({n: self.table[n] for n in names}))
 
     def only_types(self, name: str) -> frozenset[int]:
         """The parameters of which a function uses the type only, not the value."""

@@ -11,7 +11,7 @@ from glow_passes.fn.domain import NotNative, Type
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.places import with_line
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.unrolling import ATTEMPTS, MOST_ROOM, TooLong, Unrolling, deep
+from glow_passes.fn.unrolling import ATTEMPTS, MOST_ROOM, TooLong, Unrolling, deep, plain
 
 
 def infer(
@@ -46,7 +46,7 @@ def _inferred(
             with deep():
                 return made, made.infer(name, arguments)
         except TooLong as long:
-            rolled = {*unrolling.rolled, str(long)}
+            rolled = {*unrolling.rolled, plain(str(long))}
             unrolling = again(rolled=rolled, turns=unrolling.turns)
         except NotNative:
             first.crowded |= unrolling.crowded

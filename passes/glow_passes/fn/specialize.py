@@ -59,7 +59,7 @@ from glow_passes.fn.meaning import Meaning
 from glow_passes.fn.places import placed
 from glow_passes.fn.structure import length
 from glow_passes.fn.turns import ROLLED
-from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors
+from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
 from glow_passes.fn.values import NoCode, V, captured, failure, parts
 
 #: Instances of one function that may nest before their types are merged.
@@ -122,6 +122,8 @@ class Specializer(Meaning):
         #: Instances to be visited again: what they depend on has changed since.
         self.waiting: set[Instance] = set()
         self.visits = 0
+        #: What operations other than calls give for operands of some types.
+        self.known: dict[Any, V] = {}
         self.recursive: dict[str, bool] = {}
         #: Instances that call one of several functions, and loops whose turns are instances of their own.
         self.branching: set[Instance] = set()
@@ -200,7 +202,7 @@ class Specializer(Meaning):
         if same and (
             (self.is_recursive(name) or len(same) > NESTING)
             and not self._apart(name, kinds, same, current)
-            or _same_step(kinds, [self.sets.resolve(t) for t in same[0].parameters])
+            or same_step(kinds, [self.sets.resolve(t) for t in same[0].parameters])
         ):
             self._merge(same[0], kinds)
             return same[0]
@@ -292,10 +294,17 @@ class Specializer(Meaning):
             if isinstance(op, ReturnOp):
                 return self.sets.resolve(scope.values[op.value].type)
             operands = [scope.values[v] for v in op.operands]
-            if any(isinstance(v.type, Bottom) for v in operands):
+            kinds = [v.type for v in operands]
+            if BOTTOM in kinds:
                 scope.values[op.results[0]] = V(BOTTOM)
                 continue
-            made = scope.values[op.results[0]] = self.step(op, operands, instance)
+            key = None if isinstance(op, CallOp) else (op, *kinds)
+            made = self.known.get(key)
+            if made is None:
+                made = self.step(op, operands, instance)
+                if key is not None:
+                    self.known[key] = made
+            scope.values[op.results[0]] = made
             instance.named = instance.named or has_sets(made.type)
             self.visits += 1
         raise AssertionError(instance.name)
@@ -467,15 +476,6 @@ class Specializer(Meaning):
         if of is None:
             return made
         return self.env({of.data: made})  # pyright: ignore
-
-
-def _same_step(kinds: Sequence[Type], before: Sequence[Type]) -> bool:
-    """Whether a backward step of tensors follows itself: only what it got cotangents from differs.
-
-    The last turn of a loop leaves it, so that its cotangents are those of another function; zeros are added.
-    """
-    differ = [(a, b) for a, b in zip(kinds, before, strict=True) if a != b]
-    return all(isinstance(t, EnvType) for pair in differ for t in pair) and any(map(has_tensors, kinds))
 
 
 def _no_tangents(before: str) -> list[V]:

@@ -143,14 +143,17 @@ def counted(function: FuncOp) -> Counted | None:
     )
 
 
-def chunk_of(operations: int, turns: int, order: int) -> int:
+def chunk_of(operations: int, turns: int, order: int, nested: bool) -> int:
     """How many turns of so many operations are done at a time: all, or few with a small rest.
 
-    Of derivatives of higher orders, whose turns are that much longer, fewer.
+    Of derivatives of higher orders, whose turns are that much longer, fewer. Of `nested` loops, one: turns
+    with a loop in each are no one graph.
     """
     share = ORDERS ** max(order - 1, 0)
     if operations * turns <= WHOLE // share:
         return turns
+    if nested:
+        return 1
     fewest = 2 if order < 2 else 1
     most = max(fewest, min(CHUNK // share // operations, turns))
     return min(range(max(fewest, most // 2), most + 1), key=lambda k: (turns % k, -k))

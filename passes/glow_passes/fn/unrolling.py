@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from glow_passes.fn.domain import FnType, Scalar, TensorType, Text, TupleType, Type
+from glow_passes.fn.domain import EnvType, FnType, Scalar, TensorType, Text, TupleType, Type
 
 #: Turns that a loop of tensors may have to be unrolled.
 TURNS = 32
@@ -29,7 +30,8 @@ class TooLong(Exception):
 class Unrolling:
     """Which calls of loops are kept apart: those where a known int differs from turn to turn.
 
-    `rolled` are functions of loops that stay loops; `met` tells whether any loop of tensors was met.
+    `rolled` are functions of loops that stay loops, whatever is derived from them; `met` tells whether any
+    loop of tensors was met.
     """
 
     enabled: bool = True
@@ -52,7 +54,11 @@ class Unrolling:
 
     def unrolls(self, name: str, kinds: Sequence[Type], before: Sequence[Type], turns: int) -> bool:
         """Whether a further turn of a loop is an instance of its own; TooLong where there are too many."""
-        if not self.enabled or name in self.rolled or not any(has_tensors(k) or has_texts(k) for k in kinds):
+        if (
+            not self.enabled
+            or plain(name) in self.rolled
+            or not any(has_tensors(k) or has_texts(k) for k in kinds)
+        ):
             return False
         self.met = True
         if not any(_moved(old, new) for old, new in zip(before, kinds, strict=True)):
@@ -85,6 +91,20 @@ def _moved(old: Type, new: Type) -> bool:
     if not isinstance(old, Scalar) or not isinstance(new, Scalar):
         return False
     return "int" == old.kind == new.kind and None not in (old.const, new.const) and old.const != new.const
+
+
+def plain(name: str) -> str:
+    """The function that another one is derived from."""
+    return re.split(r"\.(?:fwd|bwd|jvp)(?:\.|$)", name)[0]
+
+
+def same_step(kinds: Sequence[Type], before: Sequence[Type]) -> bool:
+    """Whether a backward step of tensors follows itself: only what it got cotangents from differs.
+
+    The last turn of a loop leaves it, so that its cotangents are those of another function; zeros are added.
+    """
+    differ = [(a, b) for a, b in zip(kinds, before, strict=True) if a != b]
+    return all(isinstance(t, EnvType) for pair in differ for t in pair) and any(map(has_tensors, kinds))
 
 
 def has_tensors(kind: Type) -> bool:

@@ -28,6 +28,7 @@ class Survey(Specializer):
         super().__init__(inferred.functions)
         self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
         self.t = watch = _Watch()
+        self.known = {}  # of the watch
         #: The instances that each instance calls.
         self.edges: dict[Instance, list[Instance]] = {}
         #: The places that call each instance.
