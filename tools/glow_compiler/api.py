@@ -208,11 +208,12 @@ def _compile_onnx(
             "path": source.path,
             "verify": verify,
         }
+        proto = source.proto if source.finish is None else source.finish.model
         try:
-            module = import_model(source.proto, **given, unroll=FEW_NODES)
+            module = import_model(proto, **given, unroll=FEW_NODES)
         except NotStatic:
             try:
-                module = import_model(source.proto, **given, control=True)
+                module = import_model(proto, **given, control=True)
             except ImportProblems:
                 return segmented(chosen, data)
         program = build(module, own=True)
@@ -228,7 +229,7 @@ def _compile_onnx(
                 program = compiled(chosen, data)
             if key is not None and not isinstance(program, SegmentedProgram):
                 backend.remember(key, program)
-        return program
+        return program if isinstance(program, SegmentedProgram) else source.finished(program)
 
     made = Executable(
         inputs, known.outputs, specialize, known.value_inputs, defaults=defaults, hint=source.what_is

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
 import numpy as np
 
 from glow_dialects.core.types import Array
@@ -13,15 +17,25 @@ from glow_frontends.onnx.rules.selection import inputs_of
 from glow_frontends.onnx.values import MapValue, SequenceValue
 
 
+def rows_of_maps(n: Node) -> Callable[[Array], list[dict[str | int, float]]]:
+    """What ZipMap makes of scores: for each row a dictionary from class to score."""
+    labels = list(n.texts("classlabels_strings") or n.integers("classlabels_int64s") or ())
+
+    def rows(scores: Array) -> list[dict[str | int, float]]:
+        wide = scores if scores.ndim == 2 else np.atleast_2d(scores)
+        if wide.shape[1] != len(labels):
+            raise RuleError(f"{len(labels)} labels for {wide.shape[1]} scores")
+        pairs: Any = map(zip, repeat(labels), wide.tolist())
+        return list(map(dict, pairs))
+
+    return rows
+
+
 def zip_map(g: Emitter, n: Node) -> SequenceValue:
-    """ZipMap: for each row of scores a map from class to score."""
+    """ZipMap."""
     del g
     (scores,) = inputs_of(n, 1)
-    labels = list(n.texts("classlabels_strings") or n.integers("classlabels_int64s") or ())
-    rows = np.atleast_2d(scores)
-    if rows.shape[1] != len(labels):
-        raise RuleError(f"{len(labels)} labels for {rows.shape[1]} scores")
-    return SequenceValue([MapValue(dict(zip(labels, row, strict=True))) for row in rows.tolist()])
+    return SequenceValue([MapValue(entries) for entries in rows_of_maps(n)(scores)])
 
 
 def _map(n: Node) -> MapValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -142,17 +143,31 @@ def _table(n: Node, prefix: str) -> Array:
     return np.array(classes, dtype=object)
 
 
-def label_encoder(g: Emitter, n: Node) -> Value:
-    """LabelEncoder: values[i] where the input is keys[i]; NaN is a key like any other."""
+def _encoding(n: Node, of_texts: bool) -> tuple[Array, Array, Array]:
+    """Keys, values and the default value of a LabelEncoder, whose input may be texts."""
     if n.opset < 2:
         classes = _table(n, "classes")
         positions = np.arange(classes.size)
-        text = dtype_of_value(n[0]) == object
-        keys, values = (classes, positions) if text else (positions, classes)
+        keys, values = (classes, positions) if of_texts else (positions, classes)
     else:
         keys, values = _table(n, "keys"), _table(n, "values")
-    default = _default(n, values)
+    return keys, values, _default(n, values)
+
+
+def table_of_texts(n: Node) -> Callable[[Array], Array] | None:
+    """What a LabelEncoder makes of numbers, where that is texts."""
+    keys, values, default = _encoding(n, False)
+    if values.dtype != object or keys.dtype == object:
+        return None
+    table = dict(zip(keys.tolist(), values.tolist(), strict=True))
+    item: Any = default.reshape(-1)[0]
+    return lambda x: _mapped(x, table, item, object)
+
+
+def label_encoder(g: Emitter, n: Node) -> Value:
+    """LabelEncoder: values[i] where the input is keys[i]; NaN is a key like any other."""
     x = n[0]
+    keys, values, default = _encoding(n, dtype_of_value(x) == object)
     numeric = object not in (keys.dtype, values.dtype)
     if numeric and keys.size <= MAX_COMPARED:
         out: Value = default
