@@ -255,3 +255,80 @@ def test_layers_that_begin_as_copies() -> None:
     found = glow.Trainer(model, "mse", backend="interpreter").parameters()
     assert set(found) == set(names)
     np.testing.assert_array_equal(found["layers.1.out.weight"], weight)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_fresh_normalisations(backend: str) -> None:
+    """Weights and statistics that begin equal are each layer's own, one layer's in both of its calls.
+
+    A fresh network of three normalisations by batches, one of them called twice, one without parameters, a
+    layer norm without parameters, and a prelu whose slope the exporter reshaped.
+    """
+    torch = pytest.importorskip("torch")
+    F = torch.nn.functional
+    batch, row = "torch.nn.modules.batchnorm.BatchNorm2d", {"axis": -1}
+    shared = ["one.weight", "one.bias", "one.bias", "one.weight"]
+    nodes = [
+        _node("BatchNormalization", ["x", *shared], "a", "one", batch),
+        _node("PRelu", ["a", "val_1"], "b", "slope"),
+        _node("BatchNormalization", ["b", *shared], "c", "two", batch),
+        _node("BatchNormalization", ["c", *shared], "d", "two", batch),
+        _node("BatchNormalization", ["d", *shared], "e", "bare", batch),
+        _node("LayerNormalization", ["e", "one.weight"], "f", "row", NORM, **row),
+        _node("Mul", ["f", "scale"], "y", ""),
+    ]
+    start = {
+        "one.weight": np.ones(4, np.float32),
+        "one.bias": np.zeros(4, np.float32),
+        "val_1": np.full((1, 4, 1, 1), 0.25, np.float32),
+        "scale": np.linspace(0.5, 2, 4, dtype=np.float32).reshape(4, 1, 1),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "main",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4, 5, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4, 5, 4])],
+        [numpy_helper.from_array(a, n) for n, a in start.items()],
+    )
+    parameters = ["one.weight", "one.bias", "slope.weight", "two.weight", "two.bias", "scale"]
+    buffers = [f"{n}.running_{kind}" for n in ("one", "two", "bare") for kind in ("mean", "var")]
+    lines = [f"p: PARAMETER target='{n}'" for n in parameters] + [f"b: BUFFER target='{n}'" for n in buffers]
+    key = "pkg.torch.export.ExportedProgram.graph_signature"
+    graph.metadata_props.add(key=key, value="\n".join(lines))
+    opset = [helper.make_opsetid("", 20)]
+    model = helper.make_model(graph, producer_name="pytorch", opset_imports=opset)
+
+    ones, zeros = (torch.full((4,), v) for v in (1.0, 0.0))
+    values = {n: (ones if n.endswith("weight") else zeros).clone() for n in parameters}
+    values |= {"slope.weight": torch.full((4,), 0.25), "scale": torch.tensor(start["scale"])}
+    for value in values.values():
+        value.requires_grad_()
+    statistics = {n: (ones if n.endswith("var") else zeros).clone() for n in buffers}
+
+    def forward(x: Any, training: bool) -> Any:
+        def norm(x: Any, name: str) -> Any:
+            running = [statistics[f"{name}.running_{kind}"] for kind in ("mean", "var")]
+            own = [values.get(f"{name}.{kind}") for kind in ("weight", "bias")]
+            return F.batch_norm(x, *running, *own, training=training)
+
+        y = F.prelu(norm(x, "one"), values["slope.weight"])
+        y = norm(norm(norm(y, "two"), "two"), "bare")
+        return F.layer_norm(y, (4,)) * values["scale"]
+
+    rng = np.random.default_rng(0)
+    x, target = (rng.normal(size=(3, 4, 5, 4)).astype(np.float32) * 2 + 1 for _ in range(2))
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.5), backend=backend)
+    optimizer = torch.optim.SGD(values.values(), 0.5)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.mse_loss(forward(torch.tensor(x), True), torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        np.testing.assert_allclose(trainer.step(x, target), loss.item(), rtol=1e-5)
+    found = trainer.parameters()
+    assert set(found) == set(values)
+    for name, value in values.items():
+        np.testing.assert_allclose(found[name], value.detach(), rtol=1e-3, atol=1e-5, err_msg=name)
+    with torch.no_grad():
+        np.testing.assert_allclose(trainer.predict(x), forward(torch.tensor(x), False), rtol=1e-3, atol=1e-4)

@@ -1,10 +1,10 @@
 """Weights that PyTorch's exporter merged or folded, separate and under their own names again.
 
 `torch.onnx.export` with its optimiser (the default of its newer exporter) keeps one of equal weights, so that
-normalisations that begin with ones share theirs, and layers that begin as copies; it turns, reshapes and
-repeats weights ahead, which unties tied ones; and it leaves out biases of zeros. That changes nothing in
-inference, but in training. The file says which parameters the network had (its signature) and which module
-each node is of.
+normalisations that begin with ones share theirs and their running statistics, and so do layers that begin as
+copies; it turns, reshapes and repeats weights ahead, which unties tied ones; it leaves out biases of zeros.
+That changes nothing in inference, but in training. The file says which parameters the network had (its
+signature) and which module each node is of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 
 import numpy as np
@@ -30,6 +30,8 @@ _MADE = re.compile(
     r"(zeros|ones|full|empty|arange|eye|tril|triu|scalar_tensor|lift_fresh_copy|_to_copy|where|masked_fill|sin|cos"
     r"|convert_element_type)(_like|_default)?(_\d+)?"
 )
+#: What normalisations take, as PyTorch's modules call it.
+_OPERANDS = ("input", "weight", "bias", "running_mean", "running_var")
 #: Gates of ONNX's recurrent operators as places in PyTorch's weights.
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -72,10 +74,12 @@ def restored(model: ModelProto) -> ModelProto:
     parameters = [name for name, own in told.items() if own]
     known = {i.name for i in model.graph.initializer}
     folded = any(i.name not in told and _is_weight(i) for i in model.graph.initializer)
-    if not parameters or (not folded and all(name in known for name in parameters)):
+    merged = any(True for _ in _normalizations(model.graph, told))
+    if not parameters or not (folded or merged or any(name not in known for name in parameters)):
         return model
     made = ModelProto()
     made.CopyFrom(model)
+    _separate_normalizations(made.graph, told)
     missing = _Restorer(made.graph, parameters).run()
     if missing:
         names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
@@ -86,6 +90,37 @@ def restored(model: ModelProto) -> ModelProto:
             stacklevel=2,
         )
     return made
+
+
+def _normalizations(graph: GraphProto, told: Mapping[str, bool]) -> Iterator[tuple[NodeProto, int, str]]:
+    """(node, place, its own name) of what normalisations read in the place of a value that was equal.
+
+    These are running statistics, and the ones and zeros of normalisations without parameters.
+    """
+    known = {i.name: i for i in graph.initializer}
+    for node in graph.node:
+        scope = _scope(node)
+        if scope is None or not node.op_type.endswith("Normalization"):
+            continue
+        bare = bool(scope) and not any(n.startswith(f"{scope}.") and own for n, own in told.items())
+        for name, place, kind in zip(node.input, range(5), _OPERANDS, strict=False):
+            own = f"{scope}.{kind}".removeprefix(".")
+            if name not in known or name == own:
+                continue
+            if told.get(own) is False if place > 2 else bare and name in told and _uniform(known[name]):
+                yield node, place, own
+
+
+def _separate_normalizations(graph: GraphProto, told: Mapping[str, bool]) -> None:
+    """Give each normalisation what it has for itself."""
+    tensors = {i.name: i for i in graph.initializer}
+    for node, place, own in list(_normalizations(graph, told)):
+        if own not in tensors:
+            read = tensors[node.input[place]]
+            tensors[own] = graph.initializer.add()
+            tensors[own].CopyFrom(read)
+            tensors[own].name = own
+        node.input[place] = own
 
 
 class _Restorer:
@@ -115,6 +150,8 @@ class _Restorer:
         nodes: list[NodeProto] = []
         for node in self.graph.node:
             scope = _scope(node)
+            if node.op_type == "PRelu" and scope is not None:
+                node.input[1] = self._slope(node.input[1], f"{scope}.weight".removeprefix("."), nodes)
             for place, name in enumerate(node.input if scope is not None else ()):
                 tensor = self.tensors.get(name)
                 if tensor is None or not _is_weight(tensor):
@@ -133,6 +170,20 @@ class _Restorer:
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
         return list(self.missing)
+
+    def _slope(self, name: str, weight: str, nodes: list[NodeProto]) -> str:
+        """What prelu reads: `weight` reshaped, where `name` was folded from it."""
+        tensor = self.tensors.get(name)
+        if tensor is None or name in self.parameters or weight not in self.parameters:
+            return name
+        array = numpy_helper.to_array(tensor)
+        if weight in self.missing:
+            self._add(array.reshape(-1), weight)
+        result = f"{weight}.{name}"
+        if result not in self.tensors:
+            self._add(np.array(array.shape, np.int64), result)
+            nodes.append(helper.make_node("Reshape", [weight, result], [f"{result}.shaped"]))
+        return f"{result}.shaped"
 
     def _turned(self, node: NodeProto, scope: str) -> str:
         """The parameter that a module's product takes turned round: a linear layer's, or the only one."""
