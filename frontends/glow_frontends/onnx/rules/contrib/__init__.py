@@ -14,6 +14,7 @@ from glow_frontends.onnx.rules.contrib import (
     experts,
     fused,
     nchwc,
+    packing,
     quantized,
 )
 from glow_frontends.onnx.rules.rule import Versions
@@ -27,6 +28,7 @@ FAMILIES: tuple[Mapping[str, Versions], ...] = (
     diffusion.RULES,
     experts.RULES,
     fused.RULES,
+    packing.RULES,
     quantized.RULES,
     strings.CONTRIB,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glow_dialects.ops.activation import TanhOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, FloorDivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.layer_norm import RmsNormOp
@@ -19,6 +19,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, rotate, split_heads
+from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import broadcast, join, pieces
@@ -44,16 +45,52 @@ def group_query_attention(g: Emitter, n: Node) -> list[Value | None]:
         if n.get(position) is not None:
             raise RuleError(what)
     query, key, value = _projections(g, n)
-    place = _place(g, n, query, n.get(3))
+    place = _place(g, query, n.get(3), n[6], n[5])
     if n.get(14) is not None or n.get(15) is not None:
         epsilon = n.number("qk_norm_epsilon", 1e-6)
         query = g(RmsNormOp, query, n[14], axis=3, epsilon=epsilon)
         key = g(RmsNormOp, key, n[15], axis=3, epsilon=epsilon)
     if n.flag("do_rotary"):
-        query, key = (_turned(g, n, x, place) for x in (query, key))
+        query, key = (_turned(g, n, x, place, (n[7], n[8]), n.get(9)) for x in (query, key))
     keys, values = (_write(g, n.get(3 + i), x, place) for i, x in enumerate((key, value)))
-    y, weights = _grouped(g, n, query, keys, values, _allowed(g, n, place))
+    y, weights = _grouped(g, n, query, keys, values, _allowed(g, n, place), n.get(10), n.get(11))
     return [y, keys, values, weights]
+
+
+def sparse_attention(g: Emitter, n: Node) -> list[Value]:
+    """SparseAttention: as GroupQueryAttention, of the blocks of keys that a layout gives each head."""
+    query, key, value = _projections(g, n)
+    last = g(SubOp, n[8], g.like(1, n[8]))
+    place = _place(g, query, n[3], n[7], last)
+    if n.flag("do_rotary"):
+        query, key = (_turned(g, n, x, place, (n[9], n[10]), None) for x in (query, key))
+    keys, values = (_write(g, n[3 + i], x, place) for i, x in enumerate((key, value)))
+    batch, heads = shape(query)[:2]
+    seen = broadcast(g, _allowed(g, n, place), (batch, 1, 1, place.new, place.total))
+    seen = g(AndOp, seen, _blocks(g, n, place, batch, heads))
+    y, _ = _grouped(g, n, query, keys, values, seen, None, None)
+    return [y, keys, values]
+
+
+def _blocks(g: Emitter, n: Node, place: Place, batch: int, heads: int) -> Value:
+    """Which places the layout of each head has for each query, [B, K, H / K, S, T]."""
+    ends, columns = (g.known(n[i], "the layout of SparseAttention") for i in (5, 6))
+    size, shared = n.integer("sparse_block_size"), n.integer("kv_num_heads")
+    layouts, rows = ends.shape[0], ends.shape[1] - 1
+    if heads % layouts:
+        raise RuleError(f"{layouts} layouts for {heads} heads")
+    kept = np.zeros((layouts, rows, -(-place.total // size)), np.bool_)
+    for layout in range(layouts):
+        for row in range(rows):
+            found = columns[layout, ends[layout, row] : ends[layout, row + 1]]
+            kept[layout, row, found[(found >= 0) & (found < kept.shape[2])]] = True
+    wide = np.repeat(kept, size, 2)[:, :, : place.total]
+    wide = np.tile(np.moveaxis(wide, 0, 1), (1, heads // layouts, 1))  # [rows, H, T]
+    queries = g(AddOp, place.start, _steps(place.new, 2))
+    row = g(FloorDivOp, g(MaxOp, queries, np.array(0)), np.array(size))
+    found = take(g, wide, g(MinOp, g.reshape(row, (shape(row)[0], place.new)), np.array(rows - 1)), 0)
+    found = g.transpose(found, (0, 2, 1, 3))
+    return g.reshape(found, (batch, shared, heads // shared, place.new, place.total))
 
 
 def _projections(g: Emitter, n: Node) -> list[Value]:
@@ -68,13 +105,14 @@ def _projections(g: Emitter, n: Node) -> list[Value]:
     return [split_heads(g, p, count) for p, count in zip(parts, counts, strict=True)]
 
 
-def _place(g: Emitter, n: Node, query: Value, past: Value | None) -> Place:
+def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Value) -> Place:
+    """Where new keys go in a cache of some length; `last` is the place of each sample's last one."""
     batch, new = shape(query)[0], shape(query)[2]
-    whole = g.ints(n[6], "the length of the cache")[0]
+    whole = g.ints(length, "the length of the cache")[0]
     total = max(whole, 0 if past is None else shape(past)[2])
     if new == whole:
         return Place(np.zeros((batch, 1, 1, 1), np.int64), new, total)
-    ends = g.reshape(cast_to(g, n[5], INT64), (batch, 1, 1, 1))
+    ends = g.reshape(cast_to(g, last, INT64), (batch, 1, 1, 1))
     return Place(g(AddOp, ends, np.array(1 - new, np.int64)), new, total)
 
 
@@ -84,12 +122,13 @@ def _steps(count: int, axis: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64).reshape(dims)
 
 
-def _turned(g: Emitter, n: Node, x: Value, place: Place) -> Value:
-    positions = n.get(9)
+def _turned(
+    g: Emitter, n: Node, x: Value, place: Place, tables: tuple[Value, Value], positions: Value | None
+) -> Value:
     if positions is None:
         rows = g(MaxOp, g(AddOp, place.start, _steps(place.new, 2)), np.zeros((), np.int64))
         positions = g.reshape(rows, (shape(rows)[0], place.new))
-    cos, sin = n[7], n[8]
+    cos, sin = tables
     return rotate(g, x, cos, sin, positions, n.flag("rotary_interleaved"), 2 * shape(cos)[1])
 
 
@@ -125,7 +164,14 @@ def _allowed(g: Emitter, n: Node, place: Place) -> Value:
 
 
 def _grouped(
-    g: Emitter, n: Node, query: Value, keys: Value, values: Value, allowed: Value
+    g: Emitter,
+    n: Node,
+    query: Value,
+    keys: Value,
+    values: Value,
+    allowed: Value,
+    bias: Value | None,
+    sink: Value | None,
 ) -> tuple[Value, Value]:
     """Attention of H query heads to K of keys: the queries of a group are rows of one product."""
     batch, heads, new, width = shape(query)
@@ -140,22 +186,20 @@ def _grouped(
         bound = g.like(limit, scores)
         scores = g(MulOp, g(TanhOp, g(DivOp, scores, bound)), bound)
     scores = g.reshape(scores, (batch, shared, each, new, total))
-    bias = n.get(10)
     if bias is not None:
         dims = shape(bias)
         groups = (shared, each) if dims[1] == heads else (1, 1)
         scores = g(AddOp, scores, g.reshape(bias, (dims[0], *groups, *dims[2:])))
     low = np.array(-np.inf).astype(dtype_of_value(scores))
     scores = g(SelectOp, allowed, scores, low)
-    weights = _weights(g, n, scores, (shared, each))
+    weights = _weights(g, n, scores, (shared, each), sink)
     flat = g.reshape(weights, (batch, shared, each * new, total))
     y = g.reshape(product(g, flat, values), (batch, heads, new, shape(values)[3]))
     return join_heads(g, y), g.reshape(weights, (batch, heads, new, total))
 
 
-def _weights(g: Emitter, n: Node, scores: Value, heads: tuple[int, int]) -> Value:
+def _weights(g: Emitter, n: Node, scores: Value, heads: tuple[int, int], sink: Value | None) -> Value:
     """Softmax; a sink of each head, or of score 0, takes its share."""
-    sink = n.get(11)
     if sink is None and not n.flag("smooth_softmax"):
         return g(SoftmaxOp, scores, axis=4)
     column = np.zeros((1, 1, 1, 1, 1), dtype_of_value(scores)) if sink is None else sink
@@ -167,4 +211,7 @@ def _weights(g: Emitter, n: Node, scores: Value, heads: tuple[int, int]) -> Valu
     return pieces(g, both, 4, (shape(scores)[4], 1))[0]
 
 
-RULES: dict[str, Versions] = {"GroupQueryAttention": group_query_attention}
+RULES: dict[str, Versions] = {
+    "GroupQueryAttention": group_query_attention,
+    "SparseAttention": sparse_attention,
+}
