@@ -115,7 +115,7 @@ def _bucket(ahead: int, buckets: int, both: bool, most: int) -> int:
 @pytest.mark.parametrize("length", [1, 7, 150])
 def test_relative_positions_of_t5(both: bool, length: int, backend: str) -> None:
     table = real(32, 4)
-    attributes = {"max_distance": 128, "is_bidirectional": int(both)}
+    attributes: dict[str, Any] = {"max_distance": 128, "is_bidirectional": int(both)}
     node = helper.make_node("RelativePositionBias", ["t", "n", "n"], ["y"], domain=MS, **attributes)
     made = _model([node], {"t": (F, [32, 4]), "n": (TensorProto.INT64, [])}, {"y": F})
     found = glow.compile(made, backend=backend).run({"t": table, "n": np.array(length)})["y"]
@@ -195,3 +195,9 @@ def test_attention_among_the_tokens_of_each_sample(form: str, backend: str) -> N
     for start, end in zip(ends, ends[1:], strict=False):
         wanted = _attended(q[start:end], k[start:end], v[start:end], bias[0])
         np.testing.assert_allclose(found[start:end], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_operator_that_generates_says_what_to_do_instead() -> None:
+    node = helper.make_node("GreedySearch", ["x"], ["y"], domain=MS)
+    with pytest.raises(glow.GlowError, match=r"GreedySearch.*its decoder, saved as a model, runs as one"):
+        glow.load(_model([node], {"x": (I32, [1, 3])}, {"y": I32}))

@@ -298,7 +298,13 @@ def _op_name(proto: NodeProto) -> str:
     return f"{domain}.{proto.op_type}" if domain else proto.op_type
 
 
+#: Operators of com.microsoft that run a decoder until it has said all.
+_GENERATING = frozenset({"BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"})
+
+
 def _hint(domain: str, op: str) -> str:
+    if domain == "com.microsoft" and op in _GENERATING:
+        return "; its decoder, saved as a model, runs as one, and the caller chooses tokens between its steps"
     near = nearest(domain, op)
     return f"; did you mean {near}?" if near else ""
 
