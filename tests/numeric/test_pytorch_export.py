@@ -332,3 +332,28 @@ def test_fresh_normalisations(backend: str) -> None:
         np.testing.assert_allclose(found[name], value.detach(), rtol=1e-3, atol=1e-5, err_msg=name)
     with torch.no_grad():
         np.testing.assert_allclose(trainer.predict(x), forward(torch.tensor(x), False), rtol=1e-3, atol=1e-4)
+
+
+def test_nodes_of_no_module() -> None:
+    """A split that the exporter put in is of the module that takes its parts, and so is what it splits."""
+    kind = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    nodes = [
+        _node("Add", ["x", "one.bias"], "a", "one"),
+        helper.make_node("Split", ["one.bias"], ["left", "right"], num_outputs=2, axis=1),
+        _node("Add", ["a", "left"], "b", "two"),
+        _node("Mul", ["b", "right"], "y", "two"),
+    ]
+    initializer = numpy_helper.from_array(np.zeros((2, 4), np.float32), "one.bias")
+    nodes[2].input[1] = "wide"
+    nodes[3].input[1] = "wide"
+    nodes.insert(2, helper.make_node("Concat", ["left", "right"], ["wide"], axis=1))
+    graph = helper.make_graph(nodes, "main", [kind], [result], [initializer])
+    lines = [f"PARAMETER target='{n}.bias'" for n in ("one", "two")]
+    graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.graph_signature", value="\n".join(lines))
+    model = helper.make_model(graph, producer_name="pytorch", opset_imports=[helper.make_opsetid("", 20)])
+    trainer = glow.Trainer(model, "mse", glow.optim.SGD(0.5), backend="interpreter")
+    trainer.step(np.ones((2, 4), np.float32), np.ones((2, 4), np.float32))
+    found = trainer.parameters()
+    assert set(found) == {"one.bias", "two.bias"}
+    assert (found["one.bias"] == 0).all() and (found["two.bias"] != 0).all()

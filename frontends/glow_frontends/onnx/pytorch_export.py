@@ -148,8 +148,7 @@ class _Restorer:
     def run(self) -> list[str]:
         """Change the graph; returns parameters that are missing still."""
         nodes: list[NodeProto] = []
-        for node in self.graph.node:
-            scope = _scope(node)
+        for node, scope in zip(self.graph.node, _scopes(self.graph), strict=True):
             if node.op_type == "PRelu" and scope is not None:
                 node.input[1] = self._slope(node.input[1], f"{scope}.weight".removeprefix("."), nodes)
             for place, name in enumerate(node.input if scope is not None else ()):
@@ -398,6 +397,21 @@ def _scope(node: NodeProto) -> str | None:
     """The path of the innermost module that a node is of; calls of one module count as one."""
     names = _listed(node, _SCOPES)
     return re.sub(r"@\d+", "", names[-2]) if len(names) > 1 else None
+
+
+def _scopes(graph: GraphProto) -> list[str | None]:
+    """The module of each node; where the exporter does not tell, that of what reads its results."""
+    readers: dict[str, set[str | None]] = {}
+    found: list[str | None] = []
+    for node in reversed(graph.node):
+        scope = _scope(node)
+        if scope is None:
+            those = set[str | None]().union(*(readers.get(name, ()) for name in node.output))
+            scope = those.pop() if len(those) == 1 else None
+        for name in node.input:
+            readers.setdefault(name, set()).add(scope)
+        found.append(scope)
+    return found[::-1]
 
 
 def _module_class(node: NodeProto) -> str:
