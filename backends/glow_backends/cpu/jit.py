@@ -24,19 +24,20 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
     return module
 
 
-_LARGE = 22_300
+LARGE = 22_300
 """Characters of LLVM IR from which on a module gets only the cheap passes."""
 _VECTOR = re.compile(r"<\d+ x ")
 
 
 def optimized(
-    module: ir.Module | str, target: CpuTarget, kernel: bool = False
+    module: ir.Module | str, target: CpuTarget, kernel: bool = False, large: int = LARGE
 ) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     """Parse, verify and optimise.
 
     A kernel of vectors comes out of its emitter in final form, and so does anything large: LLVM's O3
     pipeline finds nothing there and takes three times as long as the passes that clean up addresses.
     In large kernels of vectors next to nothing is computed twice. Loops over single elements gain by O3.
+    `large` is the number of characters from which on a module is large.
     """
     initialize_llvm()
     machine = target.machine()
@@ -50,15 +51,17 @@ def optimized(
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     vectors = kernel and _VECTOR.search(text) is not None
-    if len(text) < _LARGE and not vectors:
+    if len(text) < large and not vectors:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        if len(text) < _LARGE or not vectors:
+        if not kernel:
+            passes.add_ipsccp_pass()  # ints that branches bound need no check for overflow
+        if len(text) < large or not vectors:
             passes.add_new_gvn_pass()
-        if len(text) < _LARGE:
+        if len(text) < large:
             passes.add_loop_rotate_pass()
             passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
@@ -66,9 +69,11 @@ def optimized(
     return parsed, machine
 
 
-def emit_object(module: ir.Module | str, target: CpuTarget, kernel: bool = False) -> bytes:
+def emit_object(
+    module: ir.Module | str, target: CpuTarget, kernel: bool = False, large: int = LARGE
+) -> bytes:
     """The optimised object file of a module."""
-    parsed, machine = optimized(module, target, kernel)
+    parsed, machine = optimized(module, target, kernel, large)
     return machine.emit_object(parsed)
 
 

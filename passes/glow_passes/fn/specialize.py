@@ -67,7 +67,7 @@ NESTING = 8
 #: Instances of a program; more means that specialisation does not end.
 MAX_INSTANCES = 400
 #: Operations visited while types are inferred; a bound on the time that it takes.
-MAX_VISITS = 30_000
+MAX_VISITS = 60_000
 
 
 @dataclass(eq=False)
@@ -136,7 +136,7 @@ class Specializer(Meaning):
     def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
         """The instance of a function for argument types; errors of types are raised here."""
         root = self._new(name, list(arguments), None)
-        for _ in range(60):
+        for _ in range(400):
             self.sets.changed = False
             for instance in sorted(self.waiting, key=lambda i: i.number):
                 if instance in self.waiting:

@@ -16,8 +16,8 @@ from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
 from glow_backends.cpu.functions.layout import leaves, sizes
 from glow_backends.cpu.functions.passing import Arguments, Results
-from glow_backends.cpu.functions.runtime import FAILED, MAX_TAIL_CALLS, MEMORY, SHIFT, STACK
-from glow_backends.cpu.jit import Linked, emit_object, new_module
+from glow_backends.cpu.functions.runtime import FAILED, MAX_TAIL_CALLS, MEMORY, OVERFLOW, SHIFT, STACK
+from glow_backends.cpu.jit import LARGE, Linked, emit_object, new_module
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError, raised
@@ -27,6 +27,8 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
+#: Characters of LLVM IR from which on a program of numbers gets only cheap passes: its code is all its work.
+LARGE_OF_NUMBERS = 4 * LARGE
 _NORESERVE, _DONTNEED = 0x4000, 4
 
 
@@ -108,7 +110,8 @@ class NativeFunction:
         self.seconds["graphs"] = time.perf_counter() - now
         start = time.perf_counter()
         self.llvm = str(module)
-        self._linked = Linked([emit_object(self.llvm, target), *self.graphs.objects()], target)
+        code = emit_object(self.llvm, target, large=LARGE if emitter.tensorial else LARGE_OF_NUMBERS)
+        self._linked = Linked([code, *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
         self._values = Results(self.result)
@@ -124,7 +127,7 @@ class NativeFunction:
         self._place = ctypes.addressof(self._setup)
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """The value; RecursionLimitError and GlowError where a limit is reached."""
+        """The value; RecursionLimitError and GlowError where a limit is reached, NotNative for large ints."""
         with _lock:
             held = self._inputs.fill(arguments)
             self._values.prepare()
@@ -140,6 +143,8 @@ class NativeFunction:
         number, code = code >> SHIFT, code & (1 << SHIFT) - 1
         if code == MEMORY:
             raise GlowError(f"{self.name}: more than {HEAP_LIMIT >> 30} GiB of memory; use fewer steps")
+        if code == OVERFLOW:
+            raise NotNative("an int of more than 64 bits")
         if code == FAILED:
             raise raised(*self._failures[number])
         if code:

@@ -14,7 +14,7 @@ I32 = ir.IntType(32)
 #: Class, message and place of an error.
 Failure = tuple[str, str, str]
 #: Codes that a native program stops with.
-STACK, MEMORY, TAIL_CALLS, FAILED = 1, 2, 3, 4
+STACK, MEMORY, TAIL_CALLS, FAILED, OVERFLOW = 1, 2, 3, 4, 5
 #: The number of the instance that stops, or of the error that it raises, stands above the code.
 SHIFT = 3
 #: Memory that a loop may leave behind before it is reclaimed.
@@ -48,6 +48,8 @@ class Support:
         #: Errors that the program may raise.
         self.failures: list[Failure] = []
         self._stops: dict[int, ir.Function] = {}
+        #: Where each function goes on with an int of more than 64 bits.
+        self._overflows: dict[ir.Function, ir.Block] = {}
         self._helpers: dict[str, ir.Function] = {}
 
     def _global(self, name: str, kind: ir.Type) -> ir.GlobalVariable:
@@ -76,6 +78,17 @@ class Support:
     def fail_where(self, b: ir.IRBuilder, condition: ir.Value, error: Failure) -> None:
         """Leave the program with an error where a condition holds."""
         self._unlikely(b, condition, self._code(error))
+
+    def fits(self, b: ir.IRBuilder, overflow: ir.Value) -> None:
+        """Leave the program where an int would need more than 64 bits; the interpreter has those."""
+        if b.function not in self._overflows:
+            bad = self._overflows[b.function] = b.append_basic_block("overflow")
+            inner = ir.IRBuilder(bad)
+            self.stop(inner, OVERFLOW)
+            inner.unreachable()
+        good = b.append_basic_block("fits")
+        b.cbranch(overflow, self._overflows[b.function], good)
+        b.position_at_end(good)
 
     def _code(self, error: Failure) -> int:
         if error not in self.failures:

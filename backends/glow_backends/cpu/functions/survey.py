@@ -12,7 +12,7 @@ from glow_passes.fn.values import NoCode, V, failure
 #: Operations of a function without branches that replace several calls of it.
 MAX_INLINED = 2000
 #: How deep calls of a function in itself are written out, and to how many operations in all.
-NESTED, MAX_NESTED = 4, 600
+NESTED, MAX_NESTED = 5, 1200
 
 
 def is_tail(op: CallOp) -> bool:

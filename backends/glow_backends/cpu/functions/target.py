@@ -21,7 +21,13 @@ _LIBRARY = {
     "atan2", "hypot", "fmod",
 }  # fmt: skip
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_BITS = {"bitand": "and_", "bitor": "or_", "bitxor": "xor", "shl": "shl", "shr": "ashr"}
+_CHECKED = {"add", "sub", "mul"}
+_BITS = {"bitand": "and_", "bitor": "or_", "bitxor": "xor"}
+
+
+def _any(code: ir.Value) -> bool:
+    """Whether any value would do."""
+    return isinstance(code, ir.Constant) and code.constant is ir.Undefined
 
 
 class LlvmTarget:
@@ -56,10 +62,15 @@ class LlvmTarget:
         if want == "float":
             return b.sitofp(code, F64) if have == "int" else b.uitofp(code, F64)
         if want == "int":
-            return (
-                b.zext(code, I64) if have == "bool" else self.external("llvm.fptosi.sat.i64.f64", I64, [code])
-            )
+            return b.zext(code, I64) if have == "bool" else self._whole(code)
         return self.scalar("to_bool", have, [code])
+
+    def _whole(self, code: ir.Value) -> ir.Value:
+        """A float as an int; the program stops where that has more than 64 bits, or the float is nan."""
+        b = self.builder
+        inside = b.fcmp_ordered("<", self.external("llvm.fabs.f64", F64, [code]), ir.Constant(F64, 2.0**63))
+        self.support.fits(b, b.not_(inside))
+        return b.fptosi(code, I64)
 
     def external(self, name: str, result: ir.Type, values: Sequence[ir.Value]) -> ir.Value:
         """A call of an intrinsic or a function of the C library."""
@@ -144,18 +155,19 @@ class LlvmTarget:
 
     def _int(self, name: str, x: Sequence[ir.Value]) -> ir.Value:
         b = self.builder
-        simple = {"add": b.add, "sub": b.sub, "mul": b.mul}
-        if name in simple:
-            return simple[name](*x)
+        if name in _CHECKED:
+            return self._checked(b, name, *x)
         if name in _BITS:
             return getattr(b, _BITS[name])(*x)
         kind = x[0].type
-        zero, one = ir.Constant(kind, 0), ir.Constant(kind, 1)
+        zero = ir.Constant(kind, 0)
         match name:
+            case "shl" | "shr":
+                return self._shifted(name, *x)
             case "neg":
-                return b.neg(x[0])
+                return self._checked(b, "sub", zero, x[0])
             case "abs":
-                return b.select(b.icmp_signed("<", x[0], zero), b.neg(x[0]), x[0])
+                return b.select(b.icmp_signed("<", x[0], zero), self._checked(b, "sub", zero, x[0]), x[0])
             case "invert":
                 return b.not_(x[0])
             case "to_int" | "floor" | "ceil" | "round":
@@ -164,51 +176,83 @@ class LlvmTarget:
                 up = b.zext(b.icmp_signed(">", x[0], zero), I64)
                 return b.sub(up, b.zext(b.icmp_signed("<", x[0], zero), I64))
             case "floor_div" | "mod":
-                safe = b.select(b.icmp_signed("==", x[1], zero), one, x[1])
-                quotient, rest = b.sdiv(x[0], safe), b.srem(x[0], safe)
-                signs = b.icmp_signed("<", b.xor(rest, safe), zero)
-                below = b.and_(b.icmp_signed("!=", rest, zero), signs)
-                if name == "mod":
-                    return b.add(rest, b.select(below, safe, zero))
-                made = b.sub(quotient, b.zext(below, I64))
-                return b.select(b.icmp_signed("==", x[1], zero), zero, made)
+                return self._divided(name, *x)
             case "ipow":
                 return b.call(self._power(), x)
             case _:
                 raise NotNative(f"{name} of ints")
 
+    def _checked(self, b: ir.IRBuilder, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
+        """A sum, difference or product; the program stops where it needs more than 64 bits."""
+        pair = getattr(b, f"s{name}_with_overflow")(left, right)
+        self.support.fits(b, b.extract_value(pair, 1))
+        return b.extract_value(pair, 0)
+
+    def _shifted(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
+        """x << by or x >> by, by any number of bits that is not negative."""
+        b = self.builder
+        most = ir.Constant(I64, 63)
+        if name == "shr":
+            self.support.fits(b, b.icmp_signed("<", by, ir.Constant(I64, 0)))
+            return b.ashr(x, b.select(b.icmp_signed("<", by, most), by, most))
+        self.support.fits(b, b.icmp_unsigned(">=", by, most))
+        made = b.shl(x, by)
+        self.support.fits(b, b.icmp_signed("!=", b.ashr(made, by), x))
+        return made
+
+    def _divided(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
+        """x // by or x % by, rounded down as in Python; by 0, x // 0 is 0 and x % 0 is 0."""
+        b = self.builder
+        zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+        if not isinstance(by, ir.Constant):
+            least = b.icmp_signed("==", x, ir.Constant(I64, -(2**63)))
+            self.support.fits(b, b.and_(least, b.icmp_signed("==", by, ir.Constant(I64, -1))))
+        safe = b.select(b.icmp_signed("==", by, zero), one, by)
+        quotient, rest = b.sdiv(x, safe), b.srem(x, safe)
+        signs = b.icmp_signed("<", b.xor(rest, safe), zero)
+        below = b.and_(b.icmp_signed("!=", rest, zero), signs)
+        if name == "mod":
+            return b.add(rest, b.select(below, safe, zero))
+        made = b.sub(quotient, b.zext(below, I64))
+        return b.select(b.icmp_signed("==", by, zero), zero, made)
+
     def _power(self) -> ir.Function:
-        """Integer power by squaring."""
+        """Integer power by squaring; negative exponents, which give floats, are not native."""
         if "fn.ipow" not in self.helpers:
             made = ir.Function(self.module, ir.FunctionType(I64, [I64, I64]), "fn.ipow")
             made.linkage = "internal"
             self.helpers["fn.ipow"] = made
             entry, loop, done = (made.append_basic_block(n) for n in ("entry", "loop", "done"))
+            zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
             b = ir.IRBuilder(entry)
+            self.support.fits(b, b.icmp_signed("<", made.args[1], zero))
+            start = b.block
             b.branch(loop)
             b.position_at_end(loop)
             base, left, total = (b.phi(I64) for _ in range(3))
-            zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
             odd = b.icmp_signed("!=", b.and_(left, one), zero)
-            after = b.mul(total, b.select(odd, base, one))
+            after = self._checked(b, "mul", total, b.select(odd, base, one))
             half = b.ashr(left, one)
-            squared = b.mul(base, base)
+            more = b.icmp_signed(">", half, zero)
+            squared = self._checked(b, "mul", b.select(more, base, one), b.select(more, base, one))
             for phi, first, then in (
                 (base, made.args[0], squared),
                 (left, made.args[1], half),
                 (total, one, after),
             ):
-                phi.add_incoming(first, entry)
-                phi.add_incoming(then, loop)
-            b.cbranch(b.icmp_signed(">", half, zero), loop, done)
+                phi.add_incoming(first, start)
+                phi.add_incoming(then, b.block)
+            b.cbranch(more, loop, done)
             b.position_at_end(done)
             b.ret(after)
         return self.helpers["fn.ipow"]
 
     def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         """One of two registers."""
-        if yes is no:
+        if yes is no or _any(no):
             return yes
+        if _any(yes):
+            return no
         return self.builder.select(*self.tensors.registers([condition, yes, no]))
 
     def undefined(self, kind: Type) -> Any:
