@@ -32,12 +32,16 @@ class Block:
     rows: int
     vectors: int
 
+    @property
+    def sums(self) -> int:
+        """How many vectors of sums it has."""
+        return self.rows * self.vectors
+
     def cycles(self) -> float:
         """Estimated cycles of one step of the reduction: FMAs, loads, FMA latency."""
-        sums = self.rows * self.vectors
         loads = (self.rows + self.vectors) / 2 * (_BROADCASTS if self.vectors == 1 else 1)
         # Weights stream from L2: narrow blocks (few vectors) ask less of it.
-        return max(sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.5
+        return max(self.sums / 2, loads, 4.0) * (1 + 0.01 * self.vectors) + 0.5
 
 
 def fits(block: Block, target: CpuTarget) -> bool:

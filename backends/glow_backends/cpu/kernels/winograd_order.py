@@ -41,10 +41,10 @@ class TileOrder:
         """The number of tiles."""
         return self.ends[-1]
 
-    def needed(self, point: int) -> int:
-        """How many tiles need a point with such bits."""
+    def needed(self, point: int) -> range:
+        """The tiles that need a point with such bits."""
         a, b, c, total = self.ends
-        return {0: total, NARROW: c - a, LOW: b, LOW | NARROW: b - a}[point]
+        return {0: range(total), NARROW: range(a, c), LOW: range(b), LOW | NARROW: range(a, b)}[point]
 
 
 def tile_order(conv: DirectConvSpec, tile: int) -> TileOrder:

@@ -91,12 +91,12 @@ class WinogradPlan:
     @property
     def rows(self) -> float:
         """Rows that the products of a point have, of all blocks, the average over the points."""
-        return self.blocks * self.block.rows * _passes(self.order, self.bits, self.blocks, self.block.rows)
+        return self.block.rows * _passes(self.order, self.bits, self.tiles, self.block.rows)
 
     @property
     def fewest_passes(self) -> int:
         """Over the weights of a point that some tiles leave out along one axis at most, in a block."""
-        counts = (self.order.needed(kind) for kind in {0, LOW, NARROW} & set(self.bits))
+        counts = (len(self.order.needed(kind)) for kind in {0, LOW, NARROW} & set(self.bits))
         return ceil_div(ceil_div(min(counts), self.blocks), self.block.rows)
 
     @property
@@ -135,12 +135,18 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
                 break
             for blocks in (fewest, fewest + threads) if parts == 1 else (fewest,):
                 count = ceil_div(ceil_div(total, blocks), rows)
-                rounds = ceil_div(ceil_div(total, count * rows) * parts, threads)
-                passes = _passes(order, bits, ceil_div(total, count * rows), rows)
-                found.append((rounds * passes * block.cycles() / vectors, block, count * rows))
+                cut = ceil_div(total, count * rows)
+                passes = _passes(order, bits, count * rows, rows) * ceil_div(cut * parts, threads) / cut
+                found.append((passes * block.cycles() / vectors, block, count * rows))
     least, best, _ = min(found, key=lambda f: f[0])
     alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
-    _, block, tiles = max(alike, key=lambda f: (_fetched_evenly(f[2] // f[1].rows), f[1].rows, -f[0]))
+
+    def merit(choice: tuple[float, Block, int]) -> tuple[bool, bool, float, int]:
+        cost, block, tiles = choice
+        products = cost * block.sums / block.cycles()
+        return _fetched_evenly(tiles // block.rows), block.sums >= _MANY, -round(products), block.rows
+
+    _, block, tiles = max(alike, key=merit)
     return WinogradPlan(
         block,
         order,
@@ -157,10 +163,17 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     )
 
 
-def _passes(order: TileOrder, bits: tuple[int, ...], blocks: int, rows: int) -> float:
-    """Register blocks of `rows` tiles that the products of a point take in a block, the average over all."""
-    counts = ((bits.count(kind), order.needed(kind)) for kind in range(4))
-    return sum(n * ceil_div(ceil_div(tiles, blocks), rows) for n, tiles in counts if n) / len(bits)
+def _passes(order: TileOrder, bits: tuple[int, ...], tiles: int, rows: int) -> float:
+    """Register blocks of `rows` tiles in all products of a point, in blocks of `tiles`: the average."""
+    total = 0
+    for kind in range(4):
+        needed = order.needed(kind)
+        ends = [
+            min(needed.stop, first + tiles) - max(needed.start, first)
+            for first in range(0, order.total, tiles)
+        ]
+        total += bits.count(kind) * sum(ceil_div(max(0, end), rows) for end in ends)
+    return total / len(bits)
 
 
 def _fetched_evenly(passes: int) -> bool:
@@ -168,7 +181,9 @@ def _fetched_evenly(passes: int) -> bool:
     return passes > 4 or passes.bit_count() == 1
 
 
-_FEW_TILES, _SCRATCH = 28, 16 * 1024 * 1024
+_MANY = 16
+"""Fewer vectors of sums ask for their weights faster than these come from the L2 cache when it is busy."""
+_FEW_TILES, _SCRATCH = 28, 20 * 1024 * 1024
 """Blocks have at least so many tiles, where there are as many, and at most so many bytes of V and M."""
 
 
