@@ -68,6 +68,24 @@ def _squares(histogram: Histogram, schema: Schema, limits: Range) -> float:
     return float(np.dot(histogram.counts, error * error))
 
 
+def _squares_of(histogram: Histogram) -> float:
+    return float(np.dot(histogram.counts, histogram.centres() ** 2))
+
+
+def _covered(histogram: Histogram, schema: Schema, limits: Range) -> Array:
+    """Which bins the integers for a range cover; a power of 2 covers more than was asked for."""
+    scale, zero = schema.parameters(*limits)
+    smallest, largest = -(1 << (schema.width - 1)), (1 << (schema.width - 1)) - 1
+    centres = histogram.centres()
+    return np.asarray((centres >= (smallest - zero) * scale) & (centres <= (largest - zero) * scale))
+
+
+def _outside(histogram: Histogram, schema: Schema, limits: Range) -> float:
+    """The part of the values that saturates."""
+    inside = histogram.counts[_covered(histogram, schema, limits)].sum()
+    return 1 - float(inside / histogram.counts.sum())
+
+
 def mean_square(histogram: Histogram, schema: Schema) -> Range:
     """The range with the least mean square error, rounding and saturation together."""
     return _search(histogram, schema, _squares)
@@ -81,11 +99,8 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
     makes of the difference inside cells is taken off, or finer cells would always seem better.
     """
     counts, centres = histogram.counts, histogram.centres()
-    scale, zero = schema.parameters(*limits)
-    smallest, largest = -(1 << (schema.width - 1)), (1 << (schema.width - 1)) - 1
-    # A power of 2 covers more than was asked for.
-    inside = (centres >= (smallest - zero) * scale) & (centres <= (largest - zero) * scale)
-    places = np.flatnonzero(inside)
+    scale, _ = schema.parameters(*limits)
+    places = np.flatnonzero(_covered(histogram, schema, limits))
     if places.size < 2:
         return np.inf
     first, last = int(places[0]), int(places[-1])
@@ -110,9 +125,10 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
 
 #: Kullback-Leibler calibration wants this many values a bin, and this many bins.
 ENOUGH, FEWEST = 32, 512
-#: It takes ranges whose mean square error is at most this part of the mean square, or this many times the
-#: least: fine cells for many small numbers may not cost the few large ones that carry the signal.
-LOUDEST, MOST_SQUARES = 0.04, 4.0
+#: It takes ranges whose mean square error is at most this many times the least: fine cells for many small
+#: numbers may not cost the few large ones that carry the signal. It may be this part of the mean square
+#: where no more than this part of the values, outliers, lies outside.
+MOST_SQUARES, LOUDEST, OUTLIERS = 2.0, 0.04, 1e-4
 
 
 def kullback_leibler(histogram: Histogram, schema: Schema) -> Range:
@@ -129,9 +145,12 @@ def kullback_leibler(histogram: Histogram, schema: Schema) -> Range:
         return whole(histogram, schema)
     candidates = list(dict.fromkeys(_candidates(merged, schema)))
     squares = [_squares(merged, schema, limits) for limits in candidates]
-    signal = float(np.dot(merged.counts, merged.centres() ** 2))
-    most = max(LOUDEST * signal, MOST_SQUARES * min(squares))
-    fair = [limits for limits, error in zip(candidates, squares, strict=True) if error <= most]
+    most, loudest = MOST_SQUARES * min(squares), LOUDEST * _squares_of(merged)
+    fair = [
+        limits
+        for limits, error in zip(candidates, squares, strict=True)
+        if error <= most or (error <= loudest and _outside(merged, schema, limits) <= OUTLIERS)
+    ]
     even = _without_zeros(merged)
     return min(fair, key=lambda limits: _divergence(even, schema, limits))
 
