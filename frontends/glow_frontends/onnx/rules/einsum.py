@@ -82,7 +82,7 @@ def _contract(
     sizes: dict[str, int] = {}
     for labels, x in ((left, a), (right, b)):
         for label, size in zip(labels, shape(x), strict=True):
-            sizes[label] = max(size, sizes.get(label, 1))
+            sizes[label] = size if size != 1 else sizes.get(label, 1)
     shared = [c for c in left if c in right]
     batch = [c for c in shared if c in later]
     summed = [c for c in shared if c not in later]

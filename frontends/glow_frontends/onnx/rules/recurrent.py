@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
@@ -12,7 +14,7 @@ from glow_dialects.ops.rnn import RnnOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.values import Value
+from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 
 def recurrent(kind: type[GraphOp], defaults: Sequence[str], operands: int, flag: str | None = None) -> Rule:
@@ -33,9 +35,24 @@ def recurrent(kind: type[GraphOp], defaults: Sequence[str], operands: int, flag:
         if flag is not None:
             properties[flag] = n.flag(flag)
         given = [n.get(i) for i in range(operands)]
+        if 0 in shape(n[0])[:2]:
+            return _of_nothing(n, given[5:7], kind is LstmOp)
         return g.many(kind, *given, **properties)
 
     return rule
+
+
+def _of_nothing(n: Node, states: Sequence[Value | None], cells: bool) -> list[Value]:
+    """Of sequences of no steps, or no sequences: the states are what they were."""
+    x, weights = n[0], n[2]
+    leading, directions, hidden = shape(x)[:2], shape(weights)[0], shape(weights)[2]
+    batch_first = n.integer("layout", 0) == 1
+    batch = leading[0] if batch_first else leading[1]
+    dims = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
+    steps = (*leading, directions, hidden) if batch_first else (leading[0], *dims)
+    zeros = np.zeros(dims, dtype_of_value(x))
+    last: list[Value] = [zeros if state is None else state for state in states[: 1 + cells]]
+    return [np.zeros(steps, dtype_of_value(x)), *last]
 
 
 RULES: dict[str, Versions] = {

@@ -1,0 +1,78 @@
+"""Tensors without elements in operators that are rewritten as others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import glow_compiler as glow
+
+BACKENDS = pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+F = TensorProto.FLOAT
+
+
+def _model(op: str, inputs: dict[str, Any], outputs: list[str], **attributes: Any) -> onnx.ModelProto:
+    """One node; inputs are arrays by name, empty names absent ones."""
+    node = helper.make_node(op, list(inputs), outputs, **attributes)
+    infos = [helper.make_tensor_value_info(n, F, a.shape) for n, a in inputs.items() if a is not None]
+    results = [helper.make_tensor_value_info(n, F, None) for n in outputs]
+    graph = helper.make_graph([node], "g", infos, results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("equation", "left", "right"),
+    [
+        ("ij,jk->ik", (0, 3), (3, 2)),
+        ("ij,jk->ik", (2, 0), (0, 2)),
+        ("bij,bjk->bik", (1, 2, 3), (0, 3, 2)),
+        ("i,j->ij", (0,), (2,)),
+        ("...ij,...jk->...ik", (2, 0, 3), (3, 2)),
+        ("ij,ij->", (0, 2), (0, 2)),
+    ],
+)
+def test_einsum(equation: str, left: tuple[int, ...], right: tuple[int, ...], backend: str) -> None:
+    feed = {"a": np.ones(left, np.float32), "b": np.ones(right, np.float32)}
+    found = glow.compile(_model("Einsum", feed, ["y"], equation=equation), backend=backend).run(feed)["y"]
+    wanted = np.einsum(equation, *feed.values())
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
+
+
+@BACKENDS
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize(("op", "gates", "states"), [("LSTM", 4, 2), ("GRU", 3, 1), ("RNN", 1, 1)])
+def test_sequences_of_no_steps_leave_the_states(
+    op: str, gates: int, states: int, layout: int, backend: str
+) -> None:
+    rng = np.random.default_rng(0)
+    hidden, batch = 4, 2
+    state = (batch, 1, hidden) if layout else (1, batch, hidden)
+    feed: dict[str, Any] = {
+        "x": np.zeros((batch, 0, 3) if layout else (0, batch, 3), np.float32),
+        "w": rng.standard_normal((1, gates * hidden, 3)).astype(np.float32),
+        "r": rng.standard_normal((1, gates * hidden, hidden)).astype(np.float32),
+    }
+    given = {f"s{i}": rng.standard_normal(state).astype(np.float32) for i in range(states)}
+    outputs = ["y", "h", "c"][: 1 + states]
+    steps = (batch, 0, 1, hidden) if layout else (0, 1, batch, hidden)
+    for first in (False, True):
+        node = helper.make_node(
+            op,
+            ["x", "w", "r", *(["", "", *given] if first else [])],
+            outputs,
+            hidden_size=hidden,
+            layout=layout,
+        )
+        names = {**feed, **(given if first else {})}
+        model = _model("Identity", names, outputs)
+        model.graph.node[0].CopyFrom(node)
+        found = glow.compile(model, backend=backend).run(names)
+        assert found["y"].shape == steps
+        for name, wanted in zip(outputs[1:], given.values(), strict=True):
+            np.testing.assert_array_equal(found[name], wanted if first else np.zeros(state))
