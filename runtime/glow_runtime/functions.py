@@ -57,6 +57,8 @@ def type_of(value: Value, exact: bool = False) -> Type:
     return Text(value) if isinstance(value, str) else NoneType()
 
 
+#: Programs that one function has for ints that decide shapes.
+KEPT = 64
 #: Ints below this size may be known when compiling.
 MOST = 1 << 31
 
@@ -92,6 +94,8 @@ class FunctionProgram:
         self.instances: dict[tuple[Type, ...], Specialized] = {}
         #: Types of arguments whose ints decide shapes: there is a program for each value of the ints.
         self.exact: set[tuple[Type, ...]] = set()
+        #: Those programs, the one that was used last at the end.
+        self._of_ints: dict[tuple[Type, ...], None] = {}
         self.seconds["optimize"] = time.perf_counter() - start
 
     def run(self, arguments: Sequence[Value]) -> Value:
@@ -117,10 +121,16 @@ class FunctionProgram:
     def specialize(self, types: tuple[Type, ...], arguments: Sequence[Value] = ()) -> Specialized:
         """The program for argument types, or for ints of `arguments` as well where shapes depend on them.
 
-        Errors of types are raised here.
+        Of the latter the KEPT that were used last are kept. Errors of types are raised here.
         """
         exact = self.exactly(types, arguments)
         found = self.instances.get(exact)
+        if exact != types:
+            self._of_ints.pop(exact, None)
+            self._of_ints[exact] = None
+            for old in list(self._of_ints)[:-KEPT]:
+                self._of_ints.pop(old, None)
+                self.instances.pop(old, None)
         if found is None:
             try:
                 with quiet_gc():

@@ -121,3 +121,15 @@ def test_a_float_is_no_shape() -> None:
     """What no int tells is refused."""
     with pytest.raises(glow.GlowError, match="a shape must be known when compiling"):
         glow.jit(lambda x: np.zeros(x).sum())(2.5)
+
+
+def test_programs_of_ints_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the programs for ints that decide shapes, those that were used last are kept."""
+    monkeypatch.setattr("glow_runtime.functions.KEPT", 3)
+    compiled = glow.jit(ranges, backend="interpreter")
+    for n in (2, 3, 4, 2, 5):
+        assert compiled(n, 2.0) == pytest.approx(ranges(n, 2.0))
+    assert len(compiled.report()["instances"]) == 3
+    kept = dict(compiled.program.instances)
+    compiled(2, 2.0)  # used before 5, after 3
+    assert compiled.program.instances == kept

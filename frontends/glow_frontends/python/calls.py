@@ -21,6 +21,7 @@ from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described
+from glow_frontends.python.lists import change, changes
 from glow_frontends.python.masks import called, masked
 from glow_frontends.python.masks import method as method_of_masked
 
@@ -33,6 +34,8 @@ Handler = Callable[["Expressions", ast.AST, list[Value], Keywords], Value]
 
 def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     """The value of a call."""
+    if changes(c, node, env):
+        return change(c, node, env)
     if isinstance(node.func, ast.Attribute):
         base = c.expression(node.func.value, env)
         if (some := masked(base)) is not None:

@@ -18,6 +18,7 @@ from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.folding import folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
+from glow_frontends.python.names import changed_list
 from glow_frontends.python.source import Source
 
 if TYPE_CHECKING:
@@ -273,11 +274,15 @@ class Expressions(Emitter):
         self.bind(node.target, made, env)
         return made
 
+    def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
+        """Refuse to change what another name or the caller holds as well."""
+        raise NotImplementedError
+
     def unconditional(self, node: ast.expr) -> None:
-        """Raise where an expression that may be skipped assigns a name."""
+        """Raise where an expression that may be skipped or repeated assigns a name or changes a list."""
         for inner in ast.walk(node):
-            if isinstance(inner, ast.NamedExpr):
-                what = f"'{inner.target.id} := ...' in a part of an expression that may be skipped"
+            if isinstance(inner, ast.NamedExpr) or changed_list(inner) is not None:
+                what = f"'{ast.unparse(inner)}' in a part of an expression that may be skipped or repeated"
                 self.fail(inner, f"{what} cannot be compiled", "assign in a statement before")
 
     def _lambda(self, node: ast.Lambda, env: Env) -> Value:
@@ -353,6 +358,7 @@ class Expressions(Emitter):
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         first = node.generators[0]
+        self.unconditional(node.elt)
         whole = self.walked(self.expression(first.iter, env))
         if self.items(whole, node) is None and len(node.generators) == 1 and not first.ifs:
 

@@ -10,7 +10,6 @@ INSTEAD: dict[type[ast.AST], str] = {
     ast.ClassDef: "use tuples and functions; define classes outside",
     ast.Global: "pass the value as an argument and return the new one",
     ast.Nonlocal: "pass the value as an argument and return the new one: closures capture by value",
-    ast.Delete: "leave the name unused",
     ast.Import: "import at the top of the file",
     ast.ImportFrom: "import at the top of the file",
     ast.AsyncFunctionDef: "write a plain def",

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_frontends.python.emit import Static, Value
-from glow_frontends.python.masks import masked, picked, stored
+from glow_frontends.python.lists import replaced
+from glow_frontends.python.masks import masked, picked, refused, stored
 from glow_frontends.python.numpy_names import as_array
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     """The value of `x[...]`."""
     whole = c.expression(node.value, env)
+    if masked(whole) is not None:
+        refused(c, node)
     if isinstance(node.slice, ast.Slice):
         items = c.items(whole, node)
         numbers: list[SSAValue] = []
@@ -51,6 +54,8 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             return items[index.value]
         if isinstance(whole, Static):
             return Static(whole.value[index.value])
+    if isinstance(node.slice, ast.List | ast.ListComp):
+        index = as_array(c, node.slice, index)
     whole, place = c.ssa(whole, node), c.ssa(index, node)
     found = picked(c, whole, place)
     return c.prim("item", whole, place) if found is None else found
@@ -67,6 +72,9 @@ def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> 
 def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value: Value, env: Env) -> SSAValue:
     """`whole` with `value` where `target` points: `x[i] = v`, `x[i, 1:] = v`, `x[mask] = v`."""
     index = target.slice
+    changed = replaced(c, target, whole, value, env)
+    if changed is not None:
+        return c.ssa(changed, target)
     if not isinstance(index, ast.Slice | ast.Tuple) and not _is_ellipsis(index):
         place = c.expression(index, env)
         if isinstance(place, Static) and isinstance(place.value, str):

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.expressions import Env
+from glow_frontends.python.names import changed_list
 
 if TYPE_CHECKING:
     from glow_frontends.python.statements import Statements
@@ -78,11 +79,13 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
 
 
 def _appends(node: ast.For) -> bool:
-    """Whether a tuple grows in the body, so that each turn has its own types."""
+    """Whether a tuple grows or shrinks in the body, so that each turn has its own types."""
     display = ast.Tuple | ast.List
     for n in (n for s in node.body for n in ast.walk(s)):
         match n:
-            case ast.Attribute(attr="append" | "extend"):
+            case ast.Call() if changed_list(n) is not None:
+                return True
+            case ast.Delete():
                 return True
             case ast.AugAssign(op=ast.Add(), value=value) if isinstance(value, display):
                 return True

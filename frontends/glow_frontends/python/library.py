@@ -17,6 +17,7 @@ from glow_dialects.core.attributes import to_attribute
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.lists import ASKING, CHANGING, extreme, sorted_items
 from glow_frontends.python.mathematics import round_digits
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
 
@@ -79,12 +80,14 @@ def _fold(name: str) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) == 1:
             items = c.items(values[0], node)
-            if items is None:
+            if items is None and not keywords:
                 two = c.function(name, ("a", "b"), lambda v: c.prim(name, v[0], v[1]))
                 return c.over("reduce", c.ssa(values[0], node), two)
+            if items is None:
+                c.unknown_length(node, f"{name} with {' and '.join(keywords)}")
             values = items
         if not values or keywords:
-            c.fail(node, f"{name} takes values or a tuple")
+            return extreme(name, c, node, values, keywords)
         return _chain(c, name, node, values)
 
     return handle
@@ -99,6 +102,14 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
         plain = isinstance(start, Static) and start.value == 0
         return made if plain else c.binary("add", start, made, node)
     return _chain(c, "add", node, [start, *items])
+
+
+@_takes(1, 1, "key", "reverse")
+def _sorted(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    items = c.items(values[0], node)
+    if items is None:
+        c.fail(node, "sorted cannot be compiled of what has no known length", "use np.sort of an array")
+    return c.tuple(*_ssa(c, node, sorted_items(c, node, items, keywords)))
 
 
 @_takes(2, None)
@@ -370,6 +381,9 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     items = c.items(source, node)
     if items is None:
         return _as_dtype(c, node, c.ssa(source, node), given, keywords)
+    inner = [c.items(v, node) for v in items]
+    if len({len(i) if i is not None else None for i in inner}) == 1 and inner[0] is not None:
+        items = [_array(c, node, [v], {}) for v in items]
     made = c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0))
     return _as_dtype(c, node, made, given, keywords)
 
@@ -408,6 +422,7 @@ HANDLERS: dict[Any, Handler] = {
     max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
     isinstance: _isinstance, callable: _callable, dict: _dict,
+    sorted: _sorted,
     pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
     **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
     **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
@@ -458,6 +473,14 @@ def method(
         return c.prim("copy", base)
     if name in DICT_METHODS:
         return DICT_METHODS[name](c, node, [base, *values], keywords)
+    if name in ASKING and len(values) == 1 and (items := c.items(base, node)) is not None:
+        return ASKING[name](c, node, _ssa(c, node, items), c.ssa(values[0], node))
+    if name in CHANGING:
+        c.fail(
+            node,
+            f"{name} of a list whose length is not known, or that has no name, cannot be compiled",
+            "loop over its items, or carry an array and a position",
+        )
     if name not in _METHODS:
         known = ", ".join(sorted(_METHODS))
         c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")

@@ -7,6 +7,18 @@ from collections.abc import Iterable, Sequence
 
 Statements = Sequence[ast.stmt]
 
+#: Methods that change a list.
+CHANGING = {"append", "extend", "insert", "pop", "remove", "reverse", "sort", "clear"}
+
+
+def changed_list(node: ast.AST) -> str | None:
+    """The name whose list a call changes."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=how)) if how in CHANGING:
+            return name
+        case _:
+            return None
+
 
 def targets(node: ast.AST) -> Iterable[str]:
     """The names that an assignment target binds."""
@@ -32,22 +44,24 @@ def assigned(statements: Statements) -> list[str]:
                 found.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
             case ast.For():
                 found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body), *assigned(s.orelse)]))
-            case ast.Expr(
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"))
-            ):
-                found[name] = None
+            case ast.Delete():
+                found.update(
+                    dict.fromkeys(n for t in s.targets if isinstance(t, ast.Subscript) for n in _bound(t))
+                )
             case _:
                 pass
     return list(found)
 
 
 def _named(statement: ast.stmt) -> Iterable[str]:
-    """Names that `:=` binds in the expressions of a statement, those of statements inside it excluded."""
+    """Names that `:=` binds, and lists that change, in the expressions of a statement itself."""
     pending = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.NamedExpr):
             yield node.target.id
+        elif (name := changed_list(node)) is not None:
+            yield name
         if not isinstance(node, ast.Lambda):
             pending += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
 

@@ -14,6 +14,7 @@ from glow_dialects.fn.dialect import TupleOp
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
+from glow_frontends.python.lists import without
 from glow_frontends.python.names import assigned, definite, exposed, leaves, read_names
 from glow_frontends.python.source import Source
 
@@ -97,6 +98,9 @@ class Statements(Expressions):
     # --- simple statements ------------------------------------------------------------------------
     def _simple(self, node: ast.stmt, env: Env) -> None:
         match node:
+            case ast.Delete():
+                for target in node.targets:
+                    without(self, target, env)
             case ast.Assign():
                 made = self.expression(node.value, env)
                 for target in node.targets:
@@ -120,6 +124,7 @@ class Statements(Expressions):
                     func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" as how), args=[item]
                 )
             ):
+                self.owned(node, name, env, "list")
                 pair = self._appended(item, how, env)
                 whole = self.items(env.get(name, Static(None)), node)
                 if whole is not None and isinstance(pair.owner, TupleOp):
@@ -157,20 +162,24 @@ class Statements(Expressions):
             name = name.value
         if not isinstance(name, ast.Name):
             self.fail(target, f"assignment to {ast.unparse(target)} cannot be compiled", instead_of(target))
-        if name.id in self.foreign:
+        self.owned(target, name.id, env)
+        self._replaced(target, value, env)
+
+    def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
+        """Refuse to change what another name or the caller holds as well."""
+        if name in self.foreign:
             self.fail(
-                target,
-                f"'{name.id}' belongs to {self.foreign[name.id]}, where it would not change",
-                f"write {name.id} = {name.id}.copy() first, and return the new one",
+                node,
+                f"'{name}' belongs to {self.foreign[name]}, where it would not change",
+                f"write {name} = {name}.copy() first, and return the new one",
             )
-        twins = [n for n in self.twins.get(name.id, ()) if env.get(n) is env.get(name.id)]
+        twins = [n for n in self.twins.get(name, ()) if env.get(n) is env.get(name)]
         if twins:
             self.fail(
-                target,
-                f"'{twins[0]}' and '{name.id}' are one array, and values do not change",
-                f"write {name.id} = {twins[0]}.copy()",
+                node,
+                f"'{twins[0]}' and '{name}' are one {what}, and values do not change",
+                f"write {name} = {twins[0]}.copy()",
             )
-        self._replaced(target, value, env)
 
     def _replaced(self, target: ast.expr, value: Value, env: Env) -> None:
         """A value in place of the name, the item or the field that `target` stands for."""
