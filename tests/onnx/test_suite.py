@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import llvmlite.binding as llvm
 import pytest
 import suite
 
@@ -22,6 +23,18 @@ def test_locked_cases_pass(backend: str, shard: int) -> None:
             elif locked[outcome.name] and not outcome.native:
                 lost.append(f"{outcome.name}: runs on the host")
     assert lost == []
+
+
+@pytest.mark.skipif(
+    not llvm.get_host_cpu_features().get("avx2"), reason="this processor cannot run the code of one with AVX2"
+)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_locked_cases_pass_with_avx2(shard: int) -> None:
+    """The same cases pass with the code for a processor of half as long vectors, without 16-bit arithmetic."""
+    locked = suite.read_lock("cpu")
+    outcomes = [o for o in suite.run_parts("cpu", "", shard, SHARDS, "haswell") if o.name in locked]
+    assert outcomes
+    assert [f"{o.name}: {o.status} {o.message}" for o in outcomes if o.status != "pass"] == []
 
 
 @pytest.mark.parametrize(("backend", "least", "native"), [("interpreter", 2023, 1900), ("cpu", 2023, 1750)])

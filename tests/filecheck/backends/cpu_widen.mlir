@@ -6,15 +6,17 @@ glow.constant @w = dense<[[1.0, -2.0], [0.5, 1.0]]> : tensor<2x2xf16>
 glow.placeholder @x input : tensor<3x2xf16>
 glow.placeholder @y output : tensor<3x2xf16>
 glow.placeholder @z output : tensor<3x3xf16>
-glow.placeholder @f input : tensor<3x2xf32>
-glow.placeholder @g output : tensor<3x2xf32>
+glow.constant @v = dense<1.5> : tensor<1x1x1x1xf16>
+glow.placeholder @image input : tensor<1x1x2x2xf16>
+glow.placeholder @summed output : tensor<1x1x2x2xf16>
 
-// Both operators compute in f32, and so do those between.
+// Both operators compute in f32; what is between them is rounded to f16.
 // CHECK-LABEL: glow.func @main
 // CHECK: [[x:%.*]] = glow.cast %x : (tensor<3x2xf16>) -> tensor<3x2xf32>
 // CHECK: [[p:%.*]] = glow.matmul [[x]], {{.*}} -> tensor<3x2xf32>
-// CHECK: [[y:%.*]] = glow.relu [[p]]
-// CHECK-NEXT: glow.cast [[y]] : (tensor<3x2xf32>) -> tensor<3x2xf16>
+// CHECK-NEXT: [[n:%.*]] = glow.cast [[p]] : (tensor<3x2xf32>) -> tensor<3x2xf16>
+// CHECK-NEXT: [[w:%.*]] = glow.cast [[n]] : (tensor<3x2xf16>) -> tensor<3x2xf32>
+// CHECK-NEXT: glow.relu [[w]]
 glow.func @main {
   %x = glow.get @x : tensor<3x2xf16>
   %w = glow.get @w : tensor<2x2xf16>
@@ -32,3 +34,18 @@ glow.func @main {
 // NATIVE: glow.matmul {{.*}} -> tensor<3x2xf16>
 // NATIVE-NEXT: glow.relu {{.*}} -> tensor<3x2xf16>
 // NATIVE: glow.matmul {{.*}} -> tensor<3x3xf32>
+
+// Behind a convolution values stay in blocks of f32 channels.
+// CHECK-LABEL: glow.func @blocked
+// CHECK: [[c:%.*]] = glow.conv {{.*}} -> tensor<1x1x2x2xf32>
+// CHECK-NEXT: [[r:%.*]] = glow.relu [[c]]
+// CHECK-NEXT: [[s:%.*]] = glow.add [[r]], {{.*}} -> tensor<1x1x2x2xf32>
+// CHECK-NEXT: glow.cast [[s]] : (tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf16>
+glow.func @blocked {
+  %image = glow.get @image : tensor<1x1x2x2xf16>
+  %v = glow.get @v : tensor<1x1x1x1xf16>
+  %c = glow.conv %image, %v {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x1x2x2xf16>, tensor<1x1x1x1xf16>) -> tensor<1x1x2x2xf16>
+  %r = glow.relu %c : (tensor<1x1x2x2xf16>) -> tensor<1x1x2x2xf16>
+  %s = glow.add %r, %c : (tensor<1x1x2x2xf16>, tensor<1x1x2x2xf16>) -> tensor<1x1x2x2xf16>
+  glow.save %s to @summed : tensor<1x1x2x2xf16>
+}

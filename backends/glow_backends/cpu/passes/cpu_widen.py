@@ -2,8 +2,9 @@
 
     conv(x, w) : f16  ->  cast(conv(cast(x) : f32, w : f32)) : f16
 
-Between operators that compute in f32, values stay f32 and are not rounded. Where the CPU has arithmetic
-on the type, layers by constant weights keep it, and so does what stands between.
+Behind convolutions values stay f32, in blocks of channels, and are not rounded between operators; elsewhere
+they are, as without this pass. Where the CPU has arithmetic on the type, layers by constant weights keep it,
+and so does what stands between.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 #: Layers, and what stands between them: channel blocks go through all of these in f32.
-LAYERS = (BatchMatmulOp, BatchNormOp, ConvOp, ConvTransposeOp, FullyConnectedOp, MatmulOp)
+BLOCKED = (BatchNormOp, ConvOp, ConvTransposeOp)
+LAYERS = (BatchMatmulOp, *BLOCKED, FullyConnectedOp, MatmulOp)
 BETWEEN = (AvgPoolOp, BinaryOp, MaxPoolOp, UnaryOp)
 ADDING = (ScatterElementsOp, ScatterNdOp)
 """With a reduction, these have f32 kernels only."""
@@ -92,11 +94,26 @@ def _wide(value: SSAValue, r: Rewriter) -> SSAValue:
 
 
 def unrounded(op: CastOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
-    """cast(cast(x) : f16) : f32 -> x, where f16 is what the target does not compute on."""
+    """cast(cast(x) : f16) : f32 -> x behind a convolution, where the target does not compute on f16."""
     inner = producer(op.input, CastOp)
     if inner is None or not _is_narrow(op.input) or target.computes(dtype_name(op.input)):
         return None
-    return inner.input if inner.input.type == op.result.type else None
+    return inner.input if inner.input.type == op.result.type and _follows_convolution(inner.input) else None
+
+
+def _follows_convolution(value: SSAValue) -> bool:
+    """Whether only operators that go through blocks of channels lie between a value and a convolution."""
+    seen = {value}
+    ahead = [value]
+    while ahead:
+        owner = ahead.pop().owner
+        if isinstance(owner, BLOCKED):
+            return True
+        if isinstance(owner, BETWEEN):
+            following = [v for v in owner.operands if v not in seen]
+            seen.update(following)
+            ahead += following
+    return False
 
 
 @dataclass(frozen=True)
