@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -10,18 +11,27 @@ from xdsl.parser import Parser
 from xdsl.parser.core import ParserState  # pyright: ignore[reportPrivateImportUsage]
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input
-from xdsl.utils.mlir_lexer import MLIRLexer
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from glow_dialects.core.errors import GlowError
 
 
 class _Lexer(MLIRLexer):
-    """xDSL's lexer with a string literal that never backtracks.
+    """xDSL's lexer with a string literal that never backtracks, and is text in any alphabet.
 
-    Its own expression takes time exponential in the length of a string that is not closed.
+    Its own expression takes time exponential in the length of a string that is not closed, and it takes
+    letters beyond ASCII, which the printer writes as bytes, for data.
     """
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind is MLIRTokenKind.BYTES_LIT:
+            with suppress(UnicodeDecodeError):
+                StringLiteral.from_span(token.span).bytes_contents.decode()
+                return MLIRToken(MLIRTokenKind.STRING_LIT, token.span)
+        return token
 
 
 def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:

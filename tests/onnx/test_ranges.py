@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 from glow_dialects.core.errors import GlowError
+from glow_dialects.parse import parse_module
+from glow_tools.context import tool_context
 
 F, I = TensorProto.FLOAT, TensorProto.INT64
 X = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
@@ -152,3 +154,15 @@ def test_a_program_from_the_cache_names_the_node(tmp_path: Any, monkeypatch: pyt
         net = glow.compile(str(tmp_path / "m.onnx"))
         with pytest.raises(GlowError, match="Gather 'here': index 5"):
             net.run({**feed, "i": np.array([0, 5, 0])})
+
+
+@pytest.mark.parametrize("name", ["词/嵌入", 'a "b" \\ c\n', "é"])
+def test_the_name_survives_as_text(name: str) -> None:
+    """Names of any alphabet come back from the printed module."""
+    model = _model([helper.make_node("Gather", ["x", "i"], ["y"], name=name)], {"x": (F, [5]), "i": (I, [2])})
+    text = str(glow.load(model))
+    module = parse_module(text, "module", tool_context())
+    assert str(module) == text
+    with pytest.raises(GlowError) as caught:
+        glow.compile(module).run({"x": X[:, 0].copy(), "i": np.array([0, 9])})
+    assert str(caught.value) == f"Gather '{name}': index 9 is out of range for 5 elements"
