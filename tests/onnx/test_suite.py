@@ -30,7 +30,7 @@ def test_locked_cases_pass(backend: str, shard: int) -> None:
 )
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_locked_cases_pass_with_avx2(shard: int) -> None:
-    """The same cases pass with the code for a processor of half as long vectors, without 16-bit arithmetic."""
+    """The same cases pass with code for half as long vectors and without arithmetic on 16-bit floats."""
     locked = suite.read_lock("cpu")
     outcomes = [o for o in suite.run_parts("cpu", "", shard, SHARDS, "haswell") if o.name in locked]
     assert outcomes
