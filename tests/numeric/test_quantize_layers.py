@@ -199,3 +199,23 @@ def test_subscripts_in_the_data_are_of_the_table(wrong: int) -> None:
     bad = {"ids": np.array([0, 1, wrong, 2])}
     with pytest.raises(glow.GlowError, match=f"'ids' in batch 1 has {wrong}, a subscript of 5 rows"):
         quantize(g, [good, bad], backend="interpreter")
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_layers_that_float_tiles_make_faster(layout: str) -> None:
+    """On 16 bits 3 x 3 convolutions of large images stay float; of small ones, with strides, 1 x 1 do not."""
+    g = glow.GraphBuilder()
+
+    def shaped(channels: int, *spatial: int) -> tuple[int, ...]:
+        return (*spatial, channels) if layout == "NHWC" else (channels, *spatial)
+
+    y = g.placeholder("x", (1, *shaped(16, 24, 24)))
+    for kernel, stride in ((3, 1), (1, 1), (3, 2), (3, 1)):
+        w, pads = g.constant(_normal(16, *shaped(16, kernel, kernel)) / 12), (kernel // 2,) * 4
+        y = g.relu(g.conv(y, w, strides=(stride, stride), pads=pads, layout=layout))
+    g.save(y, "y")
+    data = [{"x": _normal(1, *shaped(16, 24, 24))} for _ in range(2)]
+    for options, kept in (({}, 1), ({"everything": True}, 0)):
+        found = _operators(quantize(g, data, precision="int16", **options))  # pyright: ignore
+        assert found.count("conv") == kept and found.count("quantized_conv") == 4 - kept
+    assert "conv" not in _operators(quantize(g, data))

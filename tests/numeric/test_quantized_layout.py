@@ -132,6 +132,37 @@ def test_layers_of_16_bits(layout: str, group: int, real: bool) -> None:
     agree(g)
 
 
+@pytest.mark.parametrize(("depth", "weight"), [(500, -128), (507, -128), (700, 127)])
+@pytest.mark.parametrize("bias", [0, 30_000_000])
+def test_largest_sums_of_16_bits(depth: int, weight: int, bias: int) -> None:
+    """Sums at the border of 32 bits, and beyond: all inputs and weights are as large as they get."""
+    g, wide = Graph(), UniformQuantizedType.of(16, 1e-3)
+    values = np.full((3, depth), -(1 << 15))
+    values[1], values[2, ::2] = (1 << 15) - 1, 0
+    kind = UniformQuantizedType.of(8, 0.01)
+    rows = g.input(QuantizedArray.of(values, wide))
+    columns = g.constant(QuantizedArray.of(np.full((depth, 2), weight), kind))
+    added = g.constant(np.full(2, bias if weight > 0 else -bias, np.int32)) if bias else None
+    g.save(g.b(QuantizedFullyConnectedOp(rows, columns, added, results=tensor((3, 2)))))
+    agree(g)
+
+
+def test_islands_of_16_bits() -> None:
+    """Convolutions, sums and activations on 16 bits, one after another on channel blocks."""
+    rng = np.random.default_rng(0)
+    g = glow.GraphBuilder()
+    weights = (g.constant((rng.standard_normal((20, 20, k, k)) / 10).astype(np.float32)) for k in (3, 1, 3))
+    y = g.relu(g.conv(g.placeholder("x", (1, 20, 9, 9)), next(weights), pads=(1, 1, 1, 1)))
+    y = g.add(g.conv(y, next(weights)), y)
+    y = g.conv(g.hard_swish(y), next(weights), pads=(1, 1, 1, 1))
+    g.save(g.max_pool(y, kernel=(2, 2), strides=(2, 2)), "y")
+    feed = {"x": rng.standard_normal((1, 20, 9, 9)).astype(np.float32)}
+    module = glow.quantize(g, [feed], precision="int16", everything=True)
+    assert "quantized_add" in str(module)
+    want, have = (glow.compile(module, backend=b).run(feed)["y"] for b in ("interpreter", "cpu"))
+    np.testing.assert_array_equal(have, want)
+
+
 @pytest.mark.parametrize("precision", ["int8", "int16"])
 def test_a_token_joins_patches(precision: str) -> None:
     """Stored constants join what a convolution made, as in front of a vision transformer."""

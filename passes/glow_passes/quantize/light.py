@@ -15,6 +15,8 @@ from glow_passes.quantize.channels import LAYERS, output_axis
 #: Grouped convolutions with fewer products an output are bound by memory; each of their channels has
 #: a range of its own, which one scale for all of them does not fit.
 FEW = 128
+#: 3 x 3 convolutions of fewer outputs a channel gain little from the tiles of float kernels.
+TILED = 400
 #: All other light layers together have at most this part of a network's products.
 PART = 0.01
 
@@ -52,4 +54,21 @@ def light_layers(function: FuncOp, array: Callable[[SSAValue], Array | None]) ->
         if spent > PART * total:
             break
         found.add(op)
+    return found
+
+
+def tiled_layers(function: FuncOp) -> set[Operation]:
+    """Convolutions that float kernels compute by tiles with a quarter of the products.
+
+    Two passes on the bytes of 16-bit integers take longer than these.
+    """
+    found: set[Operation] = set()
+    for op in function.body.block.ops:
+        if isinstance(op, ConvOp) and op.prop("group") == 1 and len(shape_of(op.filter)) == 4:
+            nhwc = op.prop("layout") == "NHWC"
+            rows, columns = shape_of(op.result)[1:3] if nhwc else shape_of(op.result)[2:]
+            kernel = shape_of(op.filter)[1:3] if nhwc else shape_of(op.filter)[2:]
+            plain = set(op.prop("strides")) == {1} and set(op.prop("dilations")) == {1}
+            if tuple(kernel) == (3, 3) and plain and rows * columns >= TILED:
+                found.add(op)
     return found

@@ -68,7 +68,7 @@ from glow_passes.quantize.channels import (
 )
 from glow_passes.quantize.costly import costly_layers
 from glow_passes.quantize.fold_conversions import MOVES
-from glow_passes.quantize.light import light_layers, products
+from glow_passes.quantize.light import light_layers, products, tiled_layers
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
@@ -112,6 +112,8 @@ class Quantizer:
         self.float = {op for op in operators if self._stays_float(op)} | sensitive(self.function)
         if not self.options.everything:
             self.float |= light_layers(self.function, self.array)
+            if self.options.schema.width == 16:
+                self.float |= tiled_layers(self.function)
             self.float |= costly_layers(self._sizes(operators))
         for op in operators:
             if op.parent is None or op in self.float:

@@ -4,15 +4,19 @@ glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.
 glow.placeholder @x input : tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>
 glow.placeholder @y output : tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
 
-// Upper bytes with zero point 1, lower ones with 44: 256 + 44 = 300.
+// Upper bytes, 128 higher, with zero point 1 + 128, lower ones with 44: 256 + 44 = 300.
 // CHECK-LABEL: glow.func @main
 glow.func @main {
   %x = glow.get @x : tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>
   %w = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
   // CHECK: glow.shift_right
+  // CHECK: glow.splat {value = 1.280000e+02 : f64}
   // CHECK: glow.bitwise_and
-  // CHECK: glow.quantized_fully_connected {{.*}}(tensor<3x2x!quant.uniform<i8:f32, 128.0:1>>, {{.*}} -> tensor<3x2xi32>
+  // CHECK: glow.quantized_fully_connected {{.*}}(tensor<3x2x!quant.uniform<u8:f32, 128.0:129>>, {{.*}} -> tensor<3x2xi32>
   // CHECK: glow.quantized_fully_connected {{.*}}(tensor<3x2x!quant.uniform<u8:f32, 0.5:44>>, {{.*}} -> tensor<3x2xi32>
+  // Sums of two products fit into 32 bits.
+  // CHECK: glow.shift_left {{.*}} -> tensor<3x2xi32>
+  // CHECK: glow.add {{.*}} -> tensor<3x2xi32>
   // CHECK: glow.clip {{.*}}
   // CHECK: glow.bit_cast {{.*}} -> tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>
   %y = glow.quantized_fully_connected %x, %w : (tensor<3x2x!quant.uniform<i16:f32, 0.5:300>>, tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<3x2x!quant.uniform<i16:f32, 1.0:-5>>

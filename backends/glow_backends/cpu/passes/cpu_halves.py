@@ -2,8 +2,8 @@
 
     sum (x - z) w  =  256 sum (h - zh) w  +  sum (l - zl) w        x = 256 h + l,  z = 256 zh + zl
 
-Each half has exact 32-bit sums from the kernels of bytes; float64 holds what both make, so that the
-result is that of the operator on 16 bits, bit by bit.
+Each half has exact 32-bit sums from the kernels of bytes. What both make fits into 32 bits, too, where the
+weights are small enough, else into float64: the result is that of the operator on 16 bits, bit by bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.logic import BitwiseAndOp, ShiftRightOp
+from glow_dialects.ops.logic import BitwiseAndOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
@@ -66,10 +66,15 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
     def number(value: float, dtype: Any) -> SSAValue:
         return r.weight(np.array(value, dtype))
 
-    total = r(AddOp(r(MulOp(wide(high, "float64"), number(256, np.float64))), wide(low, "float64")))
-    if op.bias is not None:
-        bias = np.asarray(known[1], np.float64).reshape(row)
-        total = r(AddOp(total, r.weight(bias, "bias")))
+    bias = None if op.bias is None else np.asarray(known[1]).reshape(row)
+    if _fits(np.asarray(known[0]), op, source, bias):
+        total = r(AddOp(r(ShiftLeftOp(high, number(8, np.int32))), low))
+        if bias is not None:
+            total = r(AddOp(total, r.weight(bias.astype(np.int32), "bias")))
+    else:
+        total = r(AddOp(r(MulOp(wide(high, "float64"), number(256, np.float64))), wide(low, "float64")))
+        if bias is not None:
+            total = r(AddOp(total, r.weight(bias.astype(np.float64), "bias")))
     factor = factor_of(quantized_type(weights), source, to, shape[axis]).reshape(row)
     real = r(MulOp(wide(total, "float32"), r.weight(factor, "factor")))
     if not isinstance(to, UniformQuantizedType):
@@ -81,17 +86,33 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
     return r(BitCastOp(wide(inside, name), results=op.result.type))
 
 
+def _fits(weights: np.ndarray, op: Any, source: UniformQuantizedType, bias: np.ndarray | None) -> bool:
+    """Whether 32 bits hold every sum of products and bias, whatever the input is."""
+    zero = zero_of(source)
+    furthest = max(32767 - zero, 32768 + zero)
+    # Filters have their outputs first, weights of fully connected layers last.
+    outputs = 0 if isinstance(op, QuantizedConvOp) else weights.ndim - 1
+    axes = tuple(a for a in range(weights.ndim) if a != outputs)
+    largest = int(np.abs(weights.astype(np.int64)).sum(axis=axes).max(initial=0)) * furthest
+    added = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max(initial=0))
+    return largest + added < 1 << 31
+
+
 def _bytes_of(x: SSAValue, kind: UniformQuantizedType, r: Rewriter) -> tuple[SSAValue, SSAValue]:
-    """The upper bytes, signed, and the lower ones, unsigned, with the zero point's as zero points."""
+    """The upper bytes and the lower ones, unsigned, with the zero point's as zero points.
+
+    Kernels take unsigned bytes: the upper ones are stored 128 higher.
+    """
     shape, zero = shape_of(x), zero_of(kind)
-    plain = r(BitCastOp(x, results=tensor(shape, "int16")))
     parts: list[SSAValue] = []
-    for value, name, part, scale in (
-        (r(ShiftRightOp(plain, r.weight(np.array(8, np.int16)))), "int8", zero >> 8, 256.0),
-        (r(BitwiseAndOp(plain, r.weight(np.array(255, np.int16)))), "uint8", zero & 255, 1.0),
-    ):
-        stored = UniformQuantizedType.of(8, scale * scale_of(kind), part, signed=name == "int8")
-        narrow = r(CastOp(value, results=tensor(shape, name)))
+    plain = r(BitCastOp(x, results=tensor(shape, "int16")))
+    upper = r(
+        AddOp(r(ShiftRightOp(plain, r.weight(np.array(8, np.int16)))), r.weight(np.array(128, np.int16)))
+    )
+    lower = r(BitwiseAndOp(plain, r.weight(np.array(255, np.int16))))
+    for value, part, scale in ((upper, (zero >> 8) + 128, 256.0), (lower, zero & 255, 1.0)):
+        stored = UniformQuantizedType.of(8, scale * scale_of(kind), part, signed=False)
+        narrow = r(CastOp(value, results=tensor(shape, "uint8")))
         parts.append(r(BitCastOp(narrow, results=tensor(shape, stored))))
     return parts[0], parts[1]
 

@@ -36,8 +36,8 @@ Rule = Callable[[Any, Region, CpuTarget], bool]
 
 
 def unsigned(kind: UniformQuantizedType) -> UniformQuantizedType:
-    """The same numbers stored in unsigned bytes."""
-    if not kind.signed:
+    """The same numbers stored in unsigned bytes; those of 16 bits stay as they are."""
+    if not kind.signed or kind.storage.width.data != 8:
         return kind
     return UniformQuantizedType.of(8, scale_of(kind), zero_of(kind) + 128, signed=False)
 
@@ -48,10 +48,16 @@ def _byte_kind(value: SSAValue) -> UniformQuantizedType:
     return kind
 
 
+def _single(value: SSAValue) -> bool:
+    """Whether the elements are stored under one scale, in 8 or 16 bits."""
+    kind = element_of(value)
+    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data <= 16 and kind.axis.data < 0
+
+
 def shifted(op: Any) -> dict[str, Any]:
     """The limits of a result that becomes unsigned."""
     limits: dict[str, Any] = {"low": op.prop("low"), "high": op.prop("high")}
-    if not _byte_kind(op.results[0]).signed:
+    if not is_byte(op.results[0]) or not _byte_kind(op.results[0]).signed:
         return limits
     return {n: v if v in (NO_LOW, NO_HIGH) else v + 128 for n, v in limits.items()}
 
@@ -151,7 +157,7 @@ def _flat(values: Any, fill: int) -> tuple[int, ...]:
 
 
 def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
-    """Operands of the result's shape, one of them blocked; results become unsigned."""
+    """Operands of the result's shape, one of them blocked; bytes become unsigned."""
     shape = shape_of(op.results[0])
     inputs = list(op.operands)
     if any(shape_of(v) != shape for v in inputs) or op.group("predicate"):
@@ -162,7 +168,7 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
     forms: list[Blocked | None] = []
     for value in inputs:
         quantized = isinstance(element_of(value), UniformQuantizedType)
-        if quantized and not is_byte(value):
+        if quantized and not _single(value):
             return False
         form = blocked(value, region, first.last) if quantized else region.blocked(value, first.last)
         forms.append(form)
@@ -171,7 +177,7 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
     kind = element_of(op.results[0])
     properties: dict[str, Any] = {}
     if isinstance(kind, UniformQuantizedType):
-        if not is_byte(op.results[0]):
+        if not _single(op.results[0]):
             return False
         if "low" in op.properties:
             properties = shifted(op)
