@@ -98,3 +98,51 @@ def test_different_masks_are_refused() -> None:
     """Elements that stand apart are not put beside each other."""
     with pytest.raises(glow.GlowError, match="picked by different masks"):
         glow.jit(lambda x: np.sum(x[x > 0] * x[x < 0]))(X)
+
+
+def given(x, m):
+    return x[m].sum() + x[m].mean() * 2 + np.max(x[m] * 2.0) + np.std(x[m])
+
+
+def given_arithmetic(x, m):
+    y = x[m]
+    return ((y - 1.0) ** 2).mean() + np.sum(y * y) + len(y) + y.min()
+
+
+def given_and_others(x, m):
+    return x[m].mean() + x[~m].max()
+
+
+def _loss(p, x, m):
+    return np.sum((p * x - 1.0)[m] ** 2) + np.mean((p * x)[m])
+
+
+def given_further(x, m):
+    total = 0.0
+    for k in range(3):
+        total = total * 0.5 + _loss(x[0], x, m) * k
+    return total
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [given, given_arithmetic, given_and_others, given_further])
+def test_parameters_are_masks(program: Callable[..., Any], backend: str) -> None:
+    """The types tell that a parameter is a mask."""
+    compiled = glow.jit(program, backend=backend)
+    mask = X > -0.2
+    assert np.isclose(compiled(X, mask), program(X, mask), rtol=1e-12)
+    direction, step = np.linspace(-1.0, 1.0, X.size), 1e-6
+    slope = (program(X + step * direction, mask) - program(X - step * direction, mask)) / (2 * step)
+    assert np.isclose(np.sum(glow.grad(compiled)(X, mask) * direction), slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_are_places(backend: str) -> None:
+    """The same program picks rows where the parameter is a number or an array of ints."""
+
+    def total(x, i):
+        return x[i].sum() + np.sum(x[i] * 2.0) + np.mean(x[i])
+
+    compiled, x = glow.jit(total, backend=backend), X.reshape(4, 2)
+    for place in (1, np.array([0, 2]), np.array([True, False, True, True])):
+        assert np.isclose(compiled(x, place), total(x, place), rtol=1e-12)

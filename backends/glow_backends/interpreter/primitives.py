@@ -405,6 +405,8 @@ def _kinds(value: Any) -> set[str]:
     if isinstance(value, Record):
         return {value.names[0]} | ({"tuple"} if value.names[0] != "dict" else set[str]())
     found = {type(value).__name__}
+    if isinstance(value, np.ndarray) and value.dtype == bool:
+        found.add("mask")
     return found | {"bool": {"int"}, "tuple": {"list"}}.get(type(value).__name__, set[str]())
 
 

@@ -22,7 +22,7 @@ from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described
 from glow_frontends.python.lists import change, changes
-from glow_frontends.python.masks import called, masked
+from glow_frontends.python.masks import CALLED, REDUCTIONS, called, masked, perhaps
 from glow_frontends.python.masks import method as method_of_masked
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
             from glow_frontends.python.library import method
 
             values, keywords = arguments(c, node, env)
-            return method(c, node, c.ssa(base, node), node.func.attr, values, keywords)
+            name, whole = node.func.attr, c.ssa(base, node)
+            if name in REDUCTIONS and not values and not keywords:
+                found = perhaps(c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {}))
+                if found is not None:
+                    return found
+            return method(c, node, whole, name, values, keywords)
         if isinstance(base.value, dict) and node.func.attr in ("keys", "values", "items") and not node.args:
             return Static(tuple(getattr(base.value, node.func.attr)()))
     function = c.expression(node.func, env)
@@ -116,6 +121,10 @@ def apply_value(
     if handler is not None and any(map(masked, values)):
         return called(c, node, thing, values, keywords, lambda *whole: handler(c, node, list(whole), {}))
     if handler is not None:
+        if len(values) == 1 and not keywords and thing in CALLED:
+            found = perhaps(c, node, values[0], CALLED[thing], lambda v: handler(c, node, [v], {}))
+            if found is not None:
+                return found
         return handler(c, node, values, keywords)
     known = evaluated(thing, values, keywords)
     if known is not None:

@@ -68,6 +68,8 @@ class Emitter:
         self.known: dict[SSAValue, Known] = {}
         #: Names of the items of named tuples.
         self.fields: dict[SSAValue, tuple[str, ...]] = {}
+        #: What parameters pick of arrays, by the arrays and the parameters: these may be masks.
+        self.picks: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
 
     def add(self, op: Operation) -> SSAValue:
         """Insert an operation of one result."""

@@ -133,6 +133,8 @@ class Expressions(Emitter):
     walking: bool = False
     #: Names that are assigned on some paths only.
     maybe: set[str] = set()
+    #: Names that are parameters, or come from around.
+    given: set[str] = set()
 
     def _binop(self, node: ast.BinOp, env: Env) -> Value:
         left, right = self.expression(node.left, env), self.expression(node.right, env)

@@ -66,12 +66,12 @@ def compile_body(
     c: Statements, node: ast.FunctionDef | ast.Lambda, env: Env, name: str, names: Sequence[str]
 ) -> SSAValue:
     """The value of a function's body."""
-    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins)
+    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.given)
     c.name, c.maybe, c.twins = name, c.maybe - set(names), {}
     c.foreign = {n: "the function around" for n in env.keys() - set(names)} | {
         n: "the caller" for n in names if not c.main
     }
-    c.main = False
+    c.main, c.given = False, set(env)
     _annotated(c, node.args, env)
     if isinstance(node, ast.Lambda):
         value = c.value(node.body, env)
@@ -81,7 +81,7 @@ def compile_body(
             return c.constant(None)
 
         value = c.run(node.body, env, Flow(past=missing))
-    c.name, c.maybe, c.foreign, c.twins = outer, kept, *around
+    c.name, c.maybe, c.foreign, c.twins, c.given = outer, kept, *around
     return value
 
 

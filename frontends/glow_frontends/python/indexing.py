@@ -58,7 +58,12 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
         index = as_array(c, node.slice, index)
     whole, place = c.ssa(whole, node), c.ssa(index, node)
     found = picked(c, whole, place)
-    return c.prim("item", whole, place) if found is None else found
+    if found is not None:
+        return found
+    made = c.prim("item", whole, place)
+    if isinstance(node.slice, ast.Name) and node.slice.id in c.given:
+        c.picks[made] = whole, place
+    return made
 
 
 def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:

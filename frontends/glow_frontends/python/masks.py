@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import PrimOp, TupleOp
@@ -32,6 +32,9 @@ class Masked:
     data: SSAValue
     mask: SSAValue
     plain: tuple[SSAValue, SSAValue] | None = None
+
+
+Reduction = Callable[["Expressions", Masked], SSAValue]
 
 
 def masked(value: Value) -> Masked | None:
@@ -62,7 +65,7 @@ def refused(c: Expressions, node: ast.AST) -> NoReturn:
     c.fail(
         node,
         "an array picked by a mask has no shape known when compiling",
-        f"use np.where, arithmetic, and {', '.join(_REDUCTIONS)} of all its elements",
+        f"use np.where, arithmetic, and {', '.join(REDUCTIONS)} of all its elements",
     )
 
 
@@ -73,6 +76,54 @@ def _safe(c: Expressions, m: Masked) -> SSAValue:
 
 def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> SSAValue:
     return c.prim("with_item", data, c.prim("not", mask), value)
+
+
+_THROUGH = {"add", "sub", "mul", "div", "pow", "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "sin",
+            "cos", "tanh", "max", "min", "sign"}  # fmt: skip
+
+
+def perhaps(
+    c: Expressions, node: ast.AST, value: Value, reduction: Reduction, plain: Callable[[SSAValue], Value]
+) -> Value | None:
+    """A reduction of `x[m]`, or of arithmetic of it, where the types tell whether the parameter m is a mask.
+
+    None where there is no such parameter; `plain` is the reduction where it is no mask.
+    """
+    index = _picker(c, value) if isinstance(value, SSAValue) else None
+    if index is None or not isinstance(value, SSAValue):
+        return None
+
+    def of_mask(_: list[SSAValue]) -> SSAValue:
+        data = _again(c, value, lambda whole: _filled(c, whole, index, c.constant(1)))
+        return reduction(c, Masked(data, index))
+
+    def of_rows(_: list[SSAValue]) -> SSAValue:
+        return c.ssa(plain(_again(c, value, lambda whole: c.prim("item", whole, index))), node)
+
+    mask = c.prim("is_a", index, kinds=ArrayAttr([StringAttr("mask")]))
+    return c.choose(mask, of_mask, of_rows)
+
+
+def _picker(c: Expressions, value: SSAValue) -> SSAValue | None:
+    """The one parameter that picks what a value is computed of, element by element."""
+    if value in c.picks:
+        return c.picks[value][1]
+    owner = value.owner
+    if not isinstance(owner, PrimOp) or owner.prim.data not in _THROUGH:
+        return None
+    found = {_picker(c, v) for v in owner.operands} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _again(c: Expressions, value: SSAValue, leaf: Callable[[SSAValue], SSAValue]) -> SSAValue:
+    """The value computed once more, with `leaf` of each array that is picked from."""
+    if value in c.picks:
+        return leaf(c.picks[value][0])
+    if _picker(c, value) is None:
+        return value
+    owner = value.owner
+    assert isinstance(owner, PrimOp)
+    return c.prim(owner.prim.data, *[_again(c, v, leaf) for v in owner.operands])
 
 
 def elementwise(c: Expressions, node: ast.AST, values: list[Value], make: Callable[..., Value]) -> Value:
@@ -160,13 +211,13 @@ def _all(c: Expressions, m: Masked) -> SSAValue:
     return c.prim("np:all", _filled(c, m.data, m.mask, c.constant(1)))
 
 
-_REDUCTIONS: dict[str, Callable[[Expressions, Masked], SSAValue]] = {
+REDUCTIONS: dict[str, Reduction] = {
     "sum": _sum, "mean": _mean, "max": _extreme("max", "min"), "min": _extreme("min", "max"), "prod": _prod,
     "var": _var, "std": _std, "any": _any, "all": _all,
 }  # fmt: skip
-_CALLED: dict[Any, Callable[[Expressions, Masked], SSAValue]] = {
-    **{getattr(np, name): make for name, make in _REDUCTIONS.items()},
-    sum: _sum, max: _REDUCTIONS["max"], min: _REDUCTIONS["min"], any: _any, all: _all,
+CALLED: dict[Any, Reduction] = {
+    **{getattr(np, name): make for name, make in REDUCTIONS.items()},
+    sum: _sum, max: REDUCTIONS["max"], min: REDUCTIONS["min"], any: _any, all: _all,
     np.linalg.norm: _norm, len: length, np.size: _size,
 }  # fmt: skip
 #: Functions of each element.
@@ -182,7 +233,7 @@ def called(
 ) -> Value:
     """A function of what masks pick; `make` calls it with other values."""
     m = masked(values[0])
-    reduction = _CALLED.get(thing) if getattr(thing, "__hash__", None) else None
+    reduction = CALLED.get(thing) if getattr(thing, "__hash__", None) else None
     if m is not None and reduction is not None and len(values) == 1 and not keywords:
         return reduction(c, m)
     if thing is np.dot and len(values) == 2 and all(masked(v) for v in values):
@@ -196,9 +247,9 @@ def called(
 
 def method(c: Expressions, node: ast.AST, m: Masked, name: str, count: int) -> Value:
     """A method of what a mask picks, called with `count` arguments."""
-    if name not in _REDUCTIONS or count:
+    if name not in REDUCTIONS or count:
         refused(c, node)
-    return _REDUCTIONS[name](c, m)
+    return REDUCTIONS[name](c, m)
 
 
 def attribute(c: Expressions, node: ast.AST, m: Masked, name: str) -> Value:

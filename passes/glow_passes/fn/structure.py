@@ -315,6 +315,7 @@ _KINDS: dict[str, Callable[[Type], bool]] = {
     "list": lambda t: isinstance(t, TupleType) and not t.names,
     "dict": lambda t: isinstance(t, TupleType) and t.names[:1] == ("dict",),
     "ndarray": lambda t: isinstance(t, TensorType),
+    "mask": lambda t: isinstance(t, TensorType) and t.dtype == "bool",
     "NoneType": lambda t: isinstance(t, NoneType),
     "function": lambda t: isinstance(t, FnType | NamedType),
 }
