@@ -284,3 +284,23 @@ def test_clip_of_a_scalar(element: int) -> None:
     made = net(np.array(9).astype(net.inputs[0].dtype))
     assert np.shape(made) == ()
     assert float(np.asarray(made)) == 6
+
+
+@pytest.mark.parametrize(
+    ("node", "weights", "message"),
+    [
+        (
+            helper.make_node("Tile", ["x", "r"], ["y"]),
+            {"r": np.array([1])},
+            "1 repeats for a tensor of rank 2",
+        ),
+        (
+            helper.make_node("OneHot", ["r", "d", "v"], ["y"]),
+            {"r": np.array([1]), "d": np.array(-1), "v": np.array([0, 1])},
+            "the depth -1 is not positive",
+        ),
+    ],
+)
+def test_numbers_that_make_no_tensor(node: onnx.NodeProto, weights: dict[str, Array], message: str) -> None:
+    with pytest.raises(glow.ImportProblems, match=message):
+        glow.load(model([node], weights=weights))

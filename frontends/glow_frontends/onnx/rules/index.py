@@ -117,6 +117,8 @@ def scatter_nd(g: Emitter, n: Node) -> Value:
 def one_hot(g: Emitter, n: Node) -> Value:
     """OneHot of a known depth, between two values."""
     indices, depth, pair = n[0], g.ints(n[1], "the depth of OneHot")[0], n[2]
+    if depth < 1:
+        raise RuleError(f"the depth {depth} is not positive")
     check_size([depth], MAX_FOLDED)
     axis = axis_of(n.integer("axis", -1), rank(indices) + 1)
     if dtype_of_value(indices) != np.dtype(np.int64):

@@ -267,6 +267,8 @@ def tile(g: Emitter, n: Node) -> Value:
         repeats[g.ints(n[2], "the axis of Tile")[0]] = g.ints(n[1], "the count of Tile")[0]
     else:
         repeats = list(g.ints(n[1], "the repeats of Tile"))
+    if len(repeats) != rank(n[0]):
+        raise RuleError(f"{len(repeats)} repeats for a tensor of rank {rank(n[0])}")
     if all(r == 1 for r in repeats):
         return n[0]
     check_size([d * r for d, r in zip(shape(n[0]), repeats, strict=True)])
