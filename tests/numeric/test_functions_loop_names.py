@@ -91,7 +91,18 @@ def test_where_a_read_is_not_certain() -> None:
         glow.jit(read_by_some)(2.0, 3)
 
 
-PROGRAMS = [last_turn, broken_off, nested, branches, early_return, closure, until, found_at]
+def in_the_test(x, n):
+    with np.errstate(all="ignore"):
+        while (y := x * 1.5) < 20 and n > 0:
+            x = y + n
+            n -= 1
+            if n == 2:
+                continue
+            x = x + 0.1
+    return x + y * n
+
+
+PROGRAMS = [last_turn, broken_off, nested, branches, early_return, closure, until, found_at, in_the_test]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -8,6 +8,8 @@ from typing import Any
 
 #: Classes whose pattern has one part: the value itself.
 _PLAIN = {"float", "int", "bool", "str", "tuple", "list", "dict"}
+#: Contexts that only say what warns.
+_SILENT = {"np.errstate", "numpy.errstate", "warnings.catch_warnings"}
 
 
 def desugared(tree: ast.AST) -> ast.AST:
@@ -27,6 +29,20 @@ class _Desugar(ast.NodeTransformer):
         test = ast.UnaryOp(ast.Not(), node.test)
         made = ast.If(test, [ast.copy_location(ast.Raise(error, None), node)], [])
         return _placed(made, node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        """A test that names a value with `:=` goes into the loop: names are set there."""
+        self.generic_visit(node)
+        if node.orelse or not any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
+            return node
+        leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.copy_location(ast.Break(), node.test)], [])
+        return _placed(ast.While(ast.Constant(True), [_placed(leave, node.test), *node.body], []), node)
+
+    def visit_With(self, node: ast.With) -> Any:
+        """`with np.errstate(..)`: the body, since nothing warns in compiled code."""
+        self.generic_visit(node)
+        names = [ast.unparse(i.context_expr).partition("(")[0] for i in node.items]
+        return node.body if all(n in _SILENT for n in names) else node
 
     def visit_Match(self, node: ast.Match) -> Any:
         """Cases as `if`, the names of a case as parts of the subject."""
