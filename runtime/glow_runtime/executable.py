@@ -72,8 +72,9 @@ class Executable:
         self._value_inputs = tuple(value_inputs)
         self._limit = limit
         self._programs: OrderedDict[Any, Program] = OrderedDict()
-        self._dynamic = bool(value_inputs) or any(
-            None in s.shape or s.kind != "tensor" or s.dtype == object for s in self.inputs
+        self._dynamic = any(
+            None in s.shape or s.kind != "tensor" or s.dtype == object or s.name in self._value_inputs
+            for s in self.inputs
         )
         self._lock = threading.Lock()
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
