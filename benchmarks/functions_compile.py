@@ -13,6 +13,7 @@ functions of `glow_fn` that the program came to consist of.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -221,6 +222,7 @@ def measure(made: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     from glow_backends.cpu import cache
 
     cache._recent.clear()
+    gc.collect()  # what earlier programs left
     start = time.process_time()
     made(*arguments)
     seconds = time.process_time() - start
