@@ -235,6 +235,7 @@ class Executable:
         try:
             return check_inputs(expected, given)
         except BindingError as error:
+            check_mapping(given)  # names are in nothing else
             names = {s.name for s in self.inputs}
             unknown = [n for n in given if n not in names and n not in self._optional]
             if not unknown:
