@@ -307,7 +307,7 @@ CASES = [
     (unequal, "zip of 2 and 1 items with strict=True"),
     (in_context, "With statements cannot be compiled; call the functions of the context yourself"),
     (formatted, "JoinedStr expressions cannot be compiled; build texts outside"),
-    (rebinding, "closures capture by value"),
+    (rebinding, "closures only read names"),
     (raising, "ValueError"),
     (generating, "Yield expressions cannot be compiled; return a tuple"),
     (own_class, "define classes outside"),

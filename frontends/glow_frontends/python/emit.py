@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,18 @@ class Known:
     rest: bool = False
 
 
+@dataclass(frozen=True)
+class Made:
+    """How a closure was made: its function, its own name, its defaults, what it read, and where."""
+
+    node: ast.FunctionDef | ast.Lambda
+    name: str
+    own: str | None
+    given: dict[str, SSAValue]
+    read: dict[str, Value]
+    scope: object
+
+
 class Emitter:
     """Builds operations at the end of the current block; `line` marks them."""
 
@@ -66,6 +79,9 @@ class Emitter:
         self.block = Block()
         self.line = StringAttr("")
         self.known: dict[SSAValue, Known] = {}
+        self.closures: dict[SSAValue, Made] = {}
+        #: The function, or comprehension, whose names are looked up.
+        self.scope = object()
         #: Names of the items of named tuples.
         self.fields: dict[SSAValue, tuple[str, ...]] = {}
         #: What parameters pick of arrays, by the arrays and the parameters: these may be masks.

@@ -18,7 +18,7 @@ from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.folding import folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
-from glow_frontends.python.names import changed_list
+from glow_frontends.python.names import changed_list, read_names
 from glow_frontends.python.source import Source
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ class Expressions(Emitter):
 
     def _name(self, node: ast.Name, env: Env) -> Value:
         if node.id in env:
-            return env[node.id]
+            from glow_frontends.python.functions import current
+
+            return current(self, env[node.id], env)
         if node.id in self.maybe:
             self.fail(
                 node, f"'{node.id}' may have no value here", "assign it on every path, before the if or loop"
@@ -359,6 +361,12 @@ class Expressions(Emitter):
         return made
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
+        from glow_frontends.python.functions import inside
+
+        with inside(self, read_names(node), env) as env:
+            return self._listed(node, env)
+
+    def _listed(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         first = node.generators[0]
         self.unconditional(node.elt)
         whole = self.walked(self.expression(first.iter, env))

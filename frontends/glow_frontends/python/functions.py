@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.record import fields_of
-from glow_frontends.python.emit import Known, Static, Value
+from glow_frontends.python.emit import Known, Made, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
-from glow_frontends.python.names import read_names
+from glow_frontends.python.names import assigned, read_names
 from glow_frontends.python.statements import Flow, Statements
-
-if TYPE_CHECKING:
-    pass
 
 
 def parameters(arguments: ast.arguments) -> tuple[list[str], bool]:
@@ -43,31 +40,62 @@ def closure(
     name: str,
     env: Env,
     own: str | None,
+    given: dict[str, SSAValue] | None = None,
 ) -> SSAValue:
-    """The value of a nested function; `own` is its name where it calls itself."""
+    """The value of a nested function; `own` is its name where it calls itself, `given` its defaults."""
     assert isinstance(c, Statements)
     if arguments.kwarg is not None:
         c.fail(node, "**keywords cannot be compiled", "name the parameters")
     names, rest = parameters(arguments)
-    given = defaults(c, arguments, env)
+    known = defaults(c, arguments, env) if given is None else given
     wanted = [own, *names] if own is not None else names
 
     def body(values: list[SSAValue]) -> SSAValue:
         inner: Env = {**env, **dict(zip(wanted, values, strict=True))}
         if own is not None:
-            c.known[values[0]] = Known(values[0], tuple(names), given, rest)
+            c.known[values[0]] = Known(values[0], tuple(names), known, rest)
         return compile_body(c, node, inner, name, names)
 
     full = c.function(name, wanted, body, recursive=own is not None, counted=True)
-    return described(c, full, names, given, rest)
+    made = described(c, full, names, known, rest)
+    local = {own, *names, *(assigned(node.body) if isinstance(node, ast.FunctionDef) else ())}
+    read = {n: env[n] for n in read_names(node) - local if n in env}
+    c.closures[made] = Made(node, name, own, known, read, c.scope)
+    return made
+
+
+def current(c: Expressions, value: Value, env: Env) -> Value:
+    """A closure of this function, made again where names that it reads have other values by now."""
+    made = c.closures.get(value) if isinstance(value, SSAValue) else None
+    if made is None or made.scope is not c.scope:
+        return value
+    now = {n: current(c, env.get(n, v), env) for n, v in made.read.items()}
+    if all(_same(now[n], v) for n, v in made.read.items()):
+        return value
+    return closure(c, made.node, made.node.args, made.name, {**env, **now}, made.own, made.given)
+
+
+def _same(a: Value, b: Value) -> bool:
+    return a is b or (isinstance(a, Static) and isinstance(b, Static) and a.value is b.value)
+
+
+@contextmanager
+def inside(c: Expressions, names: Iterable[str], env: Env) -> Generator[Env]:
+    """A comprehension, whose own names hide those of the function around from no closure."""
+    outer, settled = c.scope, {n: current(c, env[n], env) for n in names if n in env}
+    c.scope = object()
+    try:
+        yield {**env, **settled}
+    finally:
+        c.scope = outer
 
 
 def compile_body(
     c: Statements, node: ast.FunctionDef | ast.Lambda, env: Env, name: str, names: Sequence[str]
 ) -> SSAValue:
     """The value of a function's body."""
-    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.given)
-    c.name, c.maybe, c.twins = name, c.maybe - set(names), {}
+    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.given, c.scope)
+    c.name, c.maybe, c.twins, c.scope = name, c.maybe - set(names), {}, object()
     c.foreign = {n: "the function around" for n in env.keys() - set(names)} | {
         n: "the caller" for n in names if not c.main
     }
@@ -81,7 +109,7 @@ def compile_body(
             return c.constant(None)
 
         value = c.run(node.body, env, Flow(past=missing))
-    c.name, c.maybe, c.foreign, c.twins, c.given = outer, kept, *around
+    c.name, c.maybe, c.foreign, c.twins, c.given, c.scope = outer, kept, *around
     return value
 
 

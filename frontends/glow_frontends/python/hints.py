@@ -9,7 +9,7 @@ INSTEAD: dict[type[ast.AST], str] = {
     ast.With: "call the functions of the context yourself, outside",
     ast.ClassDef: "use tuples and functions; define classes outside",
     ast.Global: "pass the value as an argument and return the new one",
-    ast.Nonlocal: "pass the value as an argument and return the new one: closures capture by value",
+    ast.Nonlocal: "pass the value as an argument and return the new one: closures only read names",
     ast.Import: "import at the top of the file",
     ast.ImportFrom: "import at the top of the file",
     ast.AsyncFunctionDef: "write a plain def",
