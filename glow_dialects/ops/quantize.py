@@ -37,10 +37,15 @@ def quantized_type(value: SSAValue) -> UniformQuantizedType:
     return kind
 
 
+def bits_of_one_scale(value: SSAValue) -> int:
+    """How many bits the elements are stored in, under one scale; 0 where they are not."""
+    kind = element_of(value)
+    return kind.storage.width.data if isinstance(kind, UniformQuantizedType) and kind.axis.data < 0 else 0
+
+
 def is_byte(value: SSAValue) -> bool:
     """Whether the elements are stored in 8 bits under one scale."""
-    kind = element_of(value)
-    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data == 8 and kind.axis.data < 0
+    return bits_of_one_scale(value) == 8
 
 
 def _parameters(kind: UniformQuantizedType, rank: int) -> tuple[Array, Array]:

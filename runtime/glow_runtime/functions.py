@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ class FunctionProgram:
         #: Types of arguments whose ints decide shapes: there is a program for each value of the ints.
         self.exact: set[tuple[Type, ...]] = set()
         #: Those programs, the one that was used last at the end.
-        self._of_ints: dict[tuple[Type, ...], None] = {}
+        self._of_ints: OrderedDict[tuple[Type, ...], None] = OrderedDict()
         self.seconds["optimize"] = time.perf_counter() - start
 
     def run(self, arguments: Sequence[Value]) -> Value:
@@ -126,11 +127,10 @@ class FunctionProgram:
         exact = self.exactly(types, arguments)
         found = self.instances.get(exact)
         if exact != types:
-            self._of_ints.pop(exact, None)
             self._of_ints[exact] = None
-            for old in list(self._of_ints)[:-KEPT]:
-                self._of_ints.pop(old, None)
-                self.instances.pop(old, None)
+            self._of_ints.move_to_end(exact)
+            if len(self._of_ints) > KEPT:
+                self.instances.pop(self._of_ints.popitem(last=False)[0], None)
         if found is None:
             try:
                 with quiet_gc():

@@ -31,33 +31,26 @@ def module_of(
     wanted: Mapping[str, Sequence[int]] | None,
 ) -> ModuleOp:
     """The model as a module; with `wanted` shapes of inputs for another number of samples."""
+    from glow_compiler.api import check_kind, load
+
+    def made(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
+        if not _is_onnx(model):
+            if bound or values:
+                raise GlowError("only ONNX models take shapes and values; others have theirs")
+            return load(model)
+        check_kind(model)
+        from glow_frontends.onnx.trainable import import_trainable
+
+        return import_trainable(model, bound, trainable, batch, values)
+
     if wanted is not None and _is_onnx(model):
         try:
-            return _module(model, wanted, trainable, batch, values)
+            return made(wanted)
         except GlowError:  # its shapes are fixed
             pass
-    module = _module(model, shapes, trainable, batch, values)
+    module = made(shapes)
     if wanted is not None:
         module = module.clone()
         inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
         rebatch(module, {inputs[n]: s for n, s in wanted.items() if n in inputs})
     return module
-
-
-def _module(
-    model: Any,
-    shapes: Mapping[str, Sequence[int]] | None,
-    trainable: Sequence[str],
-    batch: int | None,
-    values: Mapping[str, Array] | None,
-) -> ModuleOp:
-    from glow_compiler.api import check_kind, load
-
-    if not _is_onnx(model):
-        if shapes or values:
-            raise GlowError("only ONNX models take shapes and values; others have theirs")
-        return load(model)
-    check_kind(model)
-    from glow_frontends.onnx.trainable import import_trainable
-
-    return import_trainable(model, shapes, trainable, batch, values)

@@ -17,8 +17,9 @@ from glow_dialects.core.attributes import to_attribute
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
-from glow_frontends.python.lists import ASKING, CHANGING, extreme, sorted_items
+from glow_frontends.python.lists import ASKING, extreme, sorted_items
 from glow_frontends.python.mathematics import round_digits
+from glow_frontends.python.names import CHANGING
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from glow_frontends.python.emit import Static, Value
-from glow_frontends.python.names import CHANGING, changed_list
+from glow_frontends.python.names import changed_list
 
 if TYPE_CHECKING:
     from glow_frontends.python.calls import Keywords
@@ -49,10 +49,10 @@ def change(c: Expressions, node: ast.Call, env: Env) -> Value:
                 c.fail(node, f"pop of item {at} of a list of {len(items)}")
             result = items.pop(at)
         case "remove", [value] if not keywords:
-            numbers = [_known(c, node, v) for v in items]
-            if _known(c, node, value) not in numbers:
-                c.fail(node, f"{_known(c, node, value)!r} is not in the list")
-            items.pop(numbers.index(_known(c, node, value)))
+            numbers, number = [_known(c, node, v) for v in items], _known(c, node, value)
+            if number not in numbers:
+                c.fail(node, f"{number!r} is not in the list")
+            items.pop(numbers.index(number))
         case "reverse", [] if not keywords:
             items.reverse()
         case "clear", [] if not keywords:
@@ -188,4 +188,4 @@ ASKING: dict[str, Callable[[Expressions, ast.AST, list[SSAValue], SSAValue], SSA
     "index": _index,
 }
 
-__all__ = ["ASKING", "CHANGING", "change", "changes", "extreme", "replaced", "sorted_items", "without"]
+__all__ = ["ASKING", "change", "changes", "extreme", "replaced", "sorted_items", "without"]

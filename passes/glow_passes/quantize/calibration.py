@@ -68,10 +68,6 @@ def _squares(histogram: Histogram, schema: Schema, limits: Range) -> float:
     return float(np.dot(histogram.counts, error * error))
 
 
-def _squares_of(histogram: Histogram) -> float:
-    return float(np.dot(histogram.counts, histogram.centres() ** 2))
-
-
 def _covered(histogram: Histogram, schema: Schema, limits: Range) -> Array:
     """Which bins the integers for a range cover; a power of 2 covers more than was asked for."""
     scale, zero = schema.parameters(*limits)
@@ -145,7 +141,8 @@ def kullback_leibler(histogram: Histogram, schema: Schema) -> Range:
         return whole(histogram, schema)
     candidates = list(dict.fromkeys(_candidates(merged, schema)))
     squares = [_squares(merged, schema, limits) for limits in candidates]
-    most, loudest = MOST_SQUARES * min(squares), LOUDEST * _squares_of(merged)
+    signal = float(np.dot(merged.counts, merged.centres() ** 2))
+    most, loudest = MOST_SQUARES * min(squares), LOUDEST * signal
     fair = [
         limits
         for limits, error in zip(candidates, squares, strict=True)

@@ -64,11 +64,8 @@ def tiled_layers(function: FuncOp) -> set[Operation]:
     """
     found: set[Operation] = set()
     for op in function.body.block.ops:
-        if isinstance(op, ConvOp) and op.prop("group") == 1 and len(shape_of(op.filter)) == 4:
-            nhwc = op.prop("layout") == "NHWC"
-            rows, columns = shape_of(op.result)[1:3] if nhwc else shape_of(op.result)[2:]
-            kernel = shape_of(op.filter)[1:3] if nhwc else shape_of(op.filter)[2:]
+        if isinstance(op, ConvOp) and op.prop("group") == 1:
             plain = set(op.prop("strides")) == {1} and set(op.prop("dilations")) == {1}
-            if tuple(kernel) == (3, 3) and plain and rows * columns >= TILED:
+            if op.kernel == (3, 3) and plain and prod(op.sizes(op.result)[2]) >= TILED:
                 found.add(op)
     return found

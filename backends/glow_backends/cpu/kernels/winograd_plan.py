@@ -127,7 +127,7 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         # The more blocks, the better a worker that the machine holds up is helped.
         fewest = max(fewest, min(4 * threads, total // (2 * _FEW_TILES)))
         fewest = ceil_div(fewest, threads) * threads
-    found: list[tuple[float, Block, int]] = []
+    found: list[tuple[float, Block, int, int]] = []
     for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
         for rows in range(1, min(total, 28) + 1):
             block = Block(rows, vectors)
@@ -137,16 +137,16 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
                 count = ceil_div(ceil_div(total, blocks), rows)
                 cut = ceil_div(total, count * rows)
                 passes = _passes(order, bits, count * rows, rows) * ceil_div(cut * parts, threads) / cut
-                found.append((passes * block.cycles() / vectors, block, count * rows))
-    least, best, _ = min(found, key=lambda f: f[0])
+                cost = passes * block.cycles() / vectors
+                found.append((cost, block, count * rows, round(passes * rows)))
+    least, best, *_ = min(found, key=lambda f: f[0])
     alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
 
-    def merit(choice: tuple[float, Block, int]) -> tuple[bool, bool, float, int]:
-        cost, block, tiles = choice
-        products = cost * block.sums / block.cycles()
-        return _fetched_evenly(tiles // block.rows), block.sums >= _MANY, -round(products), block.rows
+    def merit(choice: tuple[float, Block, int, int]) -> tuple[bool, bool, int, int]:
+        _, block, tiles, products = choice
+        return _fetched_evenly(tiles // block.rows), block.sums >= _MANY, -products, block.rows
 
-    _, block, tiles = max(alike, key=merit)
+    _, block, tiles, _ = max(alike, key=merit)
     return WinogradPlan(
         block,
         order,
@@ -165,15 +165,20 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
 
 def _passes(order: TileOrder, bits: tuple[int, ...], tiles: int, rows: int) -> float:
     """Register blocks of `rows` tiles in all products of a point, in blocks of `tiles`: the average."""
-    total = 0
-    for kind in range(4):
-        needed = order.needed(kind)
-        ends = [
-            min(needed.stop, first + tiles) - max(needed.start, first)
-            for first in range(0, order.total, tiles)
-        ]
-        total += bits.count(kind) * sum(ceil_div(max(0, end), rows) for end in ends)
-    return total / len(bits)
+    return sum(bits.count(kind) * _in_blocks(order.needed(kind), tiles, rows) for kind in range(4)) / len(
+        bits
+    )
+
+
+def _in_blocks(needed: range, tiles: int, rows: int) -> int:
+    """Register blocks of `rows` for some tiles, where none goes across the border of a block of `tiles`."""
+    if not needed:
+        return 0
+    first, last = needed.start // tiles, (needed.stop - 1) // tiles
+    if first == last:
+        return ceil_div(len(needed), rows)
+    begin, end = (first + 1) * tiles - needed.start, needed.stop - last * tiles
+    return ceil_div(begin, rows) + (last - first - 1) * ceil_div(tiles, rows) + ceil_div(end, rows)
 
 
 def _fetched_evenly(passes: int) -> bool:

@@ -67,14 +67,13 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
         return r.weight(np.array(value, dtype))
 
     bias = None if op.bias is None else np.asarray(known[1]).reshape(row)
-    if _fits(np.asarray(known[0]), op, source, bias):
+    fits = _fits(np.asarray(known[0]), op, source, bias)
+    if fits:
         total = r(AddOp(r(ShiftLeftOp(high, number(8, np.int32))), low))
-        if bias is not None:
-            total = r(AddOp(total, r.weight(bias.astype(np.int32), "bias")))
     else:
         total = r(AddOp(r(MulOp(wide(high, "float64"), number(256, np.float64))), wide(low, "float64")))
-        if bias is not None:
-            total = r(AddOp(total, r.weight(bias.astype(np.float64), "bias")))
+    if bias is not None:
+        total = r(AddOp(total, r.weight(bias.astype(np.int32 if fits else np.float64), "bias")))
     factor = factor_of(quantized_type(weights), source, to, shape[axis]).reshape(row)
     real = r(MulOp(wide(total, "float32"), r.weight(factor, "factor")))
     if not isinstance(to, UniformQuantizedType):

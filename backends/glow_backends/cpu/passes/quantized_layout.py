@@ -25,7 +25,7 @@ from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of,
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, is_byte
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, bits_of_one_scale, is_byte
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
 from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
@@ -49,9 +49,8 @@ def _byte_kind(value: SSAValue) -> UniformQuantizedType:
 
 
 def _single(value: SSAValue) -> bool:
-    """Whether the elements are stored under one scale, in 8 or 16 bits."""
-    kind = element_of(value)
-    return isinstance(kind, UniformQuantizedType) and kind.storage.width.data <= 16 and kind.axis.data < 0
+    """Whether the elements are stored under one scale, in 16 bits at most."""
+    return 0 < bits_of_one_scale(value) <= 16
 
 
 def shifted(op: Any) -> dict[str, Any]:
