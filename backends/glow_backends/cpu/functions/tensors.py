@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
 from glow_backends.cpu.functions.runtime import Failure, Support
@@ -410,12 +410,6 @@ class Tensors:
         b.position_at_end(back)
 
 
-def _contents(node: Node) -> tuple[Any, ...]:
-    """Equal for constants that are alike; large ones are not compared."""
-    assert node.const is not None
-    return node.type, node.const.tobytes() if node.const.nbytes <= COMPARED else id(node)
-
-
 def key_of(run: Run) -> tuple[Any, ...]:
     """What distinguishes the graph that a run calls from others."""
     number = {node: index for index, node in enumerate(run.inputs)}
@@ -423,8 +417,10 @@ def key_of(run: Run) -> tuple[Any, ...]:
     for node in run.nodes:
         for operand in node.operands:
             if operand not in number:
+                assert operand.const is not None
                 number[operand] = len(number)
-                key.append(_contents(operand))
+                whole = operand.const.nbytes <= COMPARED
+                key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
         key.append((id(node.template), *[number[n] for n in node.operands]))
         number[node] = len(number)
     key.append(tuple(number[n] for n in run.outputs))
@@ -432,13 +428,11 @@ def key_of(run: Run) -> tuple[Any, ...]:
 
 
 def graph_of(run: Run) -> ModuleOp:
-    """The graph that a run calls; what several templates compute alike is computed once."""
+    """The graph that a run calls."""
     module = ModuleOp([])
     function = FuncOp.of("main")
     block = function.body.block
     known: dict[Node, SSAValue] = {}
-    constants: dict[tuple[Any, ...], SSAValue] = {}
-    seen: dict[tuple[Any, ...], Operation] = {}
     for index, node in enumerate(run.inputs):
         place = PlaceholderOp.of(f"in{index}", node.type)
         module.body.block.add_op(place)
@@ -454,25 +448,16 @@ def graph_of(run: Run) -> ModuleOp:
             if operand in known:
                 continue
             assert operand.const is not None
-            key = _contents(operand)
-            if key not in constants:
-                constant = ConstantOp.of(f"c{len(known)}", operand.const)
-                module.body.block.add_op(constant)
-                got = GetOp.of(constant)
-                block.add_op(got)
-                constants[key] = got.result
-            known[operand] = constants[key]
+            constant = ConstantOp.of(f"c{len(known)}", operand.const)
+            module.body.block.add_op(constant)
+            got = GetOp.of(constant)
+            block.add_op(got)
+            known[operand] = got.result
         mapping: dict[SSAValue, SSAValue] = {}
         for argument, operand in zip(node.template.block.args, node.operands, strict=True):
             mapping[argument] = known[operand]
         for op in node.template.block.ops:
-            operands = tuple(mapping[v] for v in op.operands)
-            key = (type(op), operands, *op.result_types, frozenset(op.properties.items()))
-            twin = seen.get(key)
-            if twin is None:
-                twin = seen[key] = op.clone(mapping)
-                block.add_op(twin)
-            mapping.update(zip(op.results, twin.results, strict=True))
+            block.add_op(op.clone(mapping))
         known[node] = mapping.get(node.template.result, node.template.result)
     for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
         block.add_op(SaveOp.of(known[node], place))
