@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +61,7 @@ from glow_passes.fn.places import placed
 from glow_passes.fn.structure import length
 from glow_passes.fn.turns import ROLLED
 from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
-from glow_passes.fn.values import NoCode, V, captured, failure, parts
+from glow_passes.fn.values import NoCode, Target, V, captured, failure, parts
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -104,7 +105,7 @@ class Scope:
 
 
 class Specializer(Meaning):
-    """Infers the types of a program.
+    """Infers the types of a program, and then does its operations for a target: a survey, or code.
 
     `ahead_only`: gradients by numbers are taken in forward mode, not only gradients of gradients.
     `unrolling` says which loops of tensors become an instance a turn.
@@ -113,7 +114,7 @@ class Specializer(Meaning):
     def __init__(
         self, functions: Functions, ahead_only: bool = False, unrolling: Unrolling | None = None
     ) -> None:
-        super().__init__(Sets(), NoCode(), False)
+        super().__init__(Sets(), NoCode())
         self.unrolling = unrolling or Unrolling(enabled=False, turns=False)
         self.ahead_only = ahead_only
         self.functions = functions
@@ -132,6 +133,12 @@ class Specializer(Meaning):
         self.order = 0
         #: Whether all types are known; the instances do not change any more.
         self.settled = False
+
+    def aimed_at(self, target: Target | NoCode) -> Specializer:
+        """The same program, whose operations are now done by another target."""
+        found = copy(self)
+        found.t, found.known = target, {}
+        return found
 
     def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
         """The instance of a function for argument types; errors of types are raised here."""
@@ -344,7 +351,9 @@ class Specializer(Meaning):
     def call(self, op: CallOp, x: list[V], instance: Instance) -> V:
         """The types that the possible callees give."""
         result: Type = BOTTOM
-        for target, _ in self.targets(x, instance, op.source):
+        targets = [target for target, _ in self.targets(x, instance, op.source)]
+        self.t.calls(op, instance, targets)
+        for target in targets:
             try:
                 result = self.sets.join(result, target.result)
             except TypesDiffer as error:

@@ -38,7 +38,10 @@ class Target(Protocol):
 
     The code of a scalar is one value; of a tuple, a list; of one closure, the list of its captured
     values; of one of several closures, [tag, list of captured values of each]; of a named set, a pointer.
+    `coding` is whether there is code at all.
     """
+
+    coding: bool
 
     def constant(self, kind: str, value: float | int | bool) -> Code:
         """A number."""
@@ -48,7 +51,7 @@ class Target(Protocol):
         """A scalar of another kind."""
         ...
 
-    def scalar(self, name: str, kind: str, codes: Sequence[Code]) -> Code:
+    def scalar(self, name: str, kind: str, x: Sequence[Code]) -> Code:
         """A primitive on scalars of one kind."""
         ...
 
@@ -64,7 +67,7 @@ class Target(Protocol):
         """The address of an array that is never read."""
         ...
 
-    def box(self, named: NamedType, index: int, codes: Sequence[Code]) -> Code:
+    def box(self, named: NamedType, index: int, values: Sequence[Code]) -> Code:
         """A record of a named set."""
         ...
 
@@ -88,11 +91,17 @@ class Target(Protocol):
         """An array that is known when compiling."""
         ...
 
+    def calls(self, op: Any, caller: Any, callees: Sequence[Any]) -> None:
+        """Note the instances that a call may reach."""
+        ...
+
 
 class NoCode:
     """The target of inference."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    coding = False
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *a, **k: None
 
 
@@ -133,10 +142,9 @@ def components(v: V) -> dict[str, V]:
 class Values:
     """Operations on values that only depend on their types."""
 
-    def __init__(self, sets: Sets, target: Any, coding: bool) -> None:
+    def __init__(self, sets: Sets, target: Any) -> None:
         self.sets = sets
         self.t = target
-        self.coding = coding
 
     def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors."""
@@ -164,7 +172,7 @@ class Values:
         """The value as another type that covers its own."""
         want = self.sets.resolve(want)
         have = self.sets.resolve(v.type)
-        if have == want or not self.coding:
+        if have == want or not self.t.coding:
             return V(want, v.code)
         match have, want:
             case ZeroType(), _:
@@ -234,7 +242,7 @@ class Values:
             case Scalar():
                 return V(kind, self.t.constant(kind.kind, 0.0 if kind.kind == "float" else 0))
             case TensorType():
-                if not self.coding:
+                if not self.t.coding:
                     return V(kind)
                 return V(kind, self.t.tensor("zeros", {}, [], kind, ""))
             case TupleType():
@@ -264,7 +272,7 @@ class Values:
             from glow_dialects.core.errors import UnsupportedError
 
             raise UnsupportedError(f"{where}: the branches give {error}; give both one type") from None
-        if not self.coding:
+        if not self.t.coding:
             return V(kind)
         left, right = self.convert(yes, kind), self.convert(no, kind)
         return V(kind, self.choose(condition.code, left.code, right.code))

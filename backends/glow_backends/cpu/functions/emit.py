@@ -47,17 +47,16 @@ class Join:
     found: list[tuple[list[ir.Value], ir.Block]]
 
 
-class Emitter(Specializer):
+class Emitter:
     """Emits the instances that `infer` found, starting from the root."""
 
     def __init__(self, inferred: Specializer, root: Instance, module: ir.Module, counts: int = 0) -> None:
-        super().__init__(inferred.functions)
-        self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
         self.root = root
         self.module = module
         self.support = Support(module)
         self.t = LlvmTarget(module, self.support)
-        self.coding = True
+        self.program = inferred.aimed_at(self.t)
+        self.sets = inferred.sets
         #: Address of an int64 for each instance, which its runs add to; 0 for none.
         self.counts = counts
         self.survey = Survey(inferred, root)
@@ -183,7 +182,7 @@ class Emitter(Specializer):
                     return None
                 values[op.result] = made
             else:
-                values[op.results[0]] = self.step(op, operands, instance)
+                values[op.results[0]] = self.program.step(op, operands, instance)
         raise AssertionError(instance.name)
 
     def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:
@@ -199,21 +198,21 @@ class Emitter(Specializer):
         values: dict[SSAValue, V] = dict(zip(instance.function.block.args, arguments, strict=True))
         for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
-                return self.convert(values[op.value], instance.result)
+                return self.program.convert(values[op.value], instance.result)
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
-                ((target, kinds),) = self.targets(operands, instance, op.source)
+                ((target, kinds),) = self.program.targets(operands, instance, op.source)
                 _, (bound,) = self._cases(operands[0])
                 values[op.result] = self._inline(target, self._arguments(target, kinds, bound(), operands))
             else:
-                values[op.results[0]] = self.step(op, operands, instance)
+                values[op.results[0]] = self.program.step(op, operands, instance)
         raise AssertionError(instance.name)
 
     def _return(self, value: V, frame: Frame) -> None:
         if self.survey.counting and not frame.called and self.survey.counted(frame.root):
             self.support.reset_count(self.b)  # a base case: the recursion ends somewhere
         kind = self.sets.resolve(frame.root.result)
-        value = self.convert(value, kind)
+        value = self.program.convert(value, kind)
         if frame.root is self.root and not self.survey.reaches_itself(frame.root):
             self.t.tensors.deliver(flat(value.code))
         registers = self._registers([value])
@@ -260,11 +259,11 @@ class Emitter(Specializer):
     def _arguments(self, target: Instance, bound: tuple[Type, ...], codes: list[Any], x: list[V]) -> list[V]:
         values = [V(self.sets.resolve(t), c) for t, c in zip(bound, codes, strict=True)]
         given = [*values, *x[1:]]
-        return [self.convert(v, t) for v, t in zip(given, target.parameters, strict=True)]
+        return [self.program.convert(v, t) for v, t in zip(given, target.parameters, strict=True)]
 
     def _branches(self, op: CallOp, x: list[V], instance: Instance) -> Any:
         """For each possible callee: (instance, arguments), with the builder in its block."""
-        targets = self.targets(x, instance, op.source)
+        targets = self.program.targets(x, instance, op.source)
         tag, bound = self._cases(x[0])
         if tag is None:
             target, kinds = targets[0]
@@ -364,7 +363,7 @@ class Emitter(Specializer):
     def _call(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> V | None:
         """A call that comes back; None where no callee does."""
         kind: Type = Bottom()
-        for target, _ in self.targets(x, instance, op.source):
+        for target, _ in self.program.targets(x, instance, op.source):
             kind = self.sets.join(kind, target.result)
         kind = self.sets.resolve(kind)
         join: Join | None = None
@@ -374,12 +373,12 @@ class Emitter(Specializer):
                 self._never(target, self._registers(arguments))
                 continue
             if not several and self.survey.inlined(target):
-                return self.convert(self._inline(target, arguments), kind)
+                return self.program.convert(self._inline(target, arguments), kind)
             if target is frame.root and frame.nested < self.survey.nesting(target):
                 made = self._nested(arguments, frame)
             else:
                 made = self._invoke(target, self._registers(arguments))
-            value = self.convert(made, kind)
+            value = self.program.convert(made, kind)
             if not several:
                 return value
             if join is None:

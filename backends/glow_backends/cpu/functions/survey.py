@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_passes.fn.domain import BOTTOM, Bottom, Type
+from glow_passes.fn.domain import Bottom
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import NoCode, V, failure
+from glow_passes.fn.values import NoCode, failure
 
 #: Operations of a function without branches that replace several calls of it.
 MAX_INLINED = 2000
@@ -21,14 +22,15 @@ def is_tail(op: CallOp) -> bool:
     return isinstance(after, ReturnOp) and after.value is op.result
 
 
-class Survey(Specializer):
-    """The instances that a root reaches, visited once more with their final types."""
+class Survey(NoCode):
+    """The instances that a root reaches, visited once more with their final types.
+
+    It is the target of that visit: it notices calls, and whether the program computes with tensors.
+    """
 
     def __init__(self, inferred: Specializer, root: Instance) -> None:
-        super().__init__(inferred.functions)
-        self.__dict__.update({n: v for n, v in vars(inferred).items() if n not in ("t", "coding")})
-        self.t = watch = _Watch()
-        self.known = {}  # of the watch
+        #: Whether the program computes with tensors.
+        self.tensorial = False
         #: The instances that each instance calls.
         self.edges: dict[Instance, list[Instance]] = {}
         #: The places that call each instance.
@@ -40,33 +42,34 @@ class Survey(Specializer):
         self._reaches: dict[Instance, set[Instance]] = {}
         #: Operations of instances whose every call has one callee, which is straight as well.
         self._sizes: dict[Instance, int | None] = {}
-        pending = [root]
+        pending, program = [root], inferred.aimed_at(self)
         while pending:
             now = pending.pop()
             if now not in self.edges:
                 self.edges[now] = []
-                self.body(now)
+                program.body(now)
                 pending += self.edges[now]
         for found in self.edges.values():
             for target in found:
                 self.sites[target] = self.sites.get(target, 0) + 1
-        #: Whether the program computes with tensors.
-        self.tensorial = watch.tensors
         #: Whether calls in tail position are counted: they could go on forever without more stack.
         self.counting = any(self.counted(i) for i in self.tails)
 
-    def call(self, op: CallOp, x: list[V], instance: Instance) -> V:
+    def calls(self, op: CallOp, caller: Instance, callees: Sequence[Instance]) -> None:
         """Note what a call reaches."""
-        result: Type = BOTTOM
-        targets = [t for t, _ in self.targets(x, instance, op.source)]
-        self.edges[instance] += targets
-        if len(targets) > 1:
-            self._branching.add(instance)
+        self.edges[caller] += callees
+        if len(callees) > 1:
+            self._branching.add(caller)
         if is_tail(op):
-            self.tails.update(targets)
-        for target in targets:
-            result = self.sets.join(result, target.result)
-        return V(result)
+            self.tails.update(callees)
+
+    def tensor(self, *_: Any) -> None:
+        """A primitive on tensors."""
+        self.tensorial = True
+
+    def graph(self, *_: Any) -> None:
+        """A part of a graph."""
+        self.tensorial = True
 
     def cycle(self, instance: Instance) -> set[Instance]:
         """The instances that an instance calls and that call it, directly or through others."""
@@ -147,18 +150,3 @@ class Survey(Specializer):
             depth += 1
             total += ops * calls**depth
         return depth
-
-
-class _Watch(NoCode):
-    """Notices whether code computes with tensors."""
-
-    def __init__(self) -> None:
-        self.tensors = False
-
-    def tensor(self, *_: Any) -> None:
-        """A primitive on tensors."""
-        self.tensors = True
-
-    def graph(self, *_: Any) -> None:
-        """A part of a graph."""
-        self.tensors = True

@@ -33,6 +33,8 @@ def _any(code: ir.Value) -> bool:
 class LlvmTarget:
     """Makes code at `builder`."""
 
+    coding = True
+
     def __init__(self, module: ir.Module, support: Support) -> None:
         self.module = module
         self.support = support
@@ -329,6 +331,9 @@ class LlvmTarget:
     def graph(self, op: TensorsOp, values: Sequence[V]) -> Any:
         """The tensors of a part of a graph, which wait as well."""
         return self.tensors.graph_part(op, values)
+
+    def calls(self, op: Any, caller: Any, callees: Sequence[Any]) -> None:
+        """Calls are the emitter's."""
 
     def array(self, value: Any) -> Any:
         """An array that is known when compiling."""
