@@ -15,7 +15,7 @@ TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
 MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
-.PHONY: help setup peers test demo lint typecheck imports pytest filecheck bench
+.PHONY: help setup peers test demo lint typecheck imports pytest filecheck bench docs
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -27,11 +27,12 @@ help:
 	@echo "imports    the one-way import rules"
 	@echo "filecheck  lit over tests/filecheck"
 	@echo "pytest     everything else under tests"
+	@echo "docs       the documents and the reference as a site in build/site"
 	@echo "bench      our time, memory and error beside the installed peers"
 
 $(BIN)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[test,lint]'
+	$(PIP) -e '.[test,lint,docs]'
 	touch $@
 
 setup: $(BIN)/.ready
@@ -72,3 +73,6 @@ pytest: setup
 
 bench: peers
 	$(BIN)/python -m benchmarks.compare
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

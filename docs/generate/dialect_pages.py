@@ -1,0 +1,47 @@
+"""The reference of dialects: their operations and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from page_text import code, docstring, summary, table
+from xdsl.ir import Dialect
+
+from glow_backends.base import registry
+from glow_dialects.dialects import get_glow, get_glow_fn, get_glow_instr, get_quant
+from glow_dialects.ops import OPERATORS
+
+INTRODUCTION = """# Dialects
+
+`glow-opt` reads programs in these dialects, and so does `xdsl-opt`, through the entry point
+`xdsl.universe`. What they are for: [levels](../architecture.md#levels).
+"""
+#: Operators of the graph dialect with a section in the reference of operators.
+_OPERATORS = frozenset(name for names in OPERATORS.values() for name in names.split())
+
+
+def dialects() -> dict[str, Callable[[], Dialect]]:
+    """Every dialect by name, those of backends included."""
+    own = {"glow_fn": get_glow_fn, "glow": get_glow, "glow_instr": get_glow_instr, "quant": get_quant}
+    of_backends = (kind.dialects() for kind in registry().values())
+    return {**own, **{name: make for group in of_backends for name, make in group.items()}}
+
+
+def page() -> Iterator[str]:
+    """The page's lines."""
+    yield INTRODUCTION
+    for name, make in dialects().items():
+        dialect = make()
+        yield f"## {name} {{ #{name} }}\n"
+        yield from docstring(make.__doc__)
+        rows = [(_linked(name, op.name), summary(op.__doc__)) for op in dialect.operations]
+        if rows:
+            yield from table(("operation", ""), sorted(rows))
+        attributes = [(code(a.name), summary(a.__doc__)) for a in dialect.attributes]
+        if attributes:
+            yield from table(("attribute or type", ""), sorted(attributes))
+
+
+def _linked(dialect: str, name: str) -> str:
+    short = name.partition(".")[2]
+    return f"[`{name}`](operators.md#{short})" if dialect == "glow" and short in _OPERATORS else code(name)
