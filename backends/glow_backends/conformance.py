@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
+from glow_backends.legalize import LegalizePass
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import Sample
@@ -28,7 +29,7 @@ from glow_dialects.core.types import Array, element_of, typed
 from glow_dialects.dialects import context
 from glow_dialects.ops import CARDS
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions
-from glow_passes.pipeline import INSTR, LOWER, decompose_for
+from glow_passes.pipeline import INSTR, LOWER
 
 Status = Literal["agrees", "differs", "fails", "declined"]
 
@@ -108,7 +109,7 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
     """Build a module around one operator, compile it, run it twice, compare both times."""
     module, feed = module_of_sample(case.sample, binding)
     ctx = context()
-    _apply(ctx, module, decompose_for(backend.supports))
+    _apply(ctx, module, (LegalizePass(backend),))
     nodes = [op for f in functions(module) for op in f.body.block.ops if isinstance(op, GraphOp)]
     decomposed = not any(isinstance(op, case.sample.op) for op in nodes)
 

@@ -10,7 +10,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.graph_op import GraphOp
 from glow_passes.autodiff.differentiate import DifferentiatePass
 from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
@@ -80,10 +79,3 @@ def match_integers() -> tuple[ModulePass, ...]:
     from glow_passes.quantize.match_qdq import MatchQdqPass
 
     return (MatchQdqPass(),)
-
-
-def decompose_for(legal: Callable[[GraphOp], bool]) -> tuple[ModulePass, ...]:
-    """Decomposition of every node that is not `legal` for the backend."""
-    from glow_passes.lower.decompose import DecomposePass
-
-    return (DecomposePass.for_backend(legal),)

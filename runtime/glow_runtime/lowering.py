@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
+from glow_backends.legalize import LegalizePass
 from glow_dialects.dialects import context
-from glow_passes.pipeline import INSTR, LOWER, PassRunner, decompose_for, match_integers, optimize
+from glow_passes.pipeline import INSTR, LOWER, PassRunner, match_integers, optimize
 
 Progress = Callable[[str], None]
 
@@ -35,7 +36,7 @@ def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
     return [
         ("match integers", match_integers()),
         ("optimize", optimize()),
-        ("lower", decompose_for(backend.supports)),
+        ("lower", (LegalizePass(backend),)),
         ("optimize lowered", optimize(lowered=True)),
         ("target", backend.graph_passes()),
         ("generate instructions", LOWER),

@@ -10,12 +10,13 @@ from xdsl.ir import SSAValue
 
 from glow_backends.base import Backend, get_backend
 from glow_backends.conformance import difference, expected_results
+from glow_backends.legalize import LegalizePass
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import shape_of
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import AllocOp
 from glow_dialects.ops.flip import FlipOp
-from glow_passes.pipeline import INSTR, LOWER, decompose_for
+from glow_passes.pipeline import INSTR, LOWER
 
 #: Samples whose first result may take the buffer of an operand.
 CANDIDATES = [
@@ -41,7 +42,7 @@ def program(sample: Sample, backend: Backend) -> tuple[Graph, int]:
         graph.save(result)
     made = context()
     for passes in (
-        decompose_for(backend.supports),
+        (LegalizePass(backend),),
         backend.graph_passes(),
         LOWER,
         backend.instr_passes(),

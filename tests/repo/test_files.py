@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE_FOLDERS = (
@@ -22,25 +21,23 @@ SOURCE_FOLDERS = (
 MAX_LINES = 500
 
 
-def python_files() -> list[str]:
-    """Every Python file of ours, relative to the root."""
-    return sorted(
-        str(path.relative_to(ROOT)) for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*.py")
-    )
+@cache
+def python_files() -> dict[str, str]:
+    """The text of every Python file of ours, by its path from the root."""
+    paths = sorted(path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 
-@pytest.mark.parametrize("name", python_files())
-def test_file_is_small(name: str) -> None:
+def test_files_are_small() -> None:
     """A file is one room with one purpose."""
-    lines = len((ROOT / name).read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{name} has {lines} lines, more than {MAX_LINES}: split it"
+    lengths = {name: len(text.splitlines()) for name, text in python_files().items()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}, "split them"
 
 
-@pytest.mark.parametrize("name", python_files())
-def test_module_says_what_it_is(name: str) -> None:
+def test_modules_say_what_they_are() -> None:
     """A module that holds code starts with a docstring."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    assert not text.strip() or re.match(r'(#.*\n)*r?"""', text), f"{name} has no module docstring"
+    code = {name: text for name, text in python_files().items() if text.strip()}
+    assert [name for name, text in code.items() if not re.match(r'(#.*\n)*r?"""', text)] == []
 
 
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".mlir", ".cfg", ".yml", ".yaml", ".json", ".txt", ""}

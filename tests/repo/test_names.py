@@ -13,9 +13,9 @@ from xdsl.passes import ModulePass
 
 import glow_dialects.ops
 import glow_passes
-from glow_backends.base import backend_passes
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_tools.pipelines import every_pass
 
 FILECHECK = Path(__file__).parents[1] / "filecheck"
 
@@ -134,5 +134,5 @@ def test_mlir_tests_and_names_agree(folder: str) -> None:
 
 def test_passes_of_backends_have_tests() -> None:
     """backends/X.mlir tests the pass glow-X of a backend."""
-    wanted = {file_name(name) for name in backend_passes().keys() - PASS_NAMES}
+    wanted = {file_name(name) for name in every_pass().keys() - PASS_NAMES}
     assert sorted(wanted - set(mlir_stems("backends"))) == []

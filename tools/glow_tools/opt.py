@@ -153,11 +153,9 @@ def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:
 
 
 def _list() -> int:
-    from glow_backends.base import backend_passes
-    from glow_passes import all_passes
-    from glow_tools.pipelines import describe, named
+    from glow_tools.pipelines import describe, every_pass, named
 
-    for name, item in sorted({**all_passes(), **backend_passes()}.items()):
+    for name, item in sorted(every_pass().items()):
         print(f"{name:32} {(item.__doc__ or '').strip().splitlines()[0]}")
     for name, passes in named().items():
         print(f"{name:32} {describe(passes)}")

@@ -12,9 +12,10 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from glow_backends.base import backend_passes
+from glow_backends.legalize import LegalizePass
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes import all_passes
-from glow_passes.pipeline import INSTR, LOWER, TRAIN, decompose_for, optimize
+from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
 
 
 @cache
@@ -27,7 +28,7 @@ def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
     return {
         "train": TRAIN,
         "optimize": optimize(),
-        "lower": (*decompose_for(cpu.supports), *optimize(lowered=True), *LOWER),
+        "lower": (LegalizePass(cpu), *optimize(lowered=True), *LOWER),
         "instr": INSTR,
         "cpu": tuple(p for _, passes in phases(cpu) for p in passes),
     }
@@ -43,16 +44,21 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
     return found
 
 
+def every_pass() -> dict[str, type[ModulePass]]:
+    """Every pass by name, those of the backends included, which are imported for it."""
+    return {**all_passes(), LegalizePass.name: LegalizePass, **backend_passes()}
+
+
 def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     """Passes of a string such as `optimize,glow-schedule{by=order}`.
 
     UnsupportedError names what is unknown and what is like it.
     """
-    known = dict(all_passes())
+    known = all_passes()
     found: list[ModulePass] = []
     for spec in _specs(text):
         if spec.name not in known:
-            known |= backend_passes()  # imports the backends, so only where it must
+            known = every_pass()  # imports the backends, so only where it must
         if spec.name in known:
             found.append(_with_options(known[spec.name], spec))
         elif spec.name in named(mcpu):

@@ -1,4 +1,4 @@
-"""glow-decompose: nodes that the backend lacks become the smaller nodes that their cards give."""
+"""glow-decompose: nodes become the smaller nodes that their cards give."""
 
 from __future__ import annotations
 
@@ -41,13 +41,6 @@ class DecomposePass(ModulePass):
     name = "glow-decompose"
     ops: tuple[str, ...] = ()
 
-    @staticmethod
-    def for_backend(legal: Legal) -> DecomposePass:
-        """Decompose what is not `legal`."""
-        made = _ForBackendPass()
-        object.__setattr__(made, "_legal", legal)
-        return made
-
     def legal(self, op: GraphOp) -> bool:
         """Whether `op` may stay."""
         return bool(self.ops) and op.name.removeprefix("glow.") not in self.ops
@@ -55,12 +48,3 @@ class DecomposePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             decompose(function, self.legal)
-
-
-@dataclass(frozen=True)
-class _ForBackendPass(DecomposePass):
-    """Decomposition that asks a backend; not written in pipeline strings."""
-
-    def legal(self, op: GraphOp) -> bool:
-        legal: Legal = vars(self)["_legal"]
-        return legal(op)
