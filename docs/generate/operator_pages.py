@@ -33,7 +33,8 @@ Every operator of the dialect `glow`, from its card in [glow_dialects/ops](../..
 *Element types* are those that the operator's verifier takes; the forms below them are uses that the tests
 run; *in ONNX* is what [the exporter](../onnx.md#back-to-onnx) writes. On the backend `cpu` an operator is a
 *kernel*, is *decomposed* into operators that have one, or runs on the *host* by its meaning in NumPy. Every
-operator also takes an advisory predicate.
+operator also takes an advisory
+[predicate](../glossary.md#predicate).
 """
 #: Element types that operands are tried with.
 TYPES = tuple(

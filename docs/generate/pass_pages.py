@@ -20,7 +20,7 @@ INTRODUCTION = """# Passes
 
 `glow-opt FILE -p PASSES` runs passes by name, with options in braces (`glow-schedule{by=order}`), and
 [pipelines](#pipelines). A pass is a frozen dataclass: its options are its fields, from Python
-`DecomposePass().apply(context, module)`. How to write one: [contributing](../../CONTRIBUTING.md#a-pass).
+`DecomposePass().apply(context, module)`. How to write one: [a pass](../tutorials/pass.md).
 """
 PIPELINES = """## Pipelines
 
