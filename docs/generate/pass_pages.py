@@ -11,9 +11,7 @@ from typing import Any
 from page_text import block, code, docstring, summary, table
 from xdsl.passes import ModulePass
 
-from glow_backends.base import backend_passes
-from glow_passes import all_passes
-from glow_tools.pipelines import named
+from glow_tools.pipelines import every_pass, named
 
 ROOT = Path(__file__).parents[2]
 INTRODUCTION = """# Passes
@@ -30,7 +28,7 @@ A pipeline is a name for passes in order; `glow-opt -p NAME --show-pipeline` pri
 
 def page() -> Iterator[str]:
     """The page's lines."""
-    passes = dict(sorted({**all_passes(), **backend_passes()}.items()))
+    passes = dict(sorted(every_pass().items()))
     yield INTRODUCTION
     yield from table(("pass", ""), ((f"[{n}](#{n})", summary(p.__doc__)) for n, p in passes.items()))
     yield PIPELINES

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 import glow_compiler
-from glow_backends.base import backend_passes
 from glow_dialects.ops import OPERATORS
-from glow_passes import all_passes
-from glow_tools.pipelines import named
+from glow_tools.pipelines import every_pass, named
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly: a link or an anchor that leads nowhere is an error."""
     pytest.importorskip("material", reason="mkdocs-material is not installed (make setup)")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -46,7 +44,7 @@ def operators() -> Iterable[str]:
 
 def passes() -> Iterable[str]:
     """Every pass and every pipeline."""
-    return [*all_passes(), *backend_passes(), *named()]
+    return [*every_pass(), *named()]
 
 
 def commands() -> Iterable[str]:
