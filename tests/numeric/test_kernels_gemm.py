@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from llvmlite import ir
 
 from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.kernels.gemm import (
@@ -105,3 +106,13 @@ def test_blocks_fit_registers(cpu: str) -> None:
     for m, n in ((1, 1000), (7, 64), (100, 100), (512, 512), (49, 2048)):
         block = plan_gemm(GemmSpec(m, n, 256, packed_b=True), target).block
         assert block.rows * block.vectors + min(block.vectors, 2) < target.registers
+
+
+@pytest.mark.parametrize("k", [9215, 9216, 4096])
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+def test_weights_are_fetched_a_few_at_a_time(cpu: str, k: int) -> None:
+    """One row's weights are fetched ahead by a few instructions in a loop, whatever divides its length."""
+    module = ir.Module("test")
+    emit_gemm(module, "kernel", GemmSpec(1, 4096, k, packed_b=True), named(cpu, 1))
+    fetches = str(module).count('call void @"llvm.prefetch')
+    assert 0 < fetches < 200

@@ -201,43 +201,81 @@ def _line(error: Exception) -> str:
     return " | ".join(str(error).split("\n"))[:300]
 
 
-def run_parts(backend: str, pattern: str, part: int, parts: int, cpu: str = "") -> Iterator[Outcome]:
-    """Every `parts`-th case; a process that dies is a crash of its case, and the next one goes on."""
-    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
-    while True:
-        worker = [sys.executable, __file__, "--backend", backend, "--cpu", cpu, "--filter", pattern]
-        worker += ["--worker", str(part), str(parts)]
-        started = ""
-        with subprocess.Popen(
-            worker, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-        ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                kind, _, rest = line.rstrip("\n").partition("\t")
-                if kind == "start":
-                    started = rest
-                elif kind == "end":
-                    name, status, native, message = rest.split("\t", 3)
-                    yield Outcome(name, status, native == "True", message)
-                    part += parts
-                    started = ""
-        if process.returncode == 0:
-            return
-        assert started, f"the worker ended with {process.returncode} between two cases"
-        yield Outcome(started, "crash", message=f"the process ended with {process.returncode}")
-        part += parts
+class Worker:
+    """A process that has loaded the cases, which takes seconds, and runs those that it is asked for."""
+
+    def __init__(self, **environment: str) -> None:
+        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.environment = {**threads, **os.environ, **environment}
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(
+        self, backend: str, pattern: str = "", part: int = 0, parts: int = 1, cpu: str = ""
+    ) -> Iterator[Outcome]:
+        """Every `parts`-th case; a process that dies is a crash of its case, and the next one goes on."""
+        while True:
+            for kind, text in self._answers(backend, pattern, str(part), str(parts), cpu):
+                match kind:
+                    case "end":
+                        name, status, native, message = text.split("\t", 3)
+                        yield Outcome(name, status, native == "True", message)
+                    case "crash":
+                        yield Outcome(text, "crash", message="the process died")
+                    case _:
+                        return
+                part += parts
+
+    def _answers(self, *request: str) -> Iterator[tuple[str, str]]:
+        """The kind and the text of each answer, the last of them `done` or `crash`."""
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("\t".join(request) + "\n")
+        process.stdin.flush()
+        running = ""
+        for line in process.stdout:
+            kind, _, text = line.rstrip("\n").partition("\t")
+            running = text if kind == "start" else ""
+            if kind != "start":
+                yield kind, text
+            if kind == "done":
+                return
+        self.close()
+        assert running, f"the worker ended with {process.returncode} between two cases"
+        yield "crash", running
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, "--worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=self.environment,
+            )
+        return self.process
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.communicate()
+            self.process = None
 
 
-def work(backend: str, cpu: str, pattern: str, start: int, step: int) -> None:
-    """The loop of a worker: a line before and after each case."""
-    cases = [c for c in load_cases() if re.search(pattern, c.name)]
+def work() -> None:
+    """The loop of a worker: a line before and after each case, one after all that a request names."""
+    loaded = load_cases()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    for case in cases[start::step]:
-        out.write(f"start\t{case.name}\n")
-        o = run_case(case, backend, cpu)
-        message = o.message.replace("\t", " ").replace("\n", " ")
-        out.write(f"end\t{o.name}\t{o.status}\t{o.native}\t{message}\n")
+    for line in sys.stdin:
+        backend, pattern, start, step, cpu = line.rstrip("\n").split("\t")
+        cases = [c for c in loaded if re.search(pattern, c.name)]
+        for case in cases[int(start) :: int(step)]:
+            out.write(f"start\t{case.name}\n")
+            o = run_case(case, backend, cpu)
+            message = o.message.replace("\t", " ").replace("\n", " ")
+            out.write(f"end\t{o.name}\t{o.status}\t{o.native}\t{message}\n")
+        out.write("done\n")
 
 
 def lock_file(backend: str) -> Path:
@@ -256,7 +294,7 @@ def run_all(backend: str, pattern: str, jobs: int, cpu: str = "") -> list[Outcom
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(jobs) as pool:
-        shards = pool.map(lambda p: list(run_parts(backend, pattern, p, jobs, cpu)), range(jobs))
+        shards = pool.map(lambda p: list(Worker().run(backend, pattern, p, jobs, cpu)), range(jobs))
         return sorted((o for shard in shards for o in shard), key=lambda o: o.name)
 
 
@@ -278,10 +316,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--filter", default="", help="regular expression on case names")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--update", action="store_true", help="write the lock file of passing cases")
-    parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        work(options.backend, options.cpu, options.filter, *options.worker)
+        work()
         return 0
     start = time.perf_counter()
     outcomes = run_all(options.backend, options.filter, options.jobs, options.cpu)

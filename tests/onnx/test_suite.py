@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import llvmlite.binding as llvm
 import pytest
 import suite
@@ -10,13 +12,21 @@ import suite
 SHARDS = 8
 
 
+@pytest.fixture(scope="module")
+def worker() -> Iterator[suite.Worker]:
+    """One process for all shards."""
+    process = suite.Worker()
+    yield process
+    process.close()
+
+
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
-def test_locked_cases_pass(backend: str, shard: int) -> None:
+def test_locked_cases_pass(worker: suite.Worker, backend: str, shard: int) -> None:
     """Cases of the lock file still pass, and those wholly compiled still are."""
     locked = suite.read_lock(backend)
     lost: list[str] = []
-    for outcome in suite.run_parts(backend, "", shard, SHARDS):
+    for outcome in worker.run(backend, "", shard, SHARDS):
         if outcome.name in locked:
             if outcome.status != "pass":
                 lost.append(f"{outcome.name}: {outcome.status} {outcome.message}")
@@ -29,10 +39,10 @@ def test_locked_cases_pass(backend: str, shard: int) -> None:
     not llvm.get_host_cpu_features().get("avx2"), reason="this processor cannot run the code of one with AVX2"
 )
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_locked_cases_pass_with_avx2(shard: int) -> None:
+def test_locked_cases_pass_with_avx2(worker: suite.Worker, shard: int) -> None:
     """The same cases pass with code for half as long vectors and without arithmetic on 16-bit floats."""
     locked = suite.read_lock("cpu")
-    outcomes = [o for o in suite.run_parts("cpu", "", shard, SHARDS, "haswell") if o.name in locked]
+    outcomes = [o for o in worker.run("cpu", "", shard, SHARDS, "haswell") if o.name in locked]
     assert outcomes
     assert [f"{o.name}: {o.status} {o.message}" for o in outcomes if o.status != "pass"] == []
 

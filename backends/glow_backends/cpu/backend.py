@@ -144,7 +144,7 @@ class CpuBackend(Backend):
             return
         try:
             bundle.write(program.bundle, folder)
-            cache.forget_old_programs()
+            cache.program_written()
         except OSError:
             return  # a cache that cannot be written is no cache
 

@@ -11,6 +11,7 @@ import shutil
 from collections import OrderedDict
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import llvmlite
@@ -64,6 +65,17 @@ def program_folder(*parts: str) -> Path | None:
         return None
     digest = hashlib.sha256("\0".join([project_digest(), *parts]).encode())
     return base / "programs" / digest.hexdigest()[:32]
+
+
+_WRITES = 64
+"""Programs that a process writes for each look at the size of all: the look reads every folder."""
+_written = count()
+
+
+def program_written() -> None:
+    """Forget old programs at times; called for each program that has been written."""
+    if next(_written) % _WRITES == 0:
+        forget_old_programs()
 
 
 def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 
 from llvmlite import ir
 
@@ -203,10 +204,12 @@ class Stream:
     def divided(self, k: KernelBuilder, loop: Loop) -> tuple[Loop, Loop]:
         """An innermost loop as two, the outer with as many trips as there are fetches, if that goes."""
         assert isinstance(loop.count, int)
-        lines = self.chunk // self.parts // LINE
+        lines = max(1, self.chunk // self.parts // LINE)
         pieces = min(lines, loop.count)
         if lines % pieces or loop.count % pieces:
-            pieces = 1
+            pieces = 1 if lines <= BURST else gcd(lines, loop.count)
+        if lines // pieces > BURST:
+            pieces = loop.count
         steps = loop.count // pieces
         return Loop(pieces, k.mul(loop.a_step, steps), k.mul(loop.b_step, steps)), replace(loop, count=steps)
 
@@ -220,6 +223,8 @@ class Stream:
 
 LINE = 16
 """f32 elements of a cache line."""
+BURST = 64
+"""Most lines that are fetched at once: each is an instruction of its own in the code of the kernel."""
 NEAR = 1024
 """How many elements ahead a block that only one tile reads fetches its own weights."""
 
