@@ -9,7 +9,6 @@ the model to the first answer, and from the second shape to a program for it. Th
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import resource
@@ -64,8 +63,7 @@ def measure(model: Path, first: Path, second: Path) -> Row:
         net.run(before)
         loaded = watch.read()
         watch = Watch()
-        with contextlib.redirect_stderr(None):
-            net.specialize({name: array.shape for name, array in after.items()}, after)
+        net.specialize({name: array.shape for name, array in after.items()}, after)
         taken = watch.read()
         report = net.report()
     return {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any, cast
+
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -10,6 +14,7 @@ from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError
 from glow_passes.fn.outline_control import has_control
 from glow_runtime.lowering import Progress, lower, quiet_gc
+from glow_runtime.weights import resources
 
 
 def compile_module(
@@ -44,6 +49,17 @@ def compile_module(
         program = made.consume(work)
     program.report.stages = {**stages, **program.report.stages}
     return program
+
+
+def module_key(module: ModuleOp) -> str | None:
+    """A digest of a module's text and of its weights; None where some have no values."""
+    digest = hashlib.sha256(str(module).encode())
+    for resource, _ in resources(module):
+        if resource.array is None or resource.array.dtype == object:
+            return None
+        plain = np.ascontiguousarray(resource.array).reshape(-1).view(np.uint8)
+        digest.update(memoryview(cast(Any, plain)))
+    return f"module {digest.hexdigest()}"
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, Program, Report, ports
 from glow_dialects.core.types import Array
 from glow_passes.fn.outline_control import outline_control
-from glow_runtime.functions import ASKED, FunctionProgram, type_of
+from glow_runtime.functions import FunctionProgram, type_of
 
 
 class ControlProgram(Program):
@@ -25,7 +25,6 @@ class ControlProgram(Program):
         self.functions = FunctionProgram(work, "main", backend)
         example = [type_of(np.zeros(p.shape, p.dtype)) for p in self.inputs]
         made = self.functions.specialize(tuple(example))
-        self.partial = made.reason not in ("", ASKED)
         self.report = Report(stages={"compile": time.perf_counter() - start})
         if made.native is not None:
             self.report = made.native.graphs.report

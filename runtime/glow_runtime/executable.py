@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
 Shapes = Mapping[str, Sequence[int]]
-Specialize = Callable[[dict[str, tuple[int, ...]], dict[str, np.ndarray]], Program]
+LOG = logging.getLogger("glow")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,29 @@ class Signature:
         return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"
 
 
+class ProgramSource(ABC):
+    """A model as an executable needs it: what it takes and gives, and its program for some inputs.
+
+    `defaults` are inputs that have a value unless a call gives another: a constant of the program
+    otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
+    are part of a specialisation.
+    """
+
+    inputs: Sequence[Signature]
+    outputs: Sequence[Signature]
+    defaults: Sequence[Signature] = ()
+    value_inputs: Sequence[str] = ()
+
+    @abstractmethod
+    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
+        """A program for these shapes of inputs, and these contents of some."""
+
+    def hint(self, name: str) -> str:
+        """What to say of a name that a caller takes for an input."""
+        del name
+        return ""
+
+
 #: The contents of larger inputs are never part of a specialisation.
 VALUE_ELEMENTS = 64
 #: Inputs with default values that a message names.
@@ -47,29 +71,14 @@ class Executable:
 
     Where the model has symbolic dimensions, a program is compiled for each set of input shapes on
     first use and kept (`limit` programs at most, the least recently used goes first).
-
-    `defaults` are inputs that have a value unless a call gives another: a constant of the program
-    otherwise, so that calls that give it run a program of their own. `hint` says of a name that is no
-    input what it is.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Signature],
-        outputs: Sequence[Signature],
-        specialize: Specialize,
-        value_inputs: Sequence[str] = (),
-        limit: int = 16,
-        defaults: Sequence[Signature] = (),
-        hint: Callable[[str], str] | None = None,
-    ) -> None:
-        self.inputs = list(inputs)
-        self.defaults = list(defaults)
-        self._hint = hint
-        self._optional = {s.name: s for s in defaults}
-        self.outputs = list(outputs)
-        self._specialize = specialize
-        self._value_inputs = tuple(value_inputs)
+    def __init__(self, source: ProgramSource, limit: int = 16) -> None:
+        self.inputs, self.outputs = list(source.inputs), list(source.outputs)
+        self.defaults = list(source.defaults)
+        self._source = source
+        self._optional = {s.name: s for s in source.defaults}
+        self._value_inputs = tuple(source.value_inputs)
         self._limit = limit
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._dynamic = any(
@@ -77,6 +86,8 @@ class Executable:
             for s in self.inputs
         )
         self._lock = threading.Lock()
+        #: Shapes and contents that programs were compiled for, as the log names them.
+        self._named: set[str] = set()
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
         self._plain = all(s.kind != "other" and s.dtype != object for s in self.inputs)
         self._static: Program | None = None
@@ -90,16 +101,22 @@ class Executable:
         key = self._key(fixed, chosen)
         program = self._kept(key)
         if program is None:
-            if self._programs:
-                text = ", ".join(f"{n}={'x'.join(map(str, s)) or 'scalar'}" for n, s in fixed.items())
-                print(f"glow: compiling for {text}", file=sys.stderr)
-            program = self._specialize(fixed, chosen)
+            self._log(fixed, chosen)
+            program = self._source.program(fixed, chosen)
             with self._lock:
                 self._programs[key] = program
                 self._programs.move_to_end(key)
                 while len(self._programs) > self._limit:
                     self._programs.popitem(last=False)
         return program
+
+    def _log(self, shapes: Mapping[str, tuple[int, ...]], contents: Mapping[str, Array]) -> None:
+        """Name the shapes and contents that no program has met, unless this is the first."""
+        texts = [f"{n}={'x'.join(map(str, s)) or 'scalar'}" for n, s in shapes.items() if n not in contents]
+        texts += [f"{n}={array.tolist()}" for n, array in contents.items()]
+        if self._programs:
+            LOG.info("compiling for %s", ", ".join([t for t in texts if t not in self._named] or texts))
+        self._named.update(texts)
 
     def _kept(self, key: Any) -> Program | None:
         with self._lock:
@@ -240,7 +257,7 @@ class Executable:
             unknown = [n for n in given if n not in names and n not in self._optional]
             if not unknown:
                 raise
-            told = [text for n in unknown if self._hint is not None and (text := self._hint(n))]
+            told = [text for n in unknown if (text := self._source.hint(n))]
             if self._optional:
                 shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]
                 told.append(f"inputs with default values are: {', '.join(shown)}")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import glow_compiler as glow
 import glow_runtime.compile
 from glow_frontends.builder import GraphBuilder
-from glow_runtime.remembered import module_key
+from glow_runtime.compile import module_key
 
 
 def _positive_rows() -> onnx.ModelProto:

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.types import Array
-from glow_frontends.onnx import HostedModel
+from glow_frontends.onnx import ModelPlan
 from glow_runtime.compile import compile_module
 
 F, I = TensorProto.FLOAT, TensorProto.INT64
@@ -41,18 +41,18 @@ def programs(m: onnx.ModelProto, feeds: list[dict[str, Array]], backend: str = "
         built.append(module)
         program = compile_module(module, backend)
         assert not program.report.notes.get("host instructions")
-        return program.run
+        return program
 
     session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
-    hosted = HostedModel(m, "model", None, build)
+    plan = ModelPlan(m, None, build)
     for feed in feeds:
-        got = hosted.run(feed, {})
+        got = plan.run(feed, {})
         wanted: Any = session.run(None, feed)
         for output, want in zip(m.graph.output, wanted, strict=True):
             value = got[output.name]
             assert (value.shape, value.dtype) == (want.shape, want.dtype), output.name
             np.testing.assert_allclose(value, want, rtol=1e-5, atol=1e-6)
-    assert hosted.setting.hosted == set()
+    assert plan.hosted == set()
     return len(built)
 
 

@@ -155,11 +155,13 @@ def test_against_onnxruntime(main: Any, shape: tuple[int, ...], backend: str) ->
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
-def test_nested_branches(backend: str) -> None:
+def test_nested_branches(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Short branches are selections, as operations of their own the same values."""
     from glow_frontends.onnx import import_model
+    from glow_frontends.onnx.rules import control
     from glow_runtime.compile import compile_module
 
+    monkeypatch.setattr(control, "MAX_BRANCHES", 0)
     m = model(branches())
     session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
     program = compile_module(import_model(m, control=True), backend)

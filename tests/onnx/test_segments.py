@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array
-from glow_frontends.onnx import HostedModel
+from glow_frontends.onnx import ModelPlan
 from glow_runtime.compile import compile_module
 from glow_runtime.control import ControlProgram
 
@@ -193,9 +193,9 @@ def test_a_body_is_compiled_once() -> None:
 
     def build(module: ModuleOp) -> Any:
         built.append(module)
-        return compile_module(module, "interpreter").run
+        return compile_module(module, "interpreter")
 
-    hosted = HostedModel(loop_model(), "model", None, build)
+    plan = ModelPlan(loop_model(), None, build)
     for start in (1.0, 0.1, 3.0):
-        hosted.run({"x": np.full(3, start, np.float32)}, {})
+        plan.run({"x": np.full(3, start, np.float32)}, {})
     assert len(built) == 1

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Backend, Port, Program, get_backend
+from glow_backends.base import Backend, Program, get_backend
 from glow_compiler.onnx_model import OnnxModel
-from glow_dialects.core.errors import GlowError, ImportProblems, ShapeError, UnsupportedError
-from glow_runtime.executable import Executable, Signature
-from glow_runtime.segments import SegmentedProgram
+from glow_compiler.onnx_programs import OnnxPrograms
+from glow_dialects.core.errors import GlowError, ShapeError, UnsupportedError
+from glow_runtime.compiler import Compiler
+from glow_runtime.executable import Executable, ProgramSource, Signature
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_dialects.core.types import Array
-    from glow_frontends.onnx import HostedModel
 
 Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int]]
@@ -100,26 +100,41 @@ def compile(
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     Raises a GlowError that says what is wrong and where.
     """
-    made = _made(backend, threads, options)
-
-    def build(module: ModuleOp, own: bool = False) -> Program:
-        from glow_runtime.compile import compile_module
-
-        return compile_module(module, made, verify=verify, progress=progress, own=own)
-
+    compiler = Compiler(_made(backend, threads, options), verify, progress)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
-        module = load(model)
-        inputs, outputs = _signatures(module, "input"), _signatures(module, "output")
-        for have, wanted in zip(inputs, _bound(inputs, shapes), strict=True):
+        return Executable(ModuleProgram(load(model), compiler, shapes))
+    check_kind(model)
+    source = OnnxModel(model, compiler.backend)
+    chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
+    opened = [s for s in source.description.defaults if s.name in chosen]
+    inputs = _bound([*source.description.inputs, *opened], shapes)
+    net = Executable(OnnxPrograms(source, compiler, inputs, chosen))
+    if shapes is not None and not isinstance(shapes, Mapping):
+        for item in shapes:
+            net.specialize(item)
+    return net
+
+
+class ModuleProgram(ProgramSource):
+    """A module, of which every shape is known."""
+
+    def __init__(
+        self, module: ModuleOp, compiler: Compiler, shapes: Shapes | Sequence[Shapes] | None
+    ) -> None:
+        self.inputs, self.outputs = _signatures(module, "input"), _signatures(module, "output")
+        self._module, self._compiler = module, compiler
+        for have, wanted in zip(self.inputs, _bound(self.inputs, shapes), strict=True):
             if have.shape != wanted.shape:
                 shape = wanted.shape
                 raise ShapeError(f"shapes: input '{have.name}' of a module is {have.shape}, not {shape}")
-        return Executable(inputs, outputs, lambda s, v: build(module))
-    return _compile_onnx(model, made, build, shapes, verify)
+
+    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
+        del shapes, values
+        return self._compiler.compile(self._module)
 
 
 def _made(backend: str | Backend, threads: int, options: dict[str, Any]) -> Backend:
@@ -160,84 +175,6 @@ def _is_onnx(model: Any) -> bool:
     from glow_frontends.builder import GraphBuilder
 
     return not isinstance(model, ModuleOp | GraphBuilder)
-
-
-def _compile_onnx(
-    model: Any,
-    backend: Backend,
-    build: Callable[..., Program],
-    shapes: Shapes | Sequence[Shapes] | None,
-    verify: bool,
-) -> Executable:
-    check_kind(model)
-    source = OnnxModel(model, backend)
-    known = source.description
-    chosen_inputs = set(shapes) if isinstance(shapes, Mapping) else set[str]()
-    opened = [s for s in known.defaults if s.name in chosen_inputs]
-    inputs = _bound([*known.inputs, *opened], shapes)
-    defaults = [s for s in known.defaults if s.name not in chosen_inputs]
-    hosted: dict[frozenset[str], HostedModel] = {}
-
-    def segmented(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        from glow_frontends.onnx import HostedModel
-        from glow_runtime.remembered import remembered
-
-        def segment(module: ModuleOp) -> Callable[[dict[str, Array]], dict[str, Array]]:
-            return remembered(module, backend, build).run
-
-        given = [s for s in known.defaults if s.name in chosen]
-        names = frozenset(s.name for s in given)
-        if names not in hosted:
-            folder = None if source.path is None else source.path.parent
-            hosted[names] = HostedModel(source.proto, source.name, folder, segment, names)
-        model = hosted[names]
-        ports = [
-            Port(s.name, chosen.get(s.name, ()), s.dtype)
-            for s in {s.name: s for s in [*inputs, *given]}.values()
-        ]
-        return SegmentedProgram(ports, lambda feed: model.run(feed, data), model.setting.hosted)
-
-    def compiled(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        from glow_frontends.onnx import FEW_NODES, NotStatic, import_model
-
-        if any(s.kind == "other" or s.dtype == object for s in inputs):
-            return segmented(chosen, data)
-        given: dict[str, Any] = {
-            "shapes": chosen,
-            "values": data or None,
-            "path": source.path,
-            "verify": verify,
-        }
-        proto = source.proto if source.finish is None else source.finish.model
-        try:
-            module = import_model(proto, **given, unroll=FEW_NODES)
-        except NotStatic:
-            try:
-                module = import_model(proto, **given, control=True)
-            except ImportProblems:
-                return segmented(chosen, data)
-        program = build(module, own=True)
-        return segmented(chosen, data) if program.partial else program
-
-    def specialize(chosen: dict[str, tuple[int, ...]], data: dict[str, Array]) -> Program:
-        key = source.key(chosen, data)
-        program = None if key is None else backend.recall(key)
-        if program is None:
-            from glow_runtime.lowering import quiet_gc
-
-            with quiet_gc():
-                program = compiled(chosen, data)
-            if key is not None and not isinstance(program, SegmentedProgram):
-                backend.remember(key, program)
-        return program if isinstance(program, SegmentedProgram) else source.finished(program)
-
-    made = Executable(
-        inputs, known.outputs, specialize, known.value_inputs, defaults=defaults, hint=source.what_is
-    )
-    if shapes is not None and not isinstance(shapes, Mapping):
-        for item in shapes:
-            made.specialize(item)
-    return made
 
 
 def _signatures(module: ModuleOp, kind: str) -> list[Signature]:

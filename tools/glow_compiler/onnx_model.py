@@ -14,16 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_backends.base import Backend, Program, dtype_named
+from glow_backends.base import Backend, dtype_named
 from glow_dialects.core.errors import GlowError
 from glow_runtime.executable import Signature
-from glow_runtime.segments import FinishedProgram
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from glow_dialects.core.types import Array
-    from glow_frontends.onnx.finish import Finish
 
 SETTLED = 2.0
 """Seconds after which a file's time of change tells it from what it was before."""
@@ -42,8 +40,6 @@ class Description:
     value_inputs: list[str]
     files: list[str]
     content: str | None
-    #: Operators that follow the compiled program on the host.
-    finish: list[str]
 
 
 class OnnxModel:
@@ -77,28 +73,13 @@ class OnnxModel:
         assert self.path is not None
         return state(self.path), load_mapped(self.path)
 
-    def what_is(self, name: str) -> str:
+    def hint(self, name: str) -> str:
         """What to say of a name that a caller takes for an input."""
         from glow_frontends.onnx.model import initialized
 
         if name not in initialized(self.proto):
             return ""
         return f"'{name}' is a constant of the model; it becomes an input where its graph.input lists it, too"
-
-    @cached_property
-    def finish(self) -> Finish | None:
-        """The model's last steps on the host, if it has any."""
-        from glow_frontends.onnx.finish import finish_of
-
-        return finish_of(self.proto, None if self.path is None else self.path.parent)
-
-    def finished(self, program: Program) -> Program:
-        """A program of what comes before the last steps on the host, with these."""
-        if not self.description.finish:
-            return program
-        assert self.finish is not None
-        program.report.notes["host"] = set(self.description.finish)
-        return FinishedProgram(program, self.finish)
 
     def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
         """What a program for these input shapes and values is remembered by, if it is at all."""
@@ -127,7 +108,6 @@ class OnnxModel:
             list(signature.value_inputs(self.proto)),
             [state(folder / name) for name in sorted(external_files(self.proto))],
             content_digest(self.proto, self.path) if self._remembers else None,
-            [] if self.finish is None else self.finish.operators,
         )
 
 
@@ -162,7 +142,6 @@ def _read(text: str | None) -> Description | None:
             found["value_inputs"],
             found["files"],
             found["content"],
-            found["finish"],
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glow_tools.common import add_shape, command, count_option, fail, guarded, write_text
+from glow_tools.common import add_shape, command, count_option, fail, guarded, show_log, write_text
 
 EXAMPLES = """\
   glow-bench model.onnx
@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         made.error("--threads and --rounds are at least 1")
     if a.trace and len(a.models) > 1:
         made.error("--trace writes one file: give one model")
+    show_log()
     return guarded(lambda: _run(a))
 
 

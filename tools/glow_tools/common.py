@@ -44,6 +44,18 @@ class _Version(argparse.Action):
         raise SystemExit(OK)
 
 
+def show_log() -> None:
+    """Write what the library logs, as that it compiles for another shape, to the standard error."""
+    import logging
+
+    log = logging.getLogger("glow")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("glow: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+
+
 def fail(message: str) -> NoReturn:
     """Print `error: message` and exit with 1."""
     print(f"error: {message}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_dialects.core.files import whole
-from glow_tools.common import add_shape, command, count_option, fail, guarded, read_module
+from glow_tools.common import add_shape, command, count_option, fail, guarded, read_module, show_log
 from glow_tools.feeds import load_array
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def _run(a: argparse.Namespace) -> int:
 
     import glow_compiler as glow
 
+    show_log()
     console = Console(stderr=True)
     shapes = dict(a.shape)
     if a.model == "-":

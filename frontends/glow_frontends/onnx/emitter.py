@@ -62,6 +62,8 @@ class Emitter:
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
         self.turns: dict[SSAValue, int] = {}
+        #: How many bodies of branches and loops are around what is emitted now.
+        self.bodies = 0
         #: How many bodies of loops are around what is emitted now.
         self.turning = 0
         #: How many branches are around what is emitted now that are computed whether or not they are taken.
@@ -162,9 +164,11 @@ class Emitter:
         outer = self.builder, self._constants, self._made
         self.builder, self._constants = Builder.at_end(block), dict(self._constants)
         self._made = dict(self._made)
+        self.bodies += 1
         try:
             values = [self.value(v) for v in make(block.args)]
         finally:
+            self.bodies -= 1
             self.builder, self._constants, self._made = outer
         block.add_op(YieldOp.of(values))
         return block

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
-from onnx import ModelProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.types import Array, Tensor, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
-from glow_frontends.onnx.node import MAX_NODES
-from glow_frontends.onnx.scope import Blocked, Scope, Session
+from glow_frontends.onnx.scope import Blocked, Scope, Session, initializers
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import BoundedValue, HostValue, MapValue, NoneValue, SequenceValue, Value
+from glow_frontends.onnx.values import AnyValue, BoundedValue, Value
 
 #: Placeholders carry the model's name of the tensor where it could not be the symbol.
 NAME_ATTRIBUTE = "onnx.name"
@@ -32,7 +33,6 @@ def import_model(
     path: str | Path | None = None,
     training: bool = False,
     control: bool = False,
-    unroll: int = MAX_NODES,
     verify: bool = True,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
@@ -41,143 +41,169 @@ def import_model(
     (inputs that decide shapes, axes or branches). An input with a default value, an initializer of its
     name, is a constant unless one of them names it. `path` says where a ModelProto was read from.
     With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
-    `glow.loop`. Without it, loops that make up to `unroll` nodes are written out.
-    With `training` dropout stays in the graph, which inference does without. Operators are checked as
-    they are made; `verify` checks the module once more as a whole.
+    `glow.loop`. With `training` dropout stays in the graph, which inference does without. Operators are
+    checked as they are made; `verify` checks the module once more as a whole.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
     """
     if not isinstance(model, ModelProto):
         path, model = model, load(Path(model))
-    folder, source = (None, "model") if path is None else (Path(path).parent, str(path))
     model = opened(model, {*(shapes or ()), *(values or ())})
-    importing = _Import(model, source, folder, training, control, unroll)
-    module = importing.run(dict(shapes or {}), dict(values or {}))
+    source = Source.of(model, "model" if path is None else str(path), None if path is None else Path(path))
+    inputs = bound_inputs(model, shapes or {}, values or {}, source.name)
+    importing = Import(source, {*inputs, *(o.name for o in model.graph.output)}, training, control)
+    for name, kind in inputs.items():
+        importing.input(name, kind, (values or {}).get(name))
+    importing.define(weights_of(model.graph, source))
+    importing.scope.run(sort_nodes(model.graph.node, source.name))
+    importing.outputs([o.name for o in model.graph.output], inputs)
+    problems = importing.session.problems
+    if problems:
+        static = len(problems) > importing.session.needs
+        raise (ImportProblems if static else NotStatic)(source.name, problems)
     if verify:
-        module.verify()
-    return module
+        importing.module.verify()
+    return importing.module
 
 
 class NotStatic(ImportProblems):
     """The model is sound, but no one static graph: run-time data decide shapes, or values are no tensors."""
 
 
-class _Import:
-    """One import: the module under construction and the model's names."""
+@dataclass(frozen=True)
+class Source:
+    """What all imports of one model share: its name in messages, folder, functions, versions of domains."""
+
+    name: str
+    folder: Path | None
+    functions: dict[tuple[str, str, str], FunctionProto]
+    opsets: dict[str, int]
+
+    @staticmethod
+    def of(model: ModelProto, name: str, path: Path | None) -> Source:
+        """That of a model, and of the file that it was read from."""
+        functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        folder = None if path is None else path.parent
+        return Source(name, folder, functions, {"": 1, **opsets(model.opset_import)})
+
+
+class Import:
+    """One import: the module under construction, its ports, and the scope that holds its values."""
 
     def __init__(
         self,
-        model: ModelProto,
-        source: str,
-        folder: Path | None,
+        source: Source,
+        reserved: Iterable[str] = (),
         training: bool = False,
         control: bool = False,
-        unroll: int = MAX_NODES,
+        function: FuncOp | None = None,
     ) -> None:
-        self.model = model
-        self.source = source
-        self.module = ModuleOp([])
-        self.function = FuncOp.of("main")
-        self.module.body.block.add_op(self.function)
-        self.taken = {"main"}
-        self.emitter = Emitter(self.module, self.function, self.taken, training)
-        functions = {(domain_of(f.domain), f.name, f.overload): f for f in getattr(model, "functions", ())}
-        self.session = Session(self.emitter, source, folder, functions, control=control, unroll=unroll)
-        self.scope = Scope(self.session, {"": 1, **opsets(model.opset_import)})
+        self.function = function or FuncOp.of("main")
+        self.module = cast(ModuleOp, self.function.parent_op()) if function else ModuleOp([self.function])
+        self.emitter = Emitter(self.module, self.function, {"main", *reserved}, training)
+        self.session = Session(self.emitter, source.name, source.folder, source.functions, control=control)
+        self.scope = Scope(self.session, source.opsets)
 
-    def run(self, shapes: dict[str, Sequence[int]], values: dict[str, Array]) -> ModuleOp:
-        """Inputs, nodes, outputs."""
-        self._reserve()
-        self._inputs(shapes, values)
-        try:
-            self.scope.add_initializers(self.model.graph)
-            nodes = sort_nodes(self.model.graph.node, self.source)
-        except ImportProblems:
-            raise
-        except (GlowError, RuleError) as error:
-            raise ImportProblems(self.source, [str(error)]) from None
-        self.scope.run(nodes)
-        self._outputs()
-        problems = self.session.problems
-        if problems:
-            static = len(problems) > self.session.needs
-            raise (ImportProblems if static else NotStatic)(self.source, problems)
-        return self.module
+    def again(self, source: Source) -> Import:
+        """Another import, into the same module where that is still empty."""
+        block = self.module.body.block
+        empty = block.first_op is block.last_op and self.function.body.block.is_empty
+        return Import(source, function=self.function if empty else None)
 
-    # --- inputs ------------------------------------------------------------------------------
-    def _reserve(self) -> None:
-        """Keep the names of inputs and outputs for their placeholders."""
-        for info in [*runtime_inputs(self.model), *self.model.graph.output]:
-            self.taken.add(info.name)
+    def define(self, weights: Mapping[str, Array]) -> None:
+        """Values that are known."""
+        for name, array in weights.items():
+            self.scope.values[name] = array
+            self.emitter.name(array, name)
 
-    def _inputs(self, shapes: dict[str, Sequence[int]], values: dict[str, Array]) -> None:
-        inputs = runtime_inputs(self.model)
-        names = [i.name for i in inputs]
-        unknown = sorted((set(shapes) | set(values)) - set(names))
-        if unknown:
-            known = unknown[0] in initialized(self.model)
-            what = "; it is a constant that graph.input does not list" if known else ""
-            raise ShapeError(f"{self.source}: no input '{unknown[0]}'{what}; inputs are {', '.join(names)}")
-        if len(set(names)) < len(names):
-            raise ImportProblems(self.source, ["two inputs have one name"])
-        bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, self.source)
-        for info in inputs:
-            dims, dtype = bound[info.name]
-            placeholder = self._placeholder(info.name, info.name, tensor(dims, dtype), "input")
-            if info.name in values:
-                array = values[info.name]
-                if array.dtype != dtype:
-                    raise ShapeError(f"{self.source}: input '{info.name}' is {dtype}, not {array.dtype}")
-                self.scope.values[info.name] = array
-                self.emitter.name(array, info.name)
-                continue
-            read = self.emitter.builder.insert(GetOp.of(placeholder))
-            self.scope.values[info.name] = read.result
+    def input(self, name: str, kind: Tensor, known: Array | None = None) -> None:
+        """An input of the graph, of which the contents may be `known`."""
+        placeholder = self.placeholder(name, name, kind, "input")
+        if known is None:
+            self.scope.values[name] = self.emitter.builder.insert(GetOp.of(placeholder)).result
+        else:
+            self.define({name: known})
 
-    def _placeholder(self, symbol: str, name: str, kind: object, role: str) -> PlaceholderOp:
-        op = PlaceholderOp.of(symbol, kind, role)  # pyright: ignore[reportArgumentType]
+    def placeholder(self, symbol: str, name: str, kind: Tensor, role: str) -> PlaceholderOp:
+        """A port of the module; `name` is what the model calls it."""
+        op = PlaceholderOp.of(symbol, kind, role)
         if symbol != name:
             op.attributes[NAME_ATTRIBUTE] = StringAttr(name)
         self.module.body.block.insert_op_before(op, self.function)
         return op
 
-    # --- outputs -----------------------------------------------------------------------------
-    def _outputs(self) -> None:
-        used = {i.name for i in runtime_inputs(self.model)}
-        for info in self.model.graph.output:
+    def save(self, symbol: str, name: str, value: Value) -> None:
+        """Make a value an output of the module."""
+        result = self.emitter.value(value)
+        self.emitter.builder.insert(
+            SaveOp.of(result, self.placeholder(symbol, name, typed(result), "output"))
+        )
+
+    def outputs(self, names: Iterable[str], inputs: Iterable[str]) -> None:
+        """The outputs of the graph, all tensors; `inputs` have symbols already."""
+        used = set(inputs)
+        for name in names:
             try:
-                entry = self.scope.find(info.name)
+                entry = self.scope.find(name)
             except RuleError:
-                self._problem(info.name, "the output is not computed by any node")
+                self.problem(name, "the output is not computed by any node")
                 continue
             if isinstance(entry, Blocked):
                 continue
-            if isinstance(entry, BoundedValue):
+            reason = not_tensor(entry)
+            if reason:
                 self.session.needs += 1
-                self._problem(info.name, "the shape of the output depends on run-time data")
+                self.problem(name, reason)
                 continue
-            if isinstance(entry, SequenceValue | NoneValue | HostValue | MapValue):
-                self.session.needs += 1
-                self._problem(info.name, "the output is a sequence or an optional, not a tensor")
-                continue
-            symbol = info.name
-            if symbol in used:
-                symbol = self.emitter.unique(f"{info.name}_out")
+            symbol = self.emitter.unique(f"{name}_out") if name in used else name
             used.add(symbol)
-            self._save(symbol, info.name, entry)
+            self.save(symbol, name, cast(Value, entry))
 
-    def _save(self, symbol: str, name: str, value: Value) -> None:
-        if isinstance(value, np.ndarray) and value.dtype == object:
-            self.session.needs += 1
-            self._problem(name, "the output holds strings")
-            return
-        result = self.emitter.value(value)
-        assert isinstance(result, SSAValue)
-        placeholder = self._placeholder(symbol, name, result.type, "output")
-        self.emitter.builder.insert(SaveOp.of(result, placeholder))
-
-    def _problem(self, name: str, reason: str) -> None:
+    def problem(self, name: str, reason: str) -> None:
+        """What is wrong with an output of the graph."""
         self.session.problems.append(Problem(name, "graph output", self.scope.opsets[""], reason))
+
+
+def not_tensor(value: AnyValue) -> str:
+    """Why a value cannot be an output of a static graph; "" where it can."""
+    if isinstance(value, BoundedValue):
+        return "the shape of the output depends on run-time data"
+    if not isinstance(value, np.ndarray | SSAValue):
+        return "the output is a sequence or an optional, not a tensor"
+    return "the output holds strings" if isinstance(value, np.ndarray) and value.dtype == object else ""
+
+
+def weights_of(graph: GraphProto, source: Source) -> dict[str, Array]:
+    """The initializers of a model's graph; ImportProblems where one is unsound."""
+    try:
+        return dict(initializers(graph, source.folder))
+    except ImportProblems:
+        raise
+    except (GlowError, RuleError) as error:
+        raise ImportProblems(source.name, [str(error)]) from None
+
+
+def bound_inputs(
+    model: ModelProto, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array], source: str
+) -> dict[str, Tensor]:
+    """The types of the inputs by name, for shapes and contents that a caller binds.
+
+    Raises ShapeError for inputs that the model has not, and as `bind_shapes` does.
+    """
+    inputs = runtime_inputs(model)
+    names = [i.name for i in inputs]
+    unknown = sorted((set(shapes) | set(values)) - set(names))
+    if unknown:
+        known = unknown[0] in initialized(model)
+        hint = "; it is a constant that graph.input does not list" if known else ""
+        raise ShapeError(f"{source}: no input '{unknown[0]}'{hint}; inputs are {', '.join(names)}")
+    if len(set(names)) < len(names):
+        raise ImportProblems(source, ["two inputs have one name"])
+    bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, source)
+    for name, array in values.items():
+        if array.dtype != bound[name][1]:
+            raise ShapeError(f"{source}: input '{name}' is {bound[name][1]}, not {array.dtype}")
+    return {name: tensor(dims, dtype) for name, (dims, dtype) in bound.items()}
 
 
 def bind_shapes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError, Problem
+from glow_dialects.core.types import Array
 from glow_frontends.onnx import bounds
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsValue, RuleError
@@ -25,7 +26,7 @@ from glow_frontends.onnx.functions import (
     schema_defaults,
 )
 from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
-from glow_frontends.onnx.node import MAX_NODES, Node
+from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
 from glow_frontends.onnx.tensors import from_sparse, to_array
 from glow_frontends.onnx.values import (
@@ -84,17 +85,10 @@ class Session:
     problems: list[Problem] = field(default_factory=list[Problem])
     #: Whether branches and loops that run-time data decide become operations with bodies.
     control: bool = False
-    #: Nodes that a loop makes at most where it is written out.
-    unroll: int = MAX_NODES
     #: How many of the problems only say that something depends on run-time data.
     needs: int = 0
     #: Nodes of functions and subgraphs so far.
     expanded: int = 0
-
-    @property
-    def wants_control(self) -> bool:
-        """Whether the import is tried without control flow first, and had better fail than be slow."""
-        return self.unroll < MAX_NODES
 
 
 class ScopeError(RuleError):
@@ -136,14 +130,9 @@ class Scope:
     # --- graphs ------------------------------------------------------------------------------
     def add_initializers(self, graph: GraphProto) -> None:
         """Define the graph's weights."""
-        for tensor in graph.initializer:
-            self._define_weight(tensor.name, to_array(tensor, self.folder))
-        for sparse in graph.sparse_initializer:
-            self._define_weight(sparse.values.name, from_sparse(sparse, self.folder))
-
-    def _define_weight(self, name: str, array: np.ndarray) -> None:
-        self.values[name] = array
-        self.session.emitter.name(array, name)
+        for name, array in initializers(graph, self.folder):
+            self.values[name] = array
+            self.session.emitter.name(array, name)
 
     def subgraph(self, graph: GraphProto, inputs: Sequence[AnyValue] = ()) -> list[AnyValue]:
         """Import a subgraph in place, its inputs bound, and return its outputs."""
@@ -196,7 +185,7 @@ class Scope:
             self._count()
             results = self.node(proto)
         except ScopeError:
-            self._block(proto)
+            self._skip(proto)
         except NeedsValue:
             raise
         except FAILURES as error:
@@ -225,13 +214,15 @@ class Scope:
                 hint = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
                 value.name_hint = hint if SSAValue.is_valid_name(hint) else None
 
-    def _block(self, proto: NodeProto) -> None:
+    def _skip(self, proto: NodeProto) -> None:
         domain = domain_of(proto.domain)
         if not self._defined(domain, proto):
             self.problem(proto, f"no rule for this operator{_hint(domain, proto.op_type)}")
-        for name in proto.output:
-            if name:
-                self.values[name] = Blocked(label(proto))
+        self.block(proto)
+
+    def block(self, proto: NodeProto) -> None:
+        """Let what reads the outputs of a node wait."""
+        self.values.update({name: Blocked(label(proto)) for name in proto.output if name})
 
     def _defined(self, domain: str, proto: NodeProto) -> bool:
         """Whether a rule, a function of the model or a function body exists."""
@@ -245,8 +236,7 @@ class Scope:
     def problem(self, proto: NodeProto, reason: str) -> None:
         version = self.opsets.get(domain_of(proto.domain), 0)
         self.session.problems.append(Problem(label(proto), _op_name(proto), version, reason))
-        for name in proto.output:
-            self.values[name] = Blocked(label(proto))
+        self.block(proto)
 
     def node(self, proto: NodeProto) -> list[AnyValue | None]:
         """The outputs of one node: by its model-local function, its rule, or its standard function."""
@@ -291,6 +281,14 @@ class Scope:
             else:
                 found[attribute.name] = attribute
         return found
+
+
+def initializers(graph: GraphProto, folder: Path | None) -> Iterator[tuple[str, Array]]:
+    """The weights of a graph by name; external data lie in `folder`."""
+    for dense in graph.initializer:
+        yield dense.name, to_array(dense, folder)
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name, from_sparse(sparse, folder)
 
 
 def _op_name(proto: NodeProto) -> str:

@@ -15,7 +15,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx import counts
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.node import FEW_NODES, Node
+from glow_frontends.onnx.node import FEW_NODES, MAX_NODES, Node
 from glow_frontends.onnx.rules import loops
 from glow_frontends.onnx.rules.forecast import forecast
 from glow_frontends.onnx.rules.rule import Versions, axis_of
@@ -48,13 +48,25 @@ def if_(g: Emitter, n: Node) -> list[AnyValue]:
 
 
 def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
-    """Both branches, and a selection of each output: right as all operators are free of effects."""
+    """A selection of what two short branches give, else a branch at run time; in the bodies of loops and
+    branches the other way round."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
-    if n.scope.session.control:
+    ways = [_selected, _branch][:: -1 if g.bodies else 1] if stays(g, n) else [_selected]
+    for way in ways[:-1]:
         try:
-            return _branch(g, n, condition, *graphs)
+            return way(g, n, condition, *graphs)
         except NeedsValue:
             pass
+    return ways[-1](g, n, condition, *graphs)
+
+
+def stays(g: Emitter, n: Node) -> bool:
+    """Whether control flow may stay: not in a branch that is computed whether or not it is taken."""
+    return n.scope.session.control and not g.guessing
+
+
+def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
+    """Both branches, and a selection of each output: right as all operators are free of effects."""
     if sum(len(graph.node) for graph in graphs) > MAX_BRANCHES:
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.session.problems
@@ -90,11 +102,11 @@ def _longer(g: Emitter, test: Value, yes: AnyValue, no: AnyValue, condition: SSA
     return made
 
 
-def _branch(g: Emitter, n: Node, condition: SSAValue, yes: GraphProto, no: GraphProto) -> list[AnyValue]:
+def _branch(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
     """A branch at run time; NeedsValue where the values of both are not tensors of the same types."""
     blocks = [
         loops.body_of(g, n, (), lambda _, graph=graph: _tensors(n.scope.subgraph(graph)), condition)
-        for graph in (yes, no)
+        for graph in graphs
     ]
     kinds = [[v.type for v in yielded(block).values] for block in blocks]
     if kinds[0] != kinds[1]:
@@ -113,22 +125,21 @@ def _tensors(values: Sequence[AnyValue]) -> list[Value]:
 def loop(g: Emitter, n: Node) -> list[AnyValue]:
     """Loop, written out where it is short and every turn's condition is known, else a loop at run time."""
     body = n.graph("body")
-    return _shortest(n, lambda most: _unrolled(g, n, body, most), lambda: _turns(g, n, body))
+    return _shortest(g, n, lambda most: _unrolled(g, n, body, most), lambda: _turns(g, n, body))
 
 
 def _shortest(
-    n: Node, unrolled: Callable[[int], list[AnyValue]], turns: Callable[[], list[AnyValue]]
+    g: Emitter, n: Node, unrolled: Callable[[int], list[AnyValue]], turns: Callable[[], list[AnyValue]]
 ) -> list[AnyValue]:
     """A short loop written out; a long one as a loop where that can be made, and else written out, too."""
-    session = n.scope.session
-    if not session.control:
-        return unrolled(session.unroll)
+    if not stays(g, n):
+        return unrolled(FEW_NODES if n.scope.session.control else MAX_NODES)
     for way in (lambda: unrolled(FEW_NODES), turns):
         try:
             return way()
         except NeedsValue:
             pass
-    return unrolled(session.unroll)
+    return unrolled(MAX_NODES)
 
 
 def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
@@ -228,7 +239,7 @@ def scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.opset < 9:
         return _batched_scan(g, n)
     inputs = [n[i] for i in range(len(n.inputs))]
-    return _shortest(n, lambda most: _scan(g, n, inputs, most), lambda: _scanned(g, n, inputs))
+    return _shortest(g, n, lambda most: _scan(g, n, inputs, most), lambda: _scanned(g, n, inputs))
 
 
 def _scan_parts(g: Emitter, n: Node, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
@@ -309,10 +320,7 @@ def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.get(0) is not None:
         raise RuleError("sequence lengths of Scan before opset 9")
     inputs = n.tensors(1)
-    rows = [
-        _scan(g, n, [at(g, x, 0, row) for x in inputs], n.scope.session.unroll)
-        for row in range(shape(inputs[0])[0])
-    ]
+    rows = [_scan(g, n, [at(g, x, 0, row) for x in inputs], MAX_NODES) for row in range(shape(inputs[0])[0])]
     return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]
 
 

@@ -17,16 +17,16 @@ from glow_frontends.onnx.rules.selection import inputs_of
 from glow_frontends.onnx.values import MapValue, SequenceValue
 
 
-def rows_of_maps(n: Node) -> Callable[[Array], list[dict[str | int, float]]]:
+def rows_of_maps(n: Node) -> Callable[[Array], SequenceValue]:
     """What ZipMap makes of scores: for each row a dictionary from class to score."""
     labels = list(n.texts("classlabels_strings") or n.integers("classlabels_int64s") or ())
 
-    def rows(scores: Array) -> list[dict[str | int, float]]:
+    def rows(scores: Array) -> SequenceValue:
         wide = scores if scores.ndim == 2 else np.atleast_2d(scores)
         if wide.shape[1] != len(labels):
             raise RuleError(f"{len(labels)} labels for {wide.shape[1]} scores")
         pairs: Any = map(zip, repeat(labels), wide.tolist())
-        return list(map(dict, pairs))
+        return SequenceValue([MapValue(dict(pair)) for pair in pairs])
 
     return rows
 
@@ -35,7 +35,7 @@ def zip_map(g: Emitter, n: Node) -> SequenceValue:
     """ZipMap."""
     del g
     (scores,) = inputs_of(n, 1)
-    return SequenceValue([MapValue(entries) for entries in rows_of_maps(n)(scores)])
+    return rows_of_maps(n)(scores)
 
 
 def _map(n: Node) -> MapValue:

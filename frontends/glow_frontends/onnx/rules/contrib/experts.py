@@ -125,12 +125,9 @@ def _mixture(
     flat = cast_to(g, g.reshape(x, (int(np.prod(shape(x)[:-1])), shape(x)[-1])), FLOAT)
     tokens = shape(flat)[0]
     chosen, shares = _routes(g, n, scores)
-    session, expert_size = n.scope.session, int(np.prod(shape(n[2])[1:]))
-    few = tokens < count and expert_size >= LARGE
-    if few and isinstance(chosen, SSAValue) and not session.control:
-        if session.wants_control:
-            raise NeedsValue(chosen, "which experts run")
-        few = False
+    few = tokens < count and int(np.prod(shape(n[2])[1:])) >= LARGE and n.scope.session.control
+    if few and g.guessing and isinstance(chosen, SSAValue):
+        raise NeedsValue(chosen, "which experts run")
     total: Value = np.zeros(shape(flat), np.float32)
     for expert in range(count):
         mine = g(CmpEqOp, chosen, np.array(expert, np.int64))

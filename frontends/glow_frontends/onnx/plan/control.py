@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,10 @@ from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import AnyValue, SequenceValue
 
 if TYPE_CHECKING:
-    from glow_frontends.onnx.segments import GraphRunner, Values
+    from glow_frontends.onnx.plan.graph import GraphPlan
 
-Control = Callable[["GraphRunner", NodeProto, "Values"], Sequence[AnyValue | None]]
+Values = Mapping[str, AnyValue]
+Control = Callable[["GraphPlan", NodeProto, Values], Sequence[AnyValue | None]]
 
 
 def _array(value: AnyValue | None) -> Array:
@@ -29,15 +31,21 @@ def _attributes(node: NodeProto) -> dict[str, object]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-def if_(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]:
+def _turn(body: GraphPlan, inputs: Sequence[AnyValue], values: Values) -> list[AnyValue]:
+    """A run of a body that captures the values around it."""
+    inside = dict(zip(body.inputs, inputs, strict=True))
+    return body.run(ChainMap(inside, values))  # pyright: ignore[reportArgumentType]
+
+
+def if_(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """If: run the chosen branch."""
     taken = bool(_array(values[node.input[0]]).reshape(-1)[0])
-    return runner.body(node, "then_branch" if taken else "else_branch").run(values)
+    return plan.body(node, "then_branch" if taken else "else_branch").run(values)
 
 
-def loop(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]:
+def loop(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """Loop: state and condition pass from iteration to iteration, scan outputs are stacked."""
-    body = runner.body(node, "body")
+    body = plan.body(node, "body")
     limit = int(_array(values[node.input[0]]).reshape(-1)[0]) if node.input[0] else None
     going = len(node.input) < 2 or not node.input[1] or bool(_array(values[node.input[1]]).reshape(-1)[0])
     state = [values[n] for n in node.input[2:]]
@@ -45,7 +53,7 @@ def loop(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]
     count = 0
     while going and (limit is None or count < limit):
         given = [np.array(count, np.int64), np.array(going), *state]
-        out = body.run({**values, **dict(zip(body.inputs, given, strict=True))})
+        out = _turn(body, given, values)
         going = bool(_array(out[0]).reshape(-1)[0])
         state = out[1 : 1 + len(state)]
         for parts, value in zip(scans, out[1 + len(state) :], strict=True):
@@ -62,9 +70,9 @@ def _stack(parts: Sequence[Array], info: ValueInfoProto, axis: int) -> Array:
     return np.zeros((0, *(d.dim_value for d in kind.shape.dim)), numpy_type(kind.elem_type))
 
 
-def scan(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]:
+def scan(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """Scan (opset 9 on): the body over slices of the scanned inputs."""
-    body = runner.body(node, "body")
+    body = plan.body(node, "body")
     given = _attributes(node)
     count = int(given["num_scan_inputs"])  # pyright: ignore[reportArgumentType]
     inputs = [_array(values[n]) for n in node.input]
@@ -81,7 +89,7 @@ def scan(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]
     collected: list[list[Array]] = [[] for _ in range(yields)]
     for step in range(len(sources[0])):
         items = [*states, *(np.array(s[step]) for s in sources)]
-        out = body.run({**values, **dict(zip(body.inputs, items, strict=True))})
+        out = _turn(body, items, values)
         states = out[: len(states)]
         for parts, value in zip(collected, out[len(states) :], strict=True):
             parts.append(_array(value))
@@ -94,9 +102,9 @@ def scan(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]
     return [*states, *stacked]
 
 
-def sequence_map(runner: GraphRunner, node: NodeProto, values: Values) -> list[AnyValue]:
+def sequence_map(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """SequenceMap: the body on each element; tensors are passed to every call."""
-    body = runner.body(node, "body")
+    body = plan.body(node, "body")
     given = [values[n] for n in node.input]
     first = given[0]
     if not isinstance(first, SequenceValue):
@@ -104,7 +112,7 @@ def sequence_map(runner: GraphRunner, node: NodeProto, values: Values) -> list[A
     rows: list[list[AnyValue]] = []
     for index in range(len(first.items)):
         items = [v.items[index] if isinstance(v, SequenceValue) else v for v in given]
-        rows.append(body.run({**values, **dict(zip(body.inputs, items, strict=True))}))
+        rows.append(_turn(body, items, values))
     columns = [[row[i] for row in rows] for i in range(len(body.outputs))]
     kinds = [numpy_type(o.type.tensor_type.elem_type) for o in body.graph_outputs]
     return [SequenceValue(c, k) for c, k in zip(columns, kinds, strict=True)]

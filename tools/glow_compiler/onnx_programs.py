@@ -1,0 +1,72 @@
+"""The programs of an ONNX model, one for each set of shapes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, cast
+
+from glow_backends.base import Port, Program
+from glow_compiler.onnx_model import OnnxModel
+from glow_runtime.compiler import Compiler
+from glow_runtime.executable import ProgramSource, Signature
+from glow_runtime.planned import PlannedProgram
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
+    from glow_frontends.onnx import ModelPlan
+
+Dims = dict[str, tuple[int, ...]]
+
+
+class OnnxPrograms(ProgramSource):
+    """A model and a compiler. A program is the one that the backend remembers, else the plan's of the model.
+
+    `inputs` are those that every call gives, `chosen` those of them that have a default value.
+    """
+
+    def __init__(
+        self, model: OnnxModel, compiler: Compiler, inputs: Sequence[Signature], chosen: Container[str]
+    ) -> None:
+        known = model.description
+        self.inputs, self.outputs = inputs, known.outputs
+        self.defaults = [s for s in known.defaults if s.name not in chosen]
+        self.value_inputs = known.value_inputs
+        self._model, self._compiler = model, compiler
+        #: By the inputs with default values that are replaced.
+        self._plans: dict[frozenset[str], ModelPlan] = {}
+
+    def hint(self, name: str) -> str:
+        return self._model.hint(name)
+
+    def program(self, shapes: Dims, values: dict[str, Array]) -> Program:
+        key = self._model.key(shapes, values)
+        backend = self._compiler.backend
+        program = None if key is None else backend.recall(key)
+        if program is None:
+            from glow_runtime.lowering import quiet_gc
+
+            with quiet_gc():
+                program = self._planned(shapes, values)
+            if key is not None and not isinstance(program, PlannedProgram):
+                backend.remember(key, program)
+        return program
+
+    def _planned(self, shapes: Dims, values: dict[str, Array]) -> Program:
+        """The program of the whole model where its first stage is that, else one that follows the plan."""
+        replaced = frozenset(s.name for s in self._model.description.defaults if s.name in shapes)
+        plan = self._plans.get(replaced) or self._plan(replaced)
+        stage = plan.first(shapes, values)
+        if stage is not None and stage.whole:
+            assert stage.module is not None
+            return self._compiler.compile(stage.module, own=True)
+        self._plans[replaced] = plan  # of others no more is needed
+        if stage is not None:
+            stage.compile(self._compiler.recall)
+        inputs = {s.name: s for s in [*self.inputs, *self._model.description.defaults] if s.name in shapes}
+        ports = [Port(s.name, shapes.get(s.name, ()), s.dtype) for s in inputs.values()]
+        return PlannedProgram(ports, plan, values, None if stage is None else cast(Program, stage.program))
+
+    def _plan(self, replaced: Container[str]) -> ModelPlan:
+        from glow_frontends.onnx import ModelPlan
+
+        return ModelPlan(self._model.proto, self._model.path, self._compiler.recall, replaced)
