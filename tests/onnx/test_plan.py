@@ -1,4 +1,4 @@
-"""Models that are no static graph: data-dependent shapes, loops, sequences; and what is specialised."""
+"""Plans of models that are no static graph: shapes that depend on data, loops, sequences; imports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 import glow_compiler as glow
+from glow_dialects.core.errors import Problem
 from glow_dialects.core.types import Array
 from glow_frontends.onnx import ModelPlan
+from glow_frontends.onnx.plan import graph, stage
 from glow_runtime.compile import compile_module
 from glow_runtime.control import ControlProgram
 
@@ -199,3 +201,69 @@ def test_a_body_is_compiled_once() -> None:
     for start in (1.0, 0.1, 3.0):
         plan.run({"x": np.full(3, start, np.float32)}, {})
     assert len(built) == 1
+
+
+@pytest.fixture
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The operators of each import of a stage, in order."""
+    seen: list[list[str]] = []
+
+    def counted(source: Any, nodes: Any, *more: Any) -> Any:
+        seen.append([n.op_type for n in nodes.values()])
+        return stage.import_stage(source, nodes, *more)
+
+    monkeypatch.setattr(graph, "import_stage", counted)
+    return seen
+
+
+def test_a_static_model_is_imported_once(imported: list[list[str]]) -> None:
+    m = model([helper.make_node("Relu", ["x"], ["y"])], [info("x", F, ["n"])], [info("y")])
+    net = check(m, *({"x": np.ones(n, np.float32)} for n in (2, 3, 2, 3)))
+    assert imported == [["Relu"], ["Relu"]]  # one for each length
+    assert "host" not in net.report().notes
+
+
+def test_nothing_is_imported_for_nothing(imported: list[list[str]]) -> None:
+    """What depends on data is imported again only for a length that is new; the rest belongs to one stage."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Unique", ["r"], ["u"]),
+        helper.make_node("Exp", ["u"], ["y"]),
+        helper.make_node("Neg", ["r"], ["z"]),
+    ]
+    m = model(nodes, [info("x", F, [4])], [info("y"), info("z")])
+    rows = [[1, 1, 2, 3], [5, 5, 6, 7], [1, 1, 1, 2], [8, 9, 9, 9]]
+    net = check(m, *({"x": np.array(row, np.float32)} for row in rows))
+    assert imported == [["Relu", "Unique", "Exp", "Neg"], ["Exp"], ["Exp"]]
+    assert net.report().notes["host"] == {"Unique"}
+
+
+def test_every_problem_of_a_model_is_told_at_once() -> None:
+    """Those of nodes that wait for data, too, as far as they are known."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Hardmax", ["places"], ["h"]),
+        helper.make_node("Nothing", ["h"], ["y"], name="behind"),
+        helper.make_node("Transpose", ["x"], ["z"], perm=[0, 0], name="beside"),
+    ]
+    m = model(nodes, [info("x", F, [4, 2])], [info("y"), info("z")])
+    with pytest.raises(glow.ImportProblems) as caught:
+        glow.compile(m, backend="interpreter")
+    assert [p.node for p in caught.value.problems if isinstance(p, Problem)] == ["behind", "beside"]
+
+
+def test_a_new_shape_is_logged_not_printed(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is new is named, from the second program on."""
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    m = model([node], [info("x", F, ["n"]), info("s", I, [2])], [info("y")])
+    net = glow.compile(m, backend="interpreter")
+    with caplog.at_level("INFO", logger="glow"):
+        for count, shape in ((4, [2, 2]), (6, [2, 3]), (6, [3, 2])):
+            net.run({"x": np.zeros(count, np.float32), "s": np.array(shape)})
+    assert [r.getMessage() for r in caplog.records] == [
+        "compiling for x=6, s=[2, 3]",
+        "compiling for s=[3, 2]",
+    ]
+    assert capsys.readouterr() == ("", "")
