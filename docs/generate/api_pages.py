@@ -48,7 +48,12 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 def _class(name: str, value: type) -> Iterator[str]:
     """Methods and properties, the inherited ones too."""
-    inherited = {n: v for base in reversed(value.__mro__[:-1]) for n, v in vars(base).items()}
+    bases = value.__mro__[:-1]
+    inherited = {n: v for base in reversed(bases) for n, v in vars(base).items()}
+    if value is glow_compiler.GraphBuilder:
+        declared = sorted({n for base in bases for n in vars(base).get("__annotations__", ())})
+        links = (f"[{n}](operators.md#{n.removeprefix('logical_')})" for n in declared)
+        yield f"Operators of operands alone: {', '.join(links)}. [Every other](operators.md) is a method.\n"
     for own, member in sorted(inherited.items()):
         documented = getattr(member, "__doc__", None)
         if (own.startswith("_") and own != "__call__") or not documented:

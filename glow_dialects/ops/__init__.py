@@ -6,6 +6,7 @@ imports them all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -107,6 +108,11 @@ OPERATORS = {
 @cache
 def _owners() -> dict[str, str]:
     return {operator: card for card, names in OPERATORS.items() for operator in names.split()}
+
+
+def operators() -> Iterable[str]:
+    """The names of all operators."""
+    return _owners()
 
 
 def card_of(operator: str) -> ModuleType | None:

@@ -11,6 +11,7 @@ import pytest
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array
+from glow_dialects.ops import OPERATORS
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3)).astype(np.float32)
@@ -231,8 +232,26 @@ def test_of_other_arguments(name: str) -> None:
 
 def test_none_is_missing() -> None:
     """Every public method is in one of the tables."""
-    methods = {name for name in dir(glow.GraphBuilder) if not name.startswith("_")}
+    kinds = glow.GraphBuilder.__mro__[:-1]
+    declared = {name for kind in kinds for name in [*vars(kind), *vars(kind).get("__annotations__", ())]}
+    methods = {name for name in declared if not name.startswith("_")}
     assert methods == {*UNARY, *BINARY, *TABLE} | COMMON
+
+
+def test_every_operator_is_a_method() -> None:
+    """Operators without a declared method, too: operands in order, properties by name."""
+    names = [name for names in OPERATORS.values() for name in names.split()]
+    assert set(names) <= set(dir(glow.GraphBuilder()))
+    assert all(callable(getattr(glow.GraphBuilder(), name)) for name in names)
+    result = computed(lambda g, v: g.replace_nan(v, value=7.0), (ODD,))
+    check(result, np.where(np.isnan(ODD), 7, ODD))
+    check(computed(lambda g, v: g.max(2, v), (X,)), np.maximum(2, X))
+
+
+def test_an_operator_that_there_is_not() -> None:
+    """A misspelt name is an error with the name that is like it."""
+    with pytest.raises(AttributeError, match="GraphBuilder has no operator 'rleu'; did you mean 'relu'"):
+        glow.GraphBuilder().rleu  # pyright: ignore  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "lp_normalize"])

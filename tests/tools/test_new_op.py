@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,24 @@ def test_card_works(checkout: Path, name: str, expression: str, operands: str | 
     if ruff is not None:
         config = ["--config", str(ROOT / "pyproject.toml")]
         subprocess.run([ruff, "check", "-q", *config, str(path)], check=True)
+
+
+@pytest.mark.parametrize(("expression", "operands"), [("x + 1", "x"), ("data + scale", "data,scale")])
+def test_what_makes_it_native(
+    checkout: Path, capsys: pytest.CaptureFixture[str], expression: str, operands: str
+) -> None:
+    """The output says that the operator runs on the host, and names the place that changes it."""
+    options = ["--operands", operands, "--doc", "Made up", "--root", str(checkout)]
+    assert main(["made_up_sum", expression, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "the CPU runs it on the host, by NumPy" in printed
+    (place,) = re.findall(r"backends/glow_backends/cpu[\w/.]*\w", printed)
+    assert (ROOT / place).exists()
+    if operands == "x":
+        table = (ROOT / place).read_text()
+        assert all(
+            f"\n{name}: " in table or f"\n{name} = " in table for name in ("FLOAT", "INTEGER", "BOOLEAN")
+        )
 
 
 def test_card_is_listed_in_order() -> None:

@@ -84,6 +84,11 @@ glow.func @main {{
 """
 
 
+#: What makes an operator native on the CPU.
+POINTWISE = "backends/glow_backends/cpu/pointwise_rules.py"
+KERNELS = "backends/glow_backends/cpu/rules"
+
+
 def _arguments() -> argparse.ArgumentParser:
     made = command("new_op", __doc__ or "", EXAMPLES)
     add = made.add_argument
@@ -123,9 +128,23 @@ def _write(a: argparse.Namespace) -> None:
         with whole(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
+    print(f"usable now: GraphBuilder().{a.name}(...), glow.ops.{a.name}(...)")
     print(f"next: samples that matter, gradient and decomposition in {card};")
+    print(f"the CPU runs it on the host, by NumPy, until it has a decomposition or {native_by(names)};")
     print("an ONNX import rule in frontends/glow_frontends/onnx/rules;")
-    print(f"then: pytest tests/numeric -k {a.name}; lit {test}")
+    print(f"then: pytest tests/numeric/test_cards.py -k {a.name}; lit {test}")
+
+
+def native_by(operands: Sequence[str]) -> str:
+    """Where the CPU backend learns to run an operator by itself."""
+    if is_elementwise(operands):
+        return f"an entry of FLOAT, INTEGER or BOOLEAN in {POINTWISE}"
+    return f"a kernel and its rule in {KERNELS}"
+
+
+def is_elementwise(operands: Sequence[str]) -> bool:
+    """Whether operands have the names that element-wise operators have."""
+    return list(operands) in (["x"], ["x", "y"])
 
 
 def operands_of(expression: str) -> list[str]:
@@ -148,7 +167,7 @@ def card_text(name: str, doc: str, expression: str, operands: Sequence[str]) -> 
         "operands": "\n".join(f"    {n} = operand_def(Tensor)" for n in operands),
         "samples": ", ".join(f"random(4, 4, seed={i})" for i in range(len(operands))),
     }
-    text = (FAMILY if list(operands) in (["x"], ["x", "y"]) else CLASS).format(**values)
+    text = (FAMILY if is_elementwise(operands) else CLASS).format(**values)
     if not re.search(r"\bnp\.", expression):
         text = text.replace("import numpy as np\n", "", 1).replace("\n\n\nfrom glow", "\n\nfrom glow")
     return text

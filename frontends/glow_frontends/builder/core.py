@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -13,6 +15,8 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
+from glow_dialects.dialects import operations
+from glow_dialects.ops import card_of, operators
 from glow_dialects.ops.unary_math import NegOp
 
 
@@ -108,10 +112,12 @@ def axis_of(x: Value, axis: int, more: int = 0) -> int:
 
 Like = Value | SSAValue | Array | float | int | bool
 """What operators take: a value, or an array or number that becomes a constant."""
+Operand = Like | Sequence[Like] | None
+"""What stands for an operand: nothing where it may be absent, a sequence where there are many."""
 
 
 class Operators:
-    """Insertion of operators; the mixins below add a method for each."""
+    """Insertion of operators: each is a method, declared below where it takes more than operands."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -133,10 +139,39 @@ class Operators:
         """A constant without a name."""
         return Value(self, self.builder.constant(array))
 
+    if not TYPE_CHECKING:  # type checkers know the methods that are declared, and find what is misspelt
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            """The method of an operator that has none of its own: operands in order, properties by name."""
+            short = name.removeprefix("logical_")  # "and" is a word of Python's grammar
+            card = card_of(short)
+            if card is None:
+                near = get_close_matches(name, dir(self), 1)
+                hint = f"; did you mean '{near[0]}'?" if near else ""
+                raise AttributeError(f"{type(self).__name__} has no operator '{name}'{hint}")
+            return partial(self._operator, operations([card], GraphOp)[f"glow.{short}"])
+
+    def __dir__(self) -> list[str]:
+        """Attributes and every operator."""
+        declared = (name for kind in type(self).__mro__ for name in vars(kind).get("__annotations__", ()))
+        return sorted({*super().__dir__(), *declared, *operators()})
+
+    def _operator(self, kind: type[GraphOp], *operands: Operand, **properties: Any) -> Any:
+        """The result of an operator, or a list of results; numbers get the type of an operand beside them."""
+        like = next((o for o in operands if isinstance(o, Value)), None)
+        values: list[Value | Sequence[Like] | None] = []
+        for operand in operands:
+            if not (operand is None or isinstance(operand, list | tuple)):
+                operand = self.value(operand, like)  # pyright: ignore[reportArgumentType]
+                like = like or operand
+            values.append(operand)
+        results = self.insert(kind, *values, **properties)
+        return results[0] if len(results) == 1 else results
+
     def insert(
         self,
         kind: type[GraphOp],
-        *operands: Like | Sequence[Like] | None,
+        *operands: Operand,
         results: Attribute | None = None,
         **properties: Any,
     ) -> list[Value]:
@@ -157,37 +192,10 @@ class Operators:
             raise ShapeError(str(error).strip().splitlines()[-1]) from None
         return [Value(self, r) for r in self.builder.insert(op).results]
 
-    def one(self, kind: type[GraphOp], *operands: Like | Sequence[Like] | None, **given: Any) -> Value:
+    def one(self, kind: type[GraphOp], *operands: Operand, **given: Any) -> Value:
         """`insert` for operators of one result."""
         return self.insert(kind, *operands, **given)[0]
 
 
-Unary = Callable[[Any, Like], Value]
-Binary = Callable[[Any, Like, Like], Value]
-
-
-def unary(kind: type[GraphOp]) -> Unary:
-    """The builder's method for an operator of one operand and no properties."""
-
-    def method(self: Operators, x: Like) -> Value:
-        return self.one(kind, self.value(x))
-
-    return _named(method, kind)
-
-
-def binary(kind: type[GraphOp]) -> Binary:
-    """The builder's method for an operator of two operands and no properties."""
-
-    def method(self: Operators, x: Like, y: Like) -> Value:
-        if not isinstance(x, Value | SSAValue) and isinstance(y, Value):
-            return self.one(kind, self.value(x, y), y)
-        left = self.value(x)
-        return self.one(kind, left, self.value(y, left))
-
-    return _named(method, kind)
-
-
-def _named(method: Any, kind: type[GraphOp]) -> Any:
-    method.__name__ = method.__qualname__ = kind.name.removeprefix("glow.")
-    method.__doc__ = kind.__doc__
-    return method
+Unary = Callable[[Like], Value]
+Binary = Callable[[Like, Like], Value]

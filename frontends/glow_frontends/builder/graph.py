@@ -32,7 +32,7 @@ class GraphBuilder(Math, Shapes, Networks):
     """Builds the function `name` of a new module; `module` is valid after every call.
 
     Operators take values, arrays and numbers, check their operands at once (ShapeError) and return
-    values. There is a method for each operator that models are written with; `insert` takes any card.
+    values. Every operator is a method: operands in order, properties by name; `insert` takes any card.
     """
 
     def __init__(self, name: str = "main") -> None:

@@ -9,87 +9,82 @@ from numpy.typing import DTypeLike
 
 from glow_dialects.core.types import element_type, tensor
 from glow_dialects.ops import activation as act
-from glow_dialects.ops import arithmetic as ar
-from glow_dialects.ops import compare as cmp
-from glow_dialects.ops import logic as lo
 from glow_dialects.ops import reduce as red
-from glow_dialects.ops import unary_math as um
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.cumsum import CumsumOp
-from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.builder.core import Like, Operators, Value, axis_of, binary, unary
+from glow_frontends.builder.core import Binary, Like, Operators, Unary, Value, axis_of
 
 
 class Math(Operators):
     """Arithmetic with NumPy broadcasting, comparisons, logic, activations, reductions."""
 
-    add = binary(ar.AddOp)
-    sub = binary(ar.SubOp)
-    mul = binary(ar.MulOp)
-    div = binary(ar.DivOp)
-    max = binary(ar.MaxOp)
-    min = binary(ar.MinOp)
-    pow = binary(ar.PowOp)
-    mod = binary(ar.ModOp)
-    fmod = binary(ar.FmodOp)
-    floor_div = binary(ar.FloorDivOp)
+    add: Binary
+    sub: Binary
+    mul: Binary
+    div: Binary
+    max: Binary
+    min: Binary
+    pow: Binary
+    mod: Binary
+    fmod: Binary
+    floor_div: Binary
 
-    cmp_eq = binary(cmp.CmpEqOp)
-    cmp_ne = binary(cmp.CmpNeOp)
-    cmp_lt = binary(cmp.CmpLtOp)
-    cmp_le = binary(cmp.CmpLeOp)
-    cmp_gt = binary(cmp.CmpGtOp)
-    cmp_ge = binary(cmp.CmpGeOp)
-    logical_and = binary(lo.AndOp)
-    logical_or = binary(lo.OrOp)
-    logical_xor = binary(lo.XorOp)
-    logical_not = unary(lo.NotOp)
-    bitwise_and = binary(lo.BitwiseAndOp)
-    bitwise_or = binary(lo.BitwiseOrOp)
-    bitwise_xor = binary(lo.BitwiseXorOp)
-    bitwise_not = unary(lo.BitwiseNotOp)
-    shift_left = binary(lo.ShiftLeftOp)
-    shift_right = binary(lo.ShiftRightOp)
-    is_nan = unary(lo.IsNanOp)
-    is_inf = unary(lo.IsInfOp)
+    cmp_eq: Binary
+    cmp_ne: Binary
+    cmp_lt: Binary
+    cmp_le: Binary
+    cmp_gt: Binary
+    cmp_ge: Binary
+    logical_and: Binary
+    logical_or: Binary
+    logical_xor: Binary
+    logical_not: Unary
+    bitwise_and: Binary
+    bitwise_or: Binary
+    bitwise_xor: Binary
+    bitwise_not: Unary
+    shift_left: Binary
+    shift_right: Binary
+    is_nan: Unary
+    is_inf: Unary
 
-    neg = unary(um.NegOp)
-    abs = unary(um.AbsOp)
-    floor = unary(um.FloorOp)
-    ceil = unary(um.CeilOp)
-    round = unary(um.RoundOp)
-    sign = unary(um.SignOp)
-    trunc = unary(um.TruncOp)
-    sqrt = unary(um.SqrtOp)
-    rsqrt = unary(um.RsqrtOp)
-    reciprocal = unary(um.ReciprocalOp)
-    sin = unary(um.SinOp)
-    cos = unary(um.CosOp)
-    tan = unary(um.TanOp)
-    asin = unary(um.AsinOp)
-    acos = unary(um.AcosOp)
-    atan = unary(um.AtanOp)
-    sinh = unary(um.SinhOp)
-    cosh = unary(um.CoshOp)
-    asinh = unary(um.AsinhOp)
-    acosh = unary(um.AcoshOp)
-    atanh = unary(um.AtanhOp)
-    exp = unary(um.ExpOp)
-    log = unary(um.LogOp)
-    log1p = unary(um.Log1pOp)
-    expm1 = unary(um.Expm1Op)
-    erf = unary(um.ErfOp)
+    neg: Unary
+    abs: Unary
+    floor: Unary
+    ceil: Unary
+    round: Unary
+    sign: Unary
+    trunc: Unary
+    sqrt: Unary
+    rsqrt: Unary
+    reciprocal: Unary
+    sin: Unary
+    cos: Unary
+    tan: Unary
+    asin: Unary
+    acos: Unary
+    atan: Unary
+    sinh: Unary
+    cosh: Unary
+    asinh: Unary
+    acosh: Unary
+    atanh: Unary
+    exp: Unary
+    log: Unary
+    log1p: Unary
+    expm1: Unary
+    erf: Unary
 
-    relu = unary(ReluOp)
-    prelu = binary(act.PreluOp)
-    sigmoid = unary(act.SigmoidOp)
-    tanh = unary(act.TanhOp)
-    hard_swish = unary(act.HardSwishOp)
-    softplus = unary(act.SoftplusOp)
-    softsign = unary(act.SoftsignOp)
-    mish = unary(act.MishOp)
+    relu: Unary
+    prelu: Binary
+    sigmoid: Unary
+    tanh: Unary
+    hard_swish: Unary
+    softplus: Unary
+    softsign: Unary
+    mish: Unary
 
     def leaky_relu(self, x: Like, alpha: float = 0.01) -> Value:
         """x where positive, else alpha x."""

@@ -18,11 +18,10 @@ from glow_dialects.ops.lp_normalize import LpNormalizeOp
 from glow_dialects.ops.lp_pool import LpPoolOp
 from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
-from glow_frontends.builder.core import Like, Operators, Value, axis_of, binary
+from glow_frontends.builder.core import Binary, Like, Operators, Value, axis_of
 
 Ints = Sequence[int] | int | None
 
@@ -37,8 +36,8 @@ def _ints(values: Ints, count: int) -> tuple[int, ...] | None:
 class Networks(Operators):
     """Layers. Windows follow ONNX: pads are all begins, then all ends; layout "NCHW" or "NHWC"."""
 
-    matmul = binary(MatmulOp)
-    batch_matmul = binary(BatchMatmulOp)
+    matmul: Binary
+    batch_matmul: Binary
 
     def conv(
         self,

@@ -14,7 +14,6 @@ from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
-from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.one_hot import OneHotOp
 from glow_dialects.ops.pad import PadOp
@@ -27,13 +26,13 @@ from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.trilu import TriluOp
-from glow_frontends.builder.core import Like, Operators, Value, axis_of, unary
+from glow_frontends.builder.core import Like, Operators, Unary, Value, axis_of
 
 
 class Shapes(Operators):
     """Reshapes, joins, slices, gathers and scatters."""
 
-    identity = unary(IdentityOp)
+    identity: Unary
 
     def reshape(self, x: Like, shape: Sequence[int]) -> Value:
         """The same elements in another shape; one extent may be -1."""
