@@ -95,7 +95,7 @@ class Executable:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
-        """The program for these input shapes, compiled now if there is none yet."""
+        """The program for these input shapes, compiled if there is none; ShapeError if they do not fit."""
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
         chosen = self._deciding(values or {})
         key = self._key(fixed, chosen)
@@ -216,7 +216,7 @@ class Executable:
         raise TypeError("an executable is machine code of this process; compile the model where it is needed")
 
     def report(self) -> Report:
-        """Stages with seconds, kernels, arena and weight bytes of the program used last."""
+        """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any."""
         if not self._programs:
             raise ShapeError(
                 "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="

@@ -428,6 +428,10 @@ def test_float16_saturates() -> None:
     np.testing.assert_array_equal(out, [16384, 2])
     with pytest.raises(QuantizationError, match="unknown float type 'f8'"):
         convert_floats(g.module, "f8")
+    with pytest.raises(
+        QuantizationError, match="keep: the graph has no value or operator 'softmx'.*'softmax'"
+    ):
+        convert_floats(g.module, "f16", keep=["softmx"])
 
 
 def test_tuner_keeps_few_layers_in_float() -> None:

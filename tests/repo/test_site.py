@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -84,3 +85,23 @@ def test_an_operator_says_what_it_takes(site: Path) -> None:
     )
     assert "glow.lrn %1 {" in plain and "(tensor&lt;2x5x3x2xf32&gt;) -&gt; tensor&lt;2x5x3x2xf32&gt;" in plain
     assert re.search(r">lrn</a></td>(\s*<td>.*</td>){4}\s*<td>LRN</td>", text)
+
+
+#: What cannot fail of itself.
+HARMLESS = {"stop_gradient", "unroll", "Trainer.parameters", "Trainer.module"}
+
+
+def calls() -> dict[str, Callable[..., object]]:
+    """The functions of the API, and the methods of its classes that do more than insert an operator."""
+    public = {name: getattr(glow_compiler, name) for name in glow_compiler.__all__}
+    functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
+    for kind in (glow_compiler.Executable, glow_compiler.Trainer, glow_compiler.GraphBuilder):
+        methods = {n: v for n, v in vars(kind).items() if inspect.isfunction(v) and not n.startswith("_")}
+        functions |= {f"{kind.__name__}.{n}": v for n, v in methods.items() if v.__doc__}
+    return functions
+
+
+@pytest.mark.parametrize("name", sorted(calls().keys() - HARMLESS))
+def test_errors_are_documented(name: str) -> None:
+    """What the API says of itself names the errors that a caller may meet."""
+    assert re.search("[Ee]rror|[Pp]roblems", calls()[name].__doc__ or "")

@@ -277,7 +277,7 @@ def grad(
     """The gradient of a function that returns a float, with respect to the arguments `argnums`.
 
     One number gives one gradient, a tuple a tuple of them; each has the type of its argument. Runs on
-    the backend of a compiled `function`. grad(grad(f)) is the second derivative.
+    the backend of a compiled `function`. grad(grad(f)) is the second derivative. Errors are those of `jit`.
     """
     return _differentiated(function, argnums, False, backend)
 
@@ -285,7 +285,7 @@ def grad(
 def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
 ) -> CompiledFunction:
-    """The pair (value, gradient) of a function that returns a float; see `grad`."""
+    """The pair (value, gradient) of a function that returns a float; arguments and errors as of `grad`."""
     return _differentiated(function, argnums, True, backend)
 
 
@@ -317,7 +317,8 @@ def custom_gradient(gradient: Callable[..., Any]) -> Callable[[Callable[..., Any
 
     `gradient(d, y, x..)` gets the cotangent d of the result, the result y and the arguments x.., and gives
     the tuple of the cotangents of the arguments: of one argument, the cotangent itself; None for nothing.
-    It is compiled like any function; what it computes is differentiated for higher orders.
+    It is compiled like any function; what it computes is differentiated for higher orders. Errors are
+    those of `jit`.
     """
     if not callable(gradient):
         raise UnsupportedError(f"custom_gradient needs a function, got a {type(gradient).__name__}")

@@ -447,9 +447,10 @@ def convert_floats(
     """The model on 16-bit floats: `to` is bf16 or f16; inputs and outputs stay f32.
 
     `storage`: only weights are narrow, and computation is in f32. `keep`: operators or names of values
-    that stay f32.
+    that stay f32. Raises QuantizationError for another type and for a name that the model does not have.
     """
     module = prepared(model, shapes)
+    check_names(module, keep)
     _run(module, (ConvertFloatsPass(to, storage, tuple(keep)), CsePass(), DcePass()))
     return module
 
@@ -457,7 +458,8 @@ def convert_floats(
 def quantize_dynamic(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
     """The model with its products by constant weights on 8 bits; nothing has to be profiled.
 
-    Each row of their inputs is quantised by its own largest number as it comes.
+    Each row of their inputs is quantised by its own largest number as it comes. Raises a GlowError where
+    the model cannot be loaded.
     """
     module = prepared(model, shapes)
     _run(module, (QuantizeDynamicPass(), CsePass(), DcePass()))

@@ -276,6 +276,8 @@ class Trainer:
         functions of outputs and labels.
         With `checkpoint` the training starts from that file where it exists, saves there after
         each epoch and every `every` steps, and ends when `epochs` are done in all.
+
+        BindingError where the data do not fit the model, GlowError for arguments that cannot be.
         """
         integer("epochs", epochs)
         integer("every", every)
@@ -331,7 +333,7 @@ class Trainer:
 
     # --- inference ------------------------------------------------------------------------------
     def predict(self, inputs: Any) -> Array:
-        """The output for any number of samples, with the weights as they are now."""
+        """The output for any number of samples, with the weights as they are; BindingError as of `step`."""
         data = by_name(inputs, self._inputs)
         if all(p.name in data and data[p.name].shape == p.shape for p in self._inputs):
             return self._infer(data)
@@ -369,6 +371,7 @@ class Trainer:
         """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples.
 
         Where the model's output is its loss that of whole batches counts, and nothing else is known.
+        BindingError where inputs or labels do not fit the model or each other.
         """
         self.loss.check_labels(labels)
         if not self.loss.labelled:
@@ -396,7 +399,10 @@ class Trainer:
 
     # --- files ----------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint: weights, optimiser states, running averages and the place in the data."""
+        """Write a checkpoint: weights, optimiser states, running averages and the place in the data.
+
+        GlowError where the file cannot be written.
+        """
         facts = {"steps": self.steps, "epoch": self.epoch, "position": self._position, "seed": self.seed}
         checkpoint.write(Path(path), self.state, facts, self._belonging)
 
@@ -449,7 +455,7 @@ class Trainer:
         return made
 
     def export(self, path: str | Path) -> None:
-        """Write the trained model as ONNX."""
+        """Write the trained model as ONNX; UnsupportedError names operators that ONNX has no form of."""
         from glow_frontends.onnx.export import save_model
 
         save_model(self.module(), Path(path))

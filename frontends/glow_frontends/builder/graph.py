@@ -45,7 +45,10 @@ class GraphBuilder(Math, Shapes, Networks):
     def placeholder(
         self, name: str, shape: Sequence[int], dtype: DTypeLike = np.float32, kind: str = "input"
     ) -> Value:
-        """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values."""
+        """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values.
+
+        ShapeError for sizes that are not known, GlowError for a name that is taken or another kind.
+        """
         if kind not in KINDS or kind == "output":
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
         if any(d < 0 for d in shape):
@@ -54,7 +57,10 @@ class GraphBuilder(Math, Shapes, Networks):
         return self._read(made, name)
 
     def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
-        """A tensor known at compile time; float64 lists become float32, arrays keep their type."""
+        """A tensor known at compile time; float64 lists become float32, arrays keep their type.
+
+        GlowError for a name that is taken, UnsupportedError for elements that are no numbers.
+        """
         values = np.asarray(array)
         if not isinstance(array, np.ndarray | np.generic) and values.dtype == np.float64:
             values = values.astype(np.float32)
@@ -67,13 +73,13 @@ class GraphBuilder(Math, Shapes, Networks):
         return self.constant(array)
 
     def trainable(self, array: Array, name: str) -> Value:
-        """A weight that training changes, with its first value."""
+        """A weight that training changes, with its first value; GlowError for a name that is taken."""
         values = np.asarray(array)
         kind = tensor(values.shape, values.dtype)
         return self._read(PlaceholderOp.of(self._symbol(name), kind, "trainable", values), name)
 
     def save(self, value: Like, name: str = "output") -> None:
-        """Make a value the output `name`."""
+        """Make a value the output `name`; GlowError for a name that is taken."""
         given = self.value(value)
         target = PlaceholderOp.of(self._symbol(name), given.type, "output")
         self._declare(target, name)
