@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.products import exact
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.elementwise import widen
@@ -33,6 +34,7 @@ def convolve(
     """
     batch, channels = x.shape[:2]
     out, inner, *kernel = w.shape
+    dtype, x, w = np.result_type(x, w), exact(x), exact(w)
     view = windows(x, kernel, strides, pads, dilations)
     count = len(kernel)
     outputs = view.shape[2 : 2 + count]
@@ -43,7 +45,8 @@ def convolve(
     y = np.matmul(w.reshape(1, group, out // group, rows), columns)
     assert channels == inner * group
     y = y.reshape(batch, out, *outputs)
-    return y if bias is None else y + bias.reshape(1, out, *(1,) * count)
+    y = y if bias is None else y + bias.reshape(1, out, *(1,) * count)
+    return y.astype(dtype, copy=False)
 
 
 @graph_op

@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.conv import ConvOp
@@ -39,7 +40,7 @@ def filter_gradient(
     points = batch * int(np.prod(outputs))
     columns = columns.reshape(group, inner * int(np.prod(kernel)), points)
     rows = np.moveaxis(dy, 0, 1).reshape(group, out // group, points)
-    return np.matmul(rows, columns.swapaxes(1, 2)).reshape(out, inner, *kernel)
+    return matmul(rows, columns.swapaxes(1, 2)).reshape(out, inner, *kernel)
 
 
 @graph_op

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.products import exact
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, element_of, shape_of, tensor
@@ -35,12 +36,13 @@ def convolve_transposed(
     _, inner, *kernel = w.shape
     count, points = len(sizes), int(np.prod(sizes))
     rows = inner * int(np.prod(kernel))
-    weights = w.reshape(1, group, channels // group, rows).swapaxes(2, 3)
-    columns = np.matmul(weights, x.reshape(batch, group, channels // group, points))
+    weights = exact(w).reshape(1, group, channels // group, rows).swapaxes(2, 3)
+    columns = np.matmul(weights, exact(x).reshape(batch, group, channels // group, points))
     parts = columns.reshape(batch, group * inner, *kernel, *sizes)
     parts = np.moveaxis(parts, range(2 + count, 2 + 2 * count), range(2, 2 + count))
     y = scatter_windows(parts, spatial, strides, pads, dilations)
-    return y if bias is None else y + bias.reshape(1, -1, *(1,) * count)
+    y = y if bias is None else y + bias.reshape(1, -1, *(1,) * count)
+    return y.astype(np.result_type(x, w), copy=False)
 
 
 @graph_op

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -12,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
@@ -59,7 +59,7 @@ class FullyConnectedInstr(InstrOp):
     """np.matmul and a broadcast sum."""
 
     def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
-        y = np.matmul(widen(input), widen(weights))
+        y = matmul(widen(input), widen(weights))
         result[...] = y if bias is None else y + widen(bias)
 
 

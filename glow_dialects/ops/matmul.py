@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -12,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
 from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast, widen
@@ -62,7 +62,7 @@ class MatmulInstr(InstrOp):
     """np.matmul."""
 
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
-        result[...] = np.matmul(widen(lhs), widen(rhs))
+        result[...] = matmul(widen(lhs), widen(rhs))
 
 
 @graph_op
@@ -96,7 +96,7 @@ class BatchMatmulInstr(InstrOp):
     """np.matmul."""
 
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
-        result[...] = np.matmul(widen(lhs), widen(rhs))
+        result[...] = matmul(widen(lhs), widen(rhs))
 
 
 SAMPLES: tuple[Sample, ...] = (

@@ -18,6 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.products import matmul
 from glow_dialects.core.properties import check_choice, float_prop, floats_prop, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
@@ -123,7 +124,7 @@ class ArrayMath:
 
     def matmul(self, x: Any, y: Any) -> Any:
         """Product of two matrices."""
-        return x @ y
+        return matmul(x, y)
 
     def zeros(self, shape: Sequence[int]) -> Any:
         """An array of zeros."""

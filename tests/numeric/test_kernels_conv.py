@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from glow_backends.cpu.calls import KernelCall, KernelCodes
-from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.kernels.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
@@ -441,46 +438,3 @@ def test_winograd_takes_few_filters(kernel: tuple[int, int]) -> None:
     assert not supports_winograd(replace(spec, strides=(2, 1)))
     assert not supports_winograd(replace(spec, group=2))
     assert not supports_winograd(replace(spec, plain_input=True))
-
-
-def test_sizes_share_code() -> None:
-    """Batch, image, channels and factors are arguments: near sizes are one kernel with other tables."""
-    codes = KernelCodes(host())
-    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
-    other = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.7,))))
-    wide = DirectConvSpec(1, 64, 64, (56, 56), (1, 1), epilogue=swish)
-    padded = DirectConvSpec(1, 32, 64, (28, 56), (3, 3), pads=(1,) * 4)
-    deep = DirectConvSpec(1, 64, 64, (56, 56), (3, 3), pads=(1,) * 4)
-    line = replace(deep, kernel=(1, 5), pads=(0, 2, 0, 2))
-    alike: list[tuple[Any, Any, Any]] = [
-        (emit_conv_direct, wide, DirectConvSpec(3, 128, 192, (48, 96), (1, 1), epilogue=other)),
-        (emit_conv_direct, padded, replace(padded, batch=2, in_channels=64, size=(70, 70))),
-        (emit_winograd, WinogradSpec(deep, 4), WinogradSpec(replace(deep, batch=2), 4)),
-        (emit_winograd, WinogradSpec(line, 4), WinogradSpec(replace(line, batch=2), 4)),
-    ]
-    for emit, spec, same in alike:
-        made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))
-        assert made.name == again.name and made.text == again.text
-        assert made.sizes != again.sizes
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_register_blocks_share_transforms(stride: int, threads: int) -> None:
-    """Winograd kernels of other register blocks differ in their products; each piece stands by itself."""
-    target = named("skylake-avx512", threads)
-    codes = KernelCodes(target)
-    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)),))
-    conv = DirectConvSpec(1, 64, 64, (20 * stride,) * 2, (3, 3), (stride,) * 2, (1,) * 4, epilogue=swish)
-    wide = replace(conv, batch=2, size=(16 * stride, 26 * stride))
-    plans = [plan_winograd(WinogradSpec(c, 4), target) for c in (conv, wide)]
-    assert plans[0].block != plans[1].block
-    made, other = (codes.of(KernelCall(emit_winograd, WinogradSpec(c, 4), [])) for c in (conv, wide))
-    assert made.name != other.name
-    assert made.parts == tuple(
-        replace(p, sizes=m.sizes) for p, m in zip(other.parts, made.parts, strict=True)
-    )
-    for piece in (made, *made.parts):
-        assert len(emit_object(piece.text, target, kernel=True)) > 500
-    plain = replace(wide, epilogue=Epilogue())
-    assert codes.of(KernelCall(emit_winograd, WinogradSpec(plain, 4), [])).parts[1] != made.parts[1]

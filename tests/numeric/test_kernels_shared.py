@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from glow_backends.cpu.calls import Emitter, KernelCall, KernelCodes
+from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.kernels.conv_direct import emit_conv_direct
 from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.depthwise import emit_depthwise
-from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm
+from glow_backends.cpu.kernels.winograd import emit_winograd
+from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, plan_winograd
 from glow_backends.cpu.target import named
 
 
@@ -44,3 +48,65 @@ def test_shared(name: str) -> None:
     made, shapes = SHARED[name]
     codes = KernelCodes(named("skylake-avx512"))
     assert len({codes.of(KernelCall(*made(*shape), ())).name for shape in shapes}) == 1
+
+
+SWISH = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
+WIDE = DirectConvSpec(1, 64, 64, (56, 56), (1, 1), epilogue=SWISH)
+PADDED = DirectConvSpec(1, 32, 64, (28, 56), (3, 3), pads=(1,) * 4)
+DEEP = DirectConvSpec(1, 64, 64, (56, 56), (3, 3), pads=(1,) * 4)
+LINE = replace(DEEP, kernel=(1, 5), pads=(0, 2, 0, 2))
+
+
+def test_sizes_share_code() -> None:
+    """Batch, image, channels and factors are arguments: near sizes are one kernel with other tables."""
+    codes = KernelCodes(replace(named("skylake-avx512"), l1=48 << 10, l2=2 << 20))
+    other = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.7,))))
+    alike: list[tuple[Any, Any, Any]] = [
+        (emit_conv_direct, WIDE, DirectConvSpec(3, 128, 192, (48, 96), (1, 1), epilogue=other)),
+        (emit_conv_direct, PADDED, replace(PADDED, batch=2, in_channels=64, size=(70, 70))),
+        (emit_winograd, WinogradSpec(DEEP, 4), WinogradSpec(replace(DEEP, batch=2), 4)),
+        (emit_winograd, WinogradSpec(LINE, 4), WinogradSpec(replace(LINE, batch=2), 4)),
+    ]
+    for emit, spec, same in alike:
+        made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))
+        assert made.name == again.name and made.text == again.text
+        assert made.sizes != again.sizes
+
+
+@pytest.mark.parametrize("caches", [(32 << 10, 256 << 10), (48 << 10, 1 << 20), (48 << 10, 2 << 20)])
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "neoverse-n1"])
+def test_near_sizes_share_code_on_every_target(cpu: str, caches: tuple[int, int]) -> None:
+    """Nine sizes of images need fewer kernels whatever the vectors and caches, 1 x 1 filters one."""
+    codes = KernelCodes(replace(named(cpu), l1=caches[0], l2=caches[1]))
+
+    def kernels(emit: Any, conv: DirectConvSpec, winograd: bool) -> int:
+        specs = [replace(conv, size=(n, n)) for n in range(48, 66, 2)]
+        wanted = [KernelCall(emit, WinogradSpec(s, 4) if winograd else s, []) for s in specs]
+        return len({codes.of(call).name for call in wanted})
+
+    assert kernels(emit_conv_direct, WIDE, winograd=False) == 1
+    assert kernels(emit_conv_direct, PADDED, winograd=False) <= 7
+    assert kernels(emit_winograd, DEEP, winograd=True) <= 6
+    assert kernels(emit_winograd, LINE, winograd=True) <= 5
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_register_blocks_share_transforms(stride: int, threads: int) -> None:
+    """Winograd kernels of other register blocks differ in their products; each piece stands by itself."""
+    target = named("skylake-avx512", threads)
+    codes = KernelCodes(target)
+    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)),))
+    conv = DirectConvSpec(1, 64, 64, (20 * stride,) * 2, (3, 3), (stride,) * 2, (1,) * 4, epilogue=swish)
+    wide = replace(conv, batch=2, size=(16 * stride, 26 * stride))
+    plans = [plan_winograd(WinogradSpec(c, 4), target) for c in (conv, wide)]
+    assert plans[0].block != plans[1].block
+    made, other = (codes.of(KernelCall(emit_winograd, WinogradSpec(c, 4), [])) for c in (conv, wide))
+    assert made.name != other.name
+    assert made.parts == tuple(
+        replace(p, sizes=m.sizes) for p, m in zip(other.parts, made.parts, strict=True)
+    )
+    for piece in (made, *made.parts):
+        assert len(emit_object(piece.text, target, kernel=True)) > 500
+    plain = replace(wide, epilogue=Epilogue())
+    assert codes.of(KernelCall(emit_winograd, WinogradSpec(plain, 4), [])).parts[1] != made.parts[1]

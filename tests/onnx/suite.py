@@ -57,12 +57,12 @@ class Mismatch(Exception):
     """An output differs."""
 
 
-def load_cases() -> list[Case]:
+def load_cases(kinds: Sequence[str] = KINDS) -> list[Case]:
     """Every case of the installed onnx package, in a fixed order."""
     from onnx.backend.test.loader import load_model_tests
 
     found: list[Case] = []
-    for kind in KINDS:
+    for kind in kinds:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tests = load_model_tests(kind=kind)

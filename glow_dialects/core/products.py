@@ -1,0 +1,21 @@
+"""Matrix products of references: float32 is summed in float64 and rounded once.
+
+So a reference is the same whichever kernels NumPy's BLAS picks for the processor, and equal rows give
+equal sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.types import Array
+
+
+def exact(x: Array) -> Array:
+    """What products are summed in: float64 for float32, else the array as it is."""
+    return x.astype(np.float64) if x.dtype == np.float32 else x
+
+
+def matmul(x: Array, y: Array) -> Array:
+    """`numpy.matmul`, in the wider of the operands' dtypes."""
+    return np.matmul(exact(x), exact(y)).astype(np.result_type(x, y), copy=False)
