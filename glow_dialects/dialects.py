@@ -15,13 +15,15 @@ from glow_dialects.core.types import UniformQuantizedType
 
 
 def operations(cards: Sequence[ModuleType], base: type[Operation]) -> dict[str, type[Operation]]:
-    """The operations below `base` that some cards define or import, by name."""
-    found: dict[str, type[Operation]] = {}
+    """The operations below `base` that some cards define or import, by name, instructions too."""
+    known: dict[str, type[Operation]] = {}
     for card in cards:
         for value in vars(card).values():
-            if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
-                found.setdefault(value.name, value)
-    return found
+            instruction = value.INSTR if isinstance(value, type) and issubclass(value, GraphOp) else None
+            for kind in (value, instruction):
+                if isinstance(kind, type) and issubclass(kind, base) and hasattr(kind, "name"):
+                    known.setdefault(kind.name, kind)
+    return known
 
 
 def card_ops(base: type[Operation]) -> list[type[Operation]]:

@@ -154,7 +154,7 @@ def cotangents(
             found = op.gradient(grads, b)
         except NotImplementedError as error:
             raise NotDifferentiableError([str(error)]) from None
-        operands = [v for name, _ in op.groups() for v in op.group(name)]
+        operands = [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
         assert len(found) == len(operands), f"{op.name}: {len(found)} gradients, {len(operands)} operands"
         for value, grad in zip(operands, found, strict=True):
             if grad is None or not _carries(value.type):

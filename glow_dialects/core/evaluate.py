@@ -37,8 +37,8 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
         grouped.append(outs[position : position + count] if many else outs[position])
         position += count
     position = 0
-    for name, many in op.groups():
-        count = len(op.group(name))
+    for name, many in op.operand_groups():
+        count = len(op.operand_group(name))
         part = list(arrays[position : position + count])
         position += count
         optional = many and type(dict(op.get_irdl_definition().operands)[name]).__name__.startswith("Opt")

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import (
-    BaseAttr,
-    OptionalDef,
-    VariadicDef,
-    operand_def,
-    opt_operand_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import BaseAttr, OperandDef, OptionalDef, OptOperandDef, VariadicDef, VarOperandDef, traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.graph_op import SEGMENTED, SEGMENTS, GraphOp, _Syntax, annotate_constants, defined
+from glow_dialects.core.definition import PREDICATE, SEGMENTS, declared, define, segmented
+from glow_dialects.core.operator import Operator
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, buffer_type, typed
 
@@ -61,7 +54,7 @@ class AccessEffects(MemoryEffect):
         return effects
 
 
-class InstrOp(_Syntax):
+class InstrOp(Operator):
     """An instruction. Operand groups are in the order of ACCESS; there are no results."""
 
     ACCESS: ClassVar[dict[str, Access]] = {}
@@ -70,7 +63,7 @@ class InstrOp(_Syntax):
     #: Whether every @out operand may, each another one: no element is read after its place is written.
     EACH_INPLACE: ClassVar[bool] = False
     DATA_PARALLEL: ClassVar[bool] = False
-    GRAPH_OP: ClassVar[type[GraphOp] | None] = None
+    GRAPH_OP: ClassVar[type[Operator] | None] = None
 
     traits = traits_def(AccessEffects())
 
@@ -82,7 +75,7 @@ class InstrOp(_Syntax):
     ) -> None:
         flat: list[SSAValue] = []
         sizes: list[int] = []
-        for index in range(len(self.groups())):
+        for index in range(len(self.operand_groups())):
             value = operands[index] if index < len(operands) else None
             values = [] if value is None else [value] if isinstance(value, SSAValue) else list(value)
             flat += values
@@ -96,10 +89,10 @@ class InstrOp(_Syntax):
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""
         if (one := _one_each(type(self))) is not None:
-            operands = self._operands
+            operands = self.operands
             return [*zip(one, operands, strict=False), *((Access.IN, v) for v in operands[len(one) :])]
-        pairs = [(a, v) for n, a in self.ACCESS.items() for v in self.group(n)]
-        return pairs + [(Access.IN, v) for v in self.group("predicate")]
+        pairs = [(a, v) for n, a in self.ACCESS.items() for v in self.operand_group(n)]
+        return pairs + [(Access.IN, v) for v in self.operand_group(PREDICATE)]
 
     def written(self) -> list[SSAValue]:
         """Buffers that are written."""
@@ -119,7 +112,7 @@ class InstrOp(_Syntax):
         grouped: list[Any] = []
         position = 0
         for name, kind in definition.operands:
-            count = len(self.group(name))
+            count = len(self.operand_group(name))
             part = arrays[position : position + count]
             position += count
             if name == "predicate":
@@ -138,10 +131,12 @@ class InstrOp(_Syntax):
         if self.GRAPH_OP is not None:
             self._verify_as(self.GRAPH_OP)
 
-    def _verify_as(self, node: type[GraphOp]) -> None:
+    def _verify_as(self, node: type[Operator]) -> None:
         """Check the buffers against the graph operator's shape inference."""
         fakes = [_Fake(typed(v)) for a, v in self.accesses() if a is Access.IN]
-        sizes = [len(self.group(n)) for n, _ in node.groups()] + [len(self.group("predicate"))]
+        sizes = [len(self.operand_group(n)) for n, _ in node.operand_groups()] + [
+            len(self.operand_group(PREDICATE))
+        ]
         properties = node.normalized(sizes, {n: a for n, a in self.properties.items() if n != SEGMENTS})
         outs = [typed(v) for a, v in self.accesses() if a is not Access.IN]
         probe = node.create(operands=fakes, result_types=outs, properties=properties)
@@ -169,7 +164,7 @@ class InstrOp(_Syntax):
             printer.print_ssa_value(pair[1])
 
         pairs = self.accesses()
-        predicated = bool(self.group("predicate"))
+        predicated = self.predicate is not None
         printer.print_list(pairs[:-1] if predicated else pairs, one)
         if predicated:
             printer.print_string(" pred ")
@@ -209,9 +204,9 @@ class InstrOp(_Syntax):
 @cache
 def _one_each(cls: type[InstrOp]) -> tuple[Access, ...] | None:
     """The accesses of a class with one operand a group, in the order of the operands; None for others."""
-    if any(many for _, many in cls.groups()):
+    if any(many for _, many in cls.operand_groups()):
         return None
-    return tuple(cls.ACCESS[name] for name, _ in cls.groups())
+    return tuple(cls.ACCESS[name] for name, _ in cls.operand_groups())
 
 
 class _Fake(SSAValue):
@@ -234,70 +229,73 @@ class _Fake(SSAValue):
 _I = TypeVar("_I", bound=InstrOp)
 
 
-def instr_op(of: type[GraphOp], inplace: tuple[str, ...] = ()) -> Callable[[type[_I]], type[_I]]:
-    """Define the instruction that corresponds 1:1 to a graph operator.
+def instruction_of(node: type[Operator]) -> type[InstrOp]:
+    """The instruction of a graph operator: it has the node's meaning and facts (members in capitals)."""
+    dialect, _, short = node.name.partition(".")
+    facts = {name: getattr(node, name) for name in dir(node) if name.isupper() and name != "INSTR"}
+    meaning: Any = node
+    members: dict[str, Any] = {
+        **facts,
+        "__doc__": node.__doc__,
+        "__module__": node.__module__,
+        "__annotations__": {},
+        "name": f"{dialect}_instr.{short}",
+        "reference": meaning.reference,
+    }
+    return instr_op(of=node)(type(f"{node.__name__.removesuffix('Op')}Instr", (InstrOp,), members))
+
+
+def instr_op(of: type[Operator], inplace: tuple[str, ...] = ()) -> Callable[[type[_I]], type[_I]]:
+    """Define the instruction of a graph operator by a class of its own, where it differs.
 
     Operands: one @out buffer a graph result, then one @in buffer a graph operand; same properties.
     `inplace` names operands whose buffer the first result may overwrite.
     """
 
-    def define(cls: type[_I]) -> type[_I]:
+    def register(cls: type[_I]) -> type[_I]:
+        node: Any = of
         graph = of.get_irdl_definition()
-        access: dict[str, Access] = {}
-        flexible = 0
-        for name, kind in graph.results:
-            many = isinstance(kind, VariadicDef)
-            setattr(cls, name, (var_operand_def if many else operand_def)(BaseAttr(MemRefType)))
-            flexible += many
-            access[name] = Access.OUT
-        for name, kind in graph.operands:
-            if isinstance(kind, VariadicDef):
-                make = opt_operand_def if isinstance(kind, OptionalDef) else var_operand_def
-                flexible += name != "predicate"
-            else:
-                make = operand_def
-            setattr(cls, name, make(BaseAttr(MemRefType)))
-            if name != "predicate":
-                access[name] = Access.IN
-        for name, prop in graph.properties.items():
-            if name != SEGMENTS:
-                # A property called as a method of ours (`group`) is read through `prop` only.
-                setattr(cls, f"{name}_" if hasattr(InstrOp, name) else name, _same_property(prop, name))
-        if flexible:
-            cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
         if "name" not in vars(cls):
             cls.name = of.name.replace("glow.", "glow_instr.", 1)
-        cls.ACCESS = access
-        cls.INPLACE = inplace
-        cls.DATA_PARALLEL = of.DATA_PARALLEL
+        operands = [(n, _buffers(isinstance(k, VariadicDef), False)) for n, k in graph.results]
+        operands += [
+            (n, _buffers(isinstance(k, VariadicDef), isinstance(k, OptionalDef))) for n, k in graph.operands
+        ]
+        cls.ACCESS = {n: Access.OUT for n, _ in graph.results}
+        cls.ACCESS |= {n: Access.IN for n, _ in graph.operands if n != PREDICATE}
+        cls.INPLACE = cls.INPLACE or inplace
+        cls.DATA_PARALLEL = node.DATA_PARALLEL
         cls.GRAPH_OP = of
-        annotate_constants(cls)
-        made = defined(cls)
-        of.INSTR = made
-        return made
+        definition = declared(cls, MemRefType)
+        definition.operands[:] = operands
+        definition.properties |= {n: p for n, p in graph.properties.items() if n != SEGMENTS}
+        if any(isinstance(kind, VariadicDef) for name, kind in operands if name != PREDICATE):
+            segmented(definition)
+        node.INSTR = define(cls, definition)
+        return cls
 
-    return define
+    return register
 
 
-def _same_property(prop: Any, name: str) -> Any:
-    from xdsl.irdl import OptPropertyDef, opt_prop_def, prop_def
+_N = TypeVar("_N", bound=Operator)
 
-    make = opt_prop_def if isinstance(prop, OptPropertyDef) else prop_def
-    return make(prop.constr, default_value=prop.default_value, prop_name=name)
+
+def is_instr_of(op: Operation, node: type[_N]) -> TypeGuard[_N]:
+    """Whether `op` is the instruction of a graph operator, and so has its fields: buffers for values."""
+    return isinstance(op, InstrOp) and op.GRAPH_OP is node
+
+
+def _buffers(many: bool, optional: bool) -> OperandDef:
+    constraint = BaseAttr(MemRefType)
+    return (
+        OptOperandDef(constraint)
+        if optional
+        else VarOperandDef(constraint)
+        if many
+        else OperandDef(constraint)
+    )
 
 
 def own_instr(cls: type[_I]) -> type[_I]:
     """Define an instruction that has no graph operator of its own; ACCESS is written by hand."""
-    cls.predicate = opt_operand_def(BaseAttr(MemRefType))  # pyright: ignore[reportAttributeAccessIssue]
-    annotate_constants(cls)
-    if any(many for _, many in _declared_groups(cls)):
-        cls.irdl_options = SEGMENTED  # pyright: ignore[reportAttributeAccessIssue]
-    return defined(cls)
-
-
-def _declared_groups(cls: type[InstrOp]) -> list[tuple[str, bool]]:
-    return [
-        (n, issubclass(v.cls, VariadicDef))
-        for n, v in vars(cls).items()
-        if type(v).__name__ == "_OperandFieldDef" and n != "predicate"
-    ]
+    return define(cls, declared(cls, MemRefType))

@@ -2,45 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
-from xdsl.irdl import prop_def
+from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
+#: The definition of a property; on an operation, the field is its Python value.
+_prop: Callable[..., Any] = prop_def
+_opt_prop: Callable[..., Any] = opt_prop_def
 
-def int_prop(default: int | None = None) -> Any:
+
+def int_prop(default: int | None = None) -> int:
     """An i64 property; required where `default` is None."""
-    return prop_def(IntegerAttr, default_value=None if default is None else IntegerAttr(default, i64))
+    return _prop(IntegerAttr, default_value=None if default is None else IntegerAttr(default, i64))
 
 
-def bool_prop(default: bool | None = None) -> Any:
+def bool_prop(default: bool | None = None) -> bool:
     """A boolean property; required where `default` is None."""
     value = None if default is None else IntegerAttr.from_bool(default)
-    return prop_def(IntegerAttr, default_value=value)
+    return _prop(IntegerAttr, default_value=value)
 
 
-def float_prop(default: float | None = None) -> Any:
+def float_prop(default: float | None = None) -> float:
     """An f64 property; required where `default` is None."""
-    return prop_def(FloatAttr, default_value=None if default is None else FloatAttr(default, f64))
+    return _prop(FloatAttr, default_value=None if default is None else FloatAttr(default, f64))
 
 
-def str_prop(default: str | None = None) -> Any:
+def str_prop(default: str | None = None) -> str:
     """A string property; required where `default` is None."""
-    return prop_def(StringAttr, default_value=None if default is None else StringAttr(default))
+    return _prop(StringAttr, default_value=None if default is None else StringAttr(default))
 
 
-def ints_prop(default: Sequence[int] | None = None) -> Any:
+def ints_prop(default: Sequence[int] | None = None) -> tuple[int, ...]:
     """A list of i64; required where `default` is None."""
     value = None if default is None else DenseArrayBase.from_list(i64, list(default))
-    return prop_def(DenseArrayBase.constr(i64), default_value=value)
+    return _prop(DenseArrayBase.constr(i64), default_value=value)
 
 
-def floats_prop(default: Sequence[float] | None = None) -> Any:
+def floats_prop(default: Sequence[float] | None = None) -> tuple[float, ...]:
     """A list of f64 (i64 where all are whole); required where `default` is None."""
     value = None if default is None else DenseArrayBase.from_list(f64, list(default))
-    return prop_def(DenseArrayBase.constr(f64) | DenseArrayBase.constr(i64), default_value=value)
+    return _prop(DenseArrayBase.constr(f64) | DenseArrayBase.constr(i64), default_value=value)
+
+
+def opt_int_prop() -> int | None:
+    """An i64 property that may be absent."""
+    return _opt_prop(IntegerAttr)
+
+
+def opt_float_prop() -> float | None:
+    """An f64 property that may be absent."""
+    return _opt_prop(FloatAttr)
+
+
+def opt_str_prop() -> str | None:
+    """A string property that may be absent."""
+    return _opt_prop(StringAttr)
+
+
+def opt_floats_prop() -> tuple[float, ...] | None:
+    """A list of f64 that may be absent."""
+    return _opt_prop(DenseArrayBase.constr(f64))
 
 
 def check_axis(op: str, axis: int, rank: int) -> None:

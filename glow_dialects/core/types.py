@@ -304,3 +304,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     except ValueError:
         text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
         raise VerifyException(f"shapes {text} do not broadcast") from None
+
+
+def present(value: SSAValue | None) -> list[SSAValue]:
+    """An optional operand in a list, nothing where it is absent."""
+    return [] if value is None else [value]

@@ -74,7 +74,7 @@ def _check_instruction(op: InstrOp, live: set[SSAValue], written: set[SSAValue])
 
 
 def _check_conflicts(op: InstrOp) -> None:
-    allowed = {v for n in op.INPLACE for v in op.group(n)}
+    allowed = {v for n in op.INPLACE for v in op.operand_group(n)}
     outs = op.written()
     for position, out in enumerate(outs):
         for access, other in op.accesses():
@@ -90,7 +90,7 @@ def _check_conflicts(op: InstrOp) -> None:
                 raise VerifyException(f"{op.name}: two written buffers overlap")
     for name, access in op.ACCESS.items():
         if access is Access.IN and name not in op.INPLACE:
-            for value in op.group(name):
+            for value in op.operand_group(name):
                 if any(value is out for out in outs):
                     raise VerifyException(
                         f"{op.name}: @out and @in are one buffer, and in-place is not declared for it"

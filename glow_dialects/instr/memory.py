@@ -31,8 +31,8 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.definition import read_directly
 from glow_dialects.core.errors import CompileError
-from glow_dialects.core.graph_op import defined
 from glow_dialects.core.instr_op import Access, InstrOp, own_instr
 from glow_dialects.core.types import Array, Buffer, bytes_of, shape_of
 from glow_dialects.ops.module import ConstantOp, lookup
@@ -41,7 +41,7 @@ MUTABILITY = ("constant", "mutable")
 INITIALIZERS = ("none", "broadcast", "xavier")
 
 
-@defined
+@read_directly
 class WeightOp(IRDLOperation):
     """A buffer that lives throughout the program: a constant, or a placeholder bound at run time.
 
@@ -121,7 +121,7 @@ class _AllocEffect(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
-@defined
+@read_directly
 class AllocOp(IRDLOperation):
     """Start of a buffer's life. It allocates nothing; `offset` is its place in the arena once planned."""
 
@@ -153,7 +153,7 @@ class DeallocOp(InstrOp):
         """Nothing happens."""
 
 
-@defined
+@read_directly
 class ViewOp(IRDLOperation):
     """Another shape over a contiguous part of a buffer, without a copy (Glow: tensorview).
 

@@ -85,7 +85,7 @@ def _softplus(x: Array) -> Array:
 
 
 # inG = out (1 - out) outG
-SigmoidOp, SigmoidInstr = unary(
+SigmoidOp = unary(
     "sigmoid",
     "1 / (1 + e^-x)",
     _sigmoid,
@@ -94,21 +94,19 @@ SigmoidOp, SigmoidInstr = unary(
     base=FloatUnaryOp,
 )
 # inG = (1 - out^2) outG
-TanhOp, TanhInstr = unary(
+TanhOp = unary(
     "tanh",
     "Hyperbolic tangent",
     np.tanh,
     lambda op, dy, b: (e := _E(b, dy)).mul(dy, e.sub(1, e.mul(op.result, op.result))),
     base=FloatUnaryOp,
 )
-LeakyReluOp, LeakyReluInstr = unary(
+LeakyReluOp = unary(
     "leaky_relu",
     "x >= 0 ? x : alpha x",
     lambda x, alpha: np.where(x >= 0, x, x * x.dtype.type(alpha)),
-    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, 0), dy, e.mul(dy, op.prop("alpha"))),
-    lambda op, b: (e := _E(b, op.input)).where(
-        e.above(op.input, 0), op.input, e.mul(op.input, op.prop("alpha"))
-    ),
+    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, 0), dy, e.mul(dy, op.alpha)),
+    lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, 0), op.input, e.mul(op.input, op.alpha)),
     base=FloatUnaryOp,
     alpha=float_prop(0.01),
 )
@@ -120,7 +118,7 @@ def _prelu_gradient(op: Any, dy: SSAValue, b: Builder) -> tuple[SSAValue, SSAVal
     return e.where(mask, dy, e.mul(dy, op.rhs)), e.where(mask, 0, e.mul(dy, op.lhs))
 
 
-PreluOp, PreluInstr = binary(
+PreluOp = binary(
     "prelu",
     "lhs >= 0 ? lhs : lhs * rhs, with a slope rhs that broadcasts",
     lambda x, slope: np.where(x >= 0, x, x * slope),
@@ -131,16 +129,18 @@ PreluOp, PreluInstr = binary(
 class CeluBaseOp(FloatUnaryOp):
     """Checks the stretch."""
 
+    alpha = float_prop(1.0)
+
     def check(self) -> None:
-        if self.prop("alpha") == 0:
+        if self.alpha == 0:
             raise VerifyException(f"{self.name}: alpha is 0")
 
 
 def _elu_parts(op: Any) -> tuple[float, float, float]:
     """(gain above 0, gain below 0, stretch) of elu, selu and celu: x < 0 ? g (e^(x / s) - 1) : a x."""
-    alpha = op.prop("alpha")
+    alpha = op.alpha
     if op.name == "glow.selu":
-        return op.prop("gamma"), op.prop("gamma") * alpha, 1.0
+        return op.gamma, op.gamma * alpha, 1.0
     return 1.0, alpha, alpha if op.name == "glow.celu" else 1.0
 
 
@@ -164,7 +164,7 @@ def _elu_decomposed(op: Any, b: Builder) -> SSAValue:
     return e.where(e.above(op.input, 0), e.mul(op.input, above), low)
 
 
-EluOp, EluInstr = unary(
+EluOp = unary(
     "elu",
     "x > 0 ? x : alpha (e^x - 1)",
     lambda x, alpha: _elu(x, 1, alpha, 1),
@@ -173,7 +173,7 @@ EluOp, EluInstr = unary(
     alpha=float_prop(1.0),
     base=FloatUnaryOp,
 )
-SeluOp, SeluInstr = unary(
+SeluOp = unary(
     "selu",
     "gamma (x > 0 ? x : alpha (e^x - 1))",
     lambda x, alpha, gamma: _elu(x, gamma, gamma * alpha, 1),
@@ -183,28 +183,27 @@ SeluOp, SeluInstr = unary(
     gamma=float_prop(_SELU_GAMMA),
     base=FloatUnaryOp,
 )
-CeluOp, CeluInstr = unary(
+CeluOp = unary(
     "celu",
     "x > 0 ? x : alpha (e^(x / alpha) - 1)",
     lambda x, alpha: _elu(x, 1, alpha, alpha),
     _elu_gradient,
     _elu_decomposed,
-    alpha=float_prop(1.0),
     base=CeluBaseOp,
 )
 
 
 def _hard_sigmoid_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     e = _E(b, dy)
-    return e.where(e.between(op.result, 0, 1), e.mul(dy, op.prop("alpha")), 0)
+    return e.where(e.between(op.result, 0, 1), e.mul(dy, op.alpha), 0)
 
 
 def _hard_sigmoid_decomposed(op: Any, b: Builder) -> SSAValue:
     e = _E(b, op.input)
-    return e.clip(e.add(e.mul(op.input, op.prop("alpha")), op.prop("beta")), 0, 1)
+    return e.clip(e.add(e.mul(op.input, op.alpha), op.beta), 0, 1)
 
 
-HardSigmoidOp, HardSigmoidInstr = unary(
+HardSigmoidOp = unary(
     "hard_sigmoid",
     "alpha x + beta, clipped to 0 .. 1",
     lambda x, alpha, beta: np.clip(x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1),
@@ -224,7 +223,7 @@ def _hard_swish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return e.mul(dy, inner)
 
 
-HardSwishOp, HardSwishInstr = unary(
+HardSwishOp = unary(
     "hard_swish",
     "x clip(x / 6 + 1/2, 0, 1)",
     lambda x: x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1),
@@ -238,8 +237,10 @@ _ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 class GeluBaseOp(FloatUnaryOp):
     """Checks the approximation's name."""
 
+    approximate = str_prop("none")
+
     def check(self) -> None:
-        check_choice(self.name, "approximate", self.prop("approximate"), ("none", "tanh"))
+        check_choice(self.name, "approximate", self.approximate, ("none", "tanh"))
 
 
 def _gelu(x: Array, approximate: str) -> Array:
@@ -260,12 +261,12 @@ def _gelu_inner(x: SSAValue, approximate: str, e: _E) -> SSAValue:
 
 def _gelu_decomposed(op: Any, b: Builder) -> SSAValue:
     e = _E(b, op.input)
-    return e.mul(op.input, e.add(_gelu_inner(op.input, op.prop("approximate"), e), 1), 0.5)
+    return e.mul(op.input, e.add(_gelu_inner(op.input, op.approximate, e), 1), 0.5)
 
 
 def _gelu_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     # (1 + inner) / 2 + x inner' / 2
-    e, x, kind = _E(b, dy), op.input, op.prop("approximate")
+    e, x, kind = _E(b, dy), op.input, op.approximate
     inner = _gelu_inner(x, kind, e)
     if kind == "none":
         slope = e.mul(b(ExpOp(e.mul(x, x, -0.5))), 2 * math.sqrt(0.5 / math.pi))
@@ -275,34 +276,33 @@ def _gelu_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return e.mul(dy, e.mul(e.add(e.add(inner, 1), e.mul(x, slope)), 0.5))
 
 
-GeluOp, GeluInstr = unary(
+GeluOp = unary(
     "gelu",
     'x P(N < x), N normal; approximate is "none" (by erf) or "tanh"',
     _gelu,
     _gelu_gradient,
     _gelu_decomposed,
     base=GeluBaseOp,
-    approximate=str_prop("none"),
 )
 
 
 def _swish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     # s + alpha x s (1 - s) = s + alpha out (1 - s)
-    e, alpha = _E(b, dy), op.prop("alpha")
+    e, alpha = _E(b, dy), op.alpha
     s = b(SigmoidOp(e.mul(op.input, alpha)))
     return e.mul(dy, e.add(s, e.mul(op.result, e.sub(1, s), alpha)))
 
 
-SwishOp, SwishInstr = unary(
+SwishOp = unary(
     "swish",
     "x sigmoid(alpha x); SiLU for alpha = 1",
     lambda x, alpha: x * _sigmoid(x.dtype.type(alpha) * x),
     _swish_gradient,
-    lambda op, b: (e := _E(b, op.input)).mul(op.input, b(SigmoidOp(e.mul(op.input, op.prop("alpha"))))),
+    lambda op, b: (e := _E(b, op.input)).mul(op.input, b(SigmoidOp(e.mul(op.input, op.alpha)))),
     alpha=float_prop(1.0),
     base=FloatUnaryOp,
 )
-SoftplusOp, SoftplusInstr = unary(
+SoftplusOp = unary(
     "softplus",
     "log(1 + e^x)",
     _softplus,
@@ -318,7 +318,7 @@ def _softsign_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return e.div(dy, e.mul(low, low))
 
 
-SoftsignOp, SoftsignInstr = unary(
+SoftsignOp = unary(
     "softsign",
     "x / (1 + |x|)",
     lambda x: x / (1 + np.abs(x)),
@@ -336,7 +336,7 @@ def _mish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return e.mul(dy, e.add(t, slope))
 
 
-MishOp, MishInstr = unary(
+MishOp = unary(
     "mish",
     "x tanh(softplus x)",
     lambda x: x * np.tanh(_softplus(x)),
@@ -361,8 +361,11 @@ def limits(kind: Tensor, low: float, high: float) -> tuple[float, float] | tuple
 class ClipBaseOp(UnaryOp):
     """Checks the limits."""
 
+    min = float_prop(-math.inf)
+    max = float_prop(math.inf)
+
     def check(self) -> None:
-        if math.isnan(self.prop("min")) or math.isnan(self.prop("max")):
+        if math.isnan(self.min) or math.isnan(self.max):
             raise VerifyException(f"{self.name}: a limit is NaN")
 
 
@@ -378,35 +381,33 @@ def _clip(x: Array, min: float, max: float) -> Array:
 def _clip_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     e = _E(b, dy)
     x = op.input
-    inside = b(AndOp(b(CmpGeOp(x, e.of(op.prop("min")))), b(CmpGeOp(e.of(op.prop("max")), x))))
+    inside = b(AndOp(b(CmpGeOp(x, e.of(op.min))), b(CmpGeOp(e.of(op.max), x))))
     return e.where(inside, dy, 0)
 
 
 def _clip_decomposed(op: Any, b: Builder) -> SSAValue:
     e = _E(b, op.input)
-    low, high = limits(typed(op.input), op.prop("min"), op.prop("max"))
+    low, high = limits(typed(op.input), op.min, op.max)
     value = op.input
     if low > -math.inf:
         value = b(MaxOp(value, e.of(low)))
     return e.at_most(value, high) if high < math.inf else value
 
 
-ClipOp, ClipInstr = unary(
+ClipOp = unary(
     "clip",
     "x, at least min and then at most max",
     _clip,
     _clip_gradient,
     _clip_decomposed,
     base=ClipBaseOp,
-    min=float_prop(-math.inf),
-    max=float_prop(math.inf),
 )
-ThresholdedReluOp, ThresholdedReluInstr = unary(
+ThresholdedReluOp = unary(
     "thresholded_relu",
     "x > alpha ? x : 0",
     lambda x, alpha: np.where(x > x.dtype.type(alpha), x, x.dtype.type(0)),
-    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, op.prop("alpha")), dy, 0),
-    lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, op.prop("alpha")), op.input, 0),
+    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, op.alpha), dy, 0),
+    lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, op.alpha), op.input, 0),
     base=FloatUnaryOp,
     alpha=float_prop(1.0),
 )
@@ -415,9 +416,11 @@ ThresholdedReluOp, ThresholdedReluInstr = unary(
 class LogitBaseOp(FloatUnaryOp):
     """Checks the clamp."""
 
+    eps = float_prop(-1.0)
+
     def check(self) -> None:
-        if not self.prop("eps") < 0.5:
-            raise VerifyException(f"{self.name}: eps is {self.prop('eps')}, must be below 0.5")
+        if not self.eps < 0.5:
+            raise VerifyException(f"{self.name}: eps is {self.eps}, must be below 0.5")
 
 
 def _logit(x: Array, eps: float) -> Array:
@@ -429,25 +432,24 @@ def _logit(x: Array, eps: float) -> Array:
 
 def _logit_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     # 1 / (x (1 - x)) inside the clamp
-    e, eps = _E(b, dy), op.prop("eps")
+    e, eps = _E(b, dy), op.eps
     slope = e.div(dy, e.mul(op.input, e.sub(1, op.input)))
     return slope if eps < 0 else e.where(e.between(op.input, eps, 1 - eps), slope, 0)
 
 
 def _logit_decomposed(op: Any, b: Builder) -> SSAValue:
-    e, eps = _E(b, op.input), op.prop("eps")
+    e, eps = _E(b, op.input), op.eps
     x = op.input if eps < 0 else e.clip(op.input, eps, 1 - eps)
     return b(LogOp(e.div(x, e.sub(1, x))))
 
 
-LogitOp, LogitInstr = unary(
+LogitOp = unary(
     "logit",
     "log(x / (1 - x)), x clamped to eps .. 1 - eps where eps >= 0",
     _logit,
     _logit_gradient,
     _logit_decomposed,
     base=LogitBaseOp,
-    eps=float_prop(-1.0),
 )
 
 _X = random(3, 5, low=-4, high=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import i64
@@ -12,7 +13,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor
@@ -26,16 +26,26 @@ class ArgOp(PureOp):
     axis = int_prop()
     keepdims = bool_prop(False)
     select_last_index = bool_prop(False)
+    LARGEST: ClassVar[bool]
 
     def infer(self) -> Sequence[Attribute]:
-        shape, axis = shape_of(self.operands[0]), self.prop("axis")
+        shape, axis = shape_of(self.operands[0]), self.axis
         check_axis(self.name, axis, len(shape))
         if not shape[axis]:
             raise VerifyException(f"{self.name}: axis {axis} of {self.operands[0].type} has no elements")
-        return [tensor(reduced_shape(shape, (axis,), self.prop("keepdims")), i64)]
+        return [tensor(reduced_shape(shape, (axis,), self.keepdims), i64)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [None]
+
+    def reference(self, result: Array, input: Array) -> None:
+        axis, pick = self.axis, np.argmax if self.LARGEST else np.argmin
+        x = widen(input)
+        if self.select_last_index:
+            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis)
+        else:
+            found = pick(x, axis)
+        result[...] = np.asarray(found).reshape(result.shape)
 
 
 @graph_op
@@ -43,6 +53,7 @@ class ArgMaxOp(ArgOp):
     """The index of the largest element of the axis; a NaN counts as the largest."""
 
     name = "glow.arg_max"
+    LARGEST = True
     input = operand_def(Tensor)
     result = result_def(Tensor)
 
@@ -52,38 +63,9 @@ class ArgMinOp(ArgOp):
     """The index of the smallest element of the axis; a NaN counts as the smallest."""
 
     name = "glow.arg_min"
+    LARGEST = False
     input = operand_def(Tensor)
     result = result_def(Tensor)
-
-
-class ArgInstrBase(InstrOp):
-    """np.argmax or np.argmin, over the mirrored axis where the last of equal elements is asked."""
-
-    def find(self, result: Array, input: Array, largest: bool) -> None:
-        """Write the indices."""
-        axis, pick = self.prop("axis"), np.argmax if largest else np.argmin
-        x = widen(input)
-        if self.prop("select_last_index"):
-            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis)
-        else:
-            found = pick(x, axis)
-        result[...] = np.asarray(found).reshape(result.shape)
-
-
-@instr_op(of=ArgMaxOp)
-class ArgMaxInstr(ArgInstrBase):
-    """np.argmax."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        self.find(result, input, True)
-
-
-@instr_op(of=ArgMinOp)
-class ArgMinInstr(ArgInstrBase):
-    """np.argmin."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        self.find(result, input, False)
 
 
 _ODD = np.array([[1.0, np.nan, 2.0, np.nan], [-np.inf, 0.0, 1.0, np.inf]], np.float32)

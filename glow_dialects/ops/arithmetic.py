@@ -35,12 +35,10 @@ def _subtract(x: Array, y: Array) -> Array:
     return x ^ y if x.dtype == bool else x - y
 
 
-AddOp, AddInstr = binary("add", "lhs + rhs (or of booleans)", np.add, lambda op, dy, b: (dy, dy))
-SubOp, SubInstr = binary(
-    "sub", "lhs - rhs (xor of booleans)", _subtract, lambda op, dy, b: (dy, negated(dy, b))
-)
+AddOp = binary("add", "lhs + rhs (or of booleans)", np.add, lambda op, dy, b: (dy, dy))
+SubOp = binary("sub", "lhs - rhs (xor of booleans)", _subtract, lambda op, dy, b: (dy, negated(dy, b)))
 # lhsG = outG * rhs, rhsG = outG * lhs
-MulOp, MulInstr = binary(
+MulOp = binary(
     "mul",
     "lhs * rhs (and of booleans)",
     np.multiply,
@@ -63,9 +61,7 @@ def _divide_gradient(op: Any, dy: SSAValue, b: Builder) -> Pair:
     return left, negated(b(MulOp(left, op.result)), b)
 
 
-DivOp, DivInstr = binary(
-    "div", "lhs / rhs; integers towards zero, 0 for a zero divisor", _divide, _divide_gradient
-)
+DivOp = binary("div", "lhs / rhs; integers towards zero, 0 for a zero divisor", _divide, _divide_gradient)
 
 
 def _chosen(wins: SSAValue, ties: SSAValue, dy: SSAValue, b: Builder) -> Pair:
@@ -75,13 +71,13 @@ def _chosen(wins: SSAValue, ties: SSAValue, dy: SSAValue, b: Builder) -> Pair:
     return left, b(SubOp(dy, left))
 
 
-MaxOp, MaxInstr = binary(
+MaxOp = binary(
     "max",
     "The larger of lhs and rhs; NaN if either is",
     np.maximum,
     lambda op, dy, b: _chosen(b(CmpGtOp(op.lhs, op.rhs)), b(CmpGeOp(op.lhs, op.rhs)), dy, b),
 )
-MinOp, MinInstr = binary(
+MinOp = binary(
     "min",
     "The smaller of lhs and rhs; NaN if either is",
     np.minimum,
@@ -130,7 +126,7 @@ def _power_gradient(op: Any, dy: SSAValue, b: Builder) -> Pair:
     return left, right
 
 
-PowOp, PowInstr = binary("pow", "lhs ^ rhs", _power, _power_gradient, base=PowerOp)
+PowOp = binary("pow", "lhs ^ rhs", _power, _power_gradient, base=PowerOp)
 
 
 def _remainder(rounded: str) -> Any:
@@ -146,13 +142,13 @@ def _remainder(rounded: str) -> Any:
     return gradient
 
 
-ModOp, ModInstr = binary(
+ModOp = binary(
     "mod", "Remainder with the sign of rhs; 0 for an integer zero divisor", np.mod, _remainder("floor")
 )
-FmodOp, FmodInstr = binary(
+FmodOp = binary(
     "fmod", "Remainder with the sign of lhs; 0 for an integer zero divisor", np.fmod, _remainder("trunc")
 )
-FloorDivOp, FloorDivInstr = binary(
+FloorDivOp = binary(
     "floor_div",
     "floor(lhs / rhs); 0 for an integer zero divisor",
     np.floor_divide,

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, tensor
@@ -56,17 +55,12 @@ class AvgPoolOp(PoolOp):
         assert dy is not None
         return [b(AvgPoolBackwardOp(dy, results=self.input.type, **self.window_properties()))]
 
-
-@instr_op(of=AvgPoolOp)
-class AvgPoolInstr(InstrOp):
-    """Sums of windows over their counts."""
-
     def reference(self, result: Array, input: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x = channels_first(widen(input)) if last else widen(input)
-        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        window = [getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")]
         total = windows(x, *window).sum(axis=tuple(range(2 - x.ndim, 0)))
-        y = total / window_counts(x.shape[2:], window, self.prop("count_include_pad"))
+        y = total / window_counts(x.shape[2:], window, self.count_include_pad)
         result[...] = channels_last(y) if last else y
 
 
@@ -89,18 +83,13 @@ class AvgPoolBackwardOp(PoolOp):
         assert dy is not None
         return [b(AvgPoolOp(dy, **self.window_properties()))]
 
-
-@instr_op(of=AvgPoolBackwardOp)
-class AvgPoolBackwardInstr(InstrOp):
-    """Shares summed where windows overlap."""
-
     def reference(self, result: Array, grad: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         dy = channels_first(widen(grad)) if last else widen(grad)
         spatial = result.shape[1:-1] if last else result.shape[2:]
-        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        window = [getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")]
         kernel = window[0]
-        share = dy / window_counts(spatial, window, self.prop("count_include_pad"))
+        share = dy / window_counts(spatial, window, self.count_include_pad)
         share = share.astype(dy.dtype).reshape(*dy.shape, *(1,) * len(kernel))
         total = scatter_windows(np.broadcast_to(share, (*dy.shape, *kernel)), spatial, *window[1:])
         result[...] = channels_last(total) if last else total

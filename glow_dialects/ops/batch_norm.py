@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -33,10 +32,15 @@ def along(vector: Array, axis: int, rank: int) -> Array:
 class _BatchNorm(PureOp):
     """Checks of the operators with one number a channel."""
 
+    epsilon = float_prop(1e-5)
+    layout = str_prop("NCHW")
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+
     @property
     def channel(self) -> int:
         """The axis of the channels."""
-        return channel_axis(self.prop("layout"), len(shape_of(self.operands[0])))
+        return channel_axis(self.layout, len(shape_of(self.operands[0])))
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -51,7 +55,7 @@ class _BatchNorm(PureOp):
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
         check_float(self.name, input)
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        check_choice(self.name, "layout", self.layout, LAYOUTS)
         if len(shape_of(input)) < 2:
             raise VerifyException(f"{self.name}: {input.type} has no channels")
         wanted = tensor((shape_of(input)[self.channel],), element_of(input))
@@ -73,12 +77,9 @@ class BatchNormOp(_BatchNorm):
     """
 
     name = "glow.batch_norm"
+    INPLACE = ("input",)
     CHEAP = True
-    epsilon = float_prop(1e-5)
     momentum = float_prop(0.9)
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    scale = operand_def(Tensor)
     bias = operand_def(Tensor)
     mean = operand_def(Tensor)
     variance = operand_def(Tensor)
@@ -87,21 +88,16 @@ class BatchNormOp(_BatchNorm):
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # factor = scale / sqrt(variance + epsilon); input factor + (bias - mean factor)
         f = Formula(b, self.input)
-        factor = f.div(self.scale, f.sqrt(f.add(self.variance, self.prop("epsilon"))))
+        factor = f.div(self.scale, f.sqrt(f.add(self.variance, self.epsilon)))
         offset = f.sub(self.bias, f.mul(self.mean, factor))
         return [f.add(f.mul(self.input, self.row(f, factor)), self.row(f, offset))]
-
-
-@instr_op(of=BatchNormOp, inplace=("input",))
-class BatchNormInstr(InstrOp):
-    """A factor and an offset for each channel."""
 
     def reference(
         self, result: Array, input: Array, scale: Array, bias: Array, mean: Array, variance: Array
     ) -> None:
-        axis = channel_axis(self.prop("layout"), input.ndim)
+        axis = channel_axis(self.layout, input.ndim)
         kind = widen(input).dtype.type
-        factor = widen(scale) / np.sqrt(widen(variance) + kind(self.prop("epsilon")))
+        factor = widen(scale) / np.sqrt(widen(variance) + kind(self.epsilon))
         centred = widen(input) - along(widen(mean), axis, input.ndim)
         result[...] = centred * along(factor, axis, input.ndim) + along(widen(bias), axis, input.ndim)
 
@@ -112,10 +108,6 @@ class BatchNormTrainOp(_BatchNorm):
 
     name = "glow.batch_norm_train"
     CHEAP = True
-    epsilon = float_prop(1e-5)
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    scale = operand_def(Tensor)
     bias = operand_def(Tensor)
     result = result_def(Tensor)
     mean = result_def(Tensor)
@@ -132,7 +124,7 @@ class BatchNormTrainOp(_BatchNorm):
         variance = f.mean(f.mul(centred, centred), self.others)
         channels = shape_of(self.scale)
         flat = f.reshape(variance, channels)
-        factor = f.div(self.scale, f.sqrt(f.add(flat, self.prop("epsilon"))))
+        factor = f.div(self.scale, f.sqrt(f.add(flat, self.epsilon)))
         y = f.add(f.mul(centred, self.row(f, factor)), self.row(f, self.bias))
         return [y, f.reshape(mean, channels), flat]
 
@@ -140,22 +132,17 @@ class BatchNormTrainOp(_BatchNorm):
         dy = grads[0]
         if dy is None or any(g is not None for g in grads[1:]):
             raise NotImplementedError(f"{self.name}: the batch's statistics have no gradient")
-        same = {"epsilon": self.prop("epsilon"), "layout": self.prop("layout")}
-        made = BatchNormBackwardOp(self.input, self.scale, self.mean, self.variance, dy, **same)
+        statistics = (self.scale, self.mean, self.variance)
+        made = BatchNormBackwardOp(self.input, *statistics, dy, epsilon=self.epsilon, layout=self.layout)
         return b.insert(made).results
-
-
-@instr_op(of=BatchNormTrainOp)
-class BatchNormTrainInstr(InstrOp):
-    """Statistics of each channel, then a factor and an offset."""
 
     def reference(
         self, result: Array, mean: Array, variance: Array, input: Array, scale: Array, bias: Array
     ) -> None:
-        axis, x = channel_axis(self.prop("layout"), input.ndim), widen(input)
+        axis, x = channel_axis(self.layout, input.ndim), widen(input)
         others = tuple(i for i in range(x.ndim) if i != axis)
         centre, spread = x.mean(axis=others), x.var(axis=others)
-        factor = widen(scale) / np.sqrt(spread + x.dtype.type(self.prop("epsilon")))
+        factor = widen(scale) / np.sqrt(spread + x.dtype.type(self.epsilon))
         y = (x - along(centre, axis, x.ndim)) * along(factor, axis, x.ndim)
         result[...] = y + along(widen(bias), axis, x.ndim)
         mean[...], variance[...] = centre, spread
@@ -166,10 +153,6 @@ class BatchNormBackwardOp(_BatchNorm):
     """Gradients of batch_norm_train's input, scale and bias for the result's gradient `grad`."""
 
     name = "glow.batch_norm_backward"
-    epsilon = float_prop(1e-5)
-    layout = str_prop("NCHW")
-    input = operand_def(Tensor)
-    scale = operand_def(Tensor)
     mean = operand_def(Tensor)
     variance = operand_def(Tensor)
     grad = operand_def(Tensor)
@@ -191,7 +174,7 @@ class BatchNormBackwardOp(_BatchNorm):
         # inG = scale / deviation (outG - biasG / n - unit scaleG / n)
         f = Formula(b, self.input)
         count = int(np.prod([shape_of(self.input)[i] for i in self.others]))
-        inverse = f.div(1.0, f.sqrt(f.add(self.variance, self.prop("epsilon"))))
+        inverse = f.div(1.0, f.sqrt(f.add(self.variance, self.epsilon)))
         unit = f.mul(f.sub(self.input, self.row(f, self.mean)), self.row(f, inverse))
         bias = f.sum(self.grad, self.others)
         scale = f.sum(f.mul(self.grad, unit), self.others)
@@ -199,11 +182,6 @@ class BatchNormBackwardOp(_BatchNorm):
         channels = shape_of(self.scale)
         dx = f.mul(inner, self.row(f, f.mul(self.scale, inverse)))
         return [dx, f.reshape(scale, channels), f.reshape(bias, channels)]
-
-
-@instr_op(of=BatchNormBackwardOp)
-class BatchNormBackwardInstr(InstrOp):
-    """Two sums a channel, then a combination of them with each element."""
 
     def reference(
         self,
@@ -216,9 +194,9 @@ class BatchNormBackwardInstr(InstrOp):
         variance: Array,
         grad: Array,
     ) -> None:
-        axis, x, dy = channel_axis(self.prop("layout"), input.ndim), widen(input), widen(grad)
+        axis, x, dy = channel_axis(self.layout, input.ndim), widen(input), widen(grad)
         others = tuple(i for i in range(x.ndim) if i != axis)
-        inverse = 1 / np.sqrt(widen(variance) + x.dtype.type(self.prop("epsilon")))
+        inverse = 1 / np.sqrt(widen(variance) + x.dtype.type(self.epsilon))
         unit = (x - along(widen(mean), axis, x.ndim)) * along(inverse, axis, x.ndim)
         bias, total = dy.sum(axis=others), (dy * unit).sum(axis=others)
         count = x.dtype.type(x.size // x.shape[axis])

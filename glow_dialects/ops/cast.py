@@ -13,7 +13,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
@@ -56,6 +55,9 @@ class CastOp(PureOp):
             return [None]
         return [b(CastOp(dy, results=self.input.type))]
 
+    def reference(self, result: Array, input: Array) -> None:
+        result[...] = convert(input, result.dtype, self.saturate)
+
 
 def convert(array: Array, dtype: np.dtype, saturate: bool = True) -> Array:
     """`array` with another dtype, as glow.cast defines it."""
@@ -74,14 +76,6 @@ def saturated(array: Array, dtype: np.dtype) -> Array:
     limit = float(cast(Any, ml_dtypes.finfo(dtype)).max)
     wide = array.astype(np.float32)
     return np.clip(wide, -limit, limit).astype(dtype)
-
-
-@instr_op(of=CastOp)
-class CastInstr(InstrOp):
-    """astype."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        result[...] = convert(input, result.dtype, self.prop("saturate"))
 
 
 _KINDS = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")

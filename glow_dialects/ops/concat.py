@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -32,7 +31,7 @@ class ConcatOp(PureOp):
         if not parts:
             raise VerifyException("glow.concat: needs at least one input")
         first = parts[0]
-        axis: int = self.prop("axis")
+        axis: int = self.axis
         shape = list(shape_of(first))
         check_axis(self.name, axis, len(shape))
         for part in parts[1:]:
@@ -47,13 +46,13 @@ class ConcatOp(PureOp):
 
     def offsets(self) -> list[int]:
         """Where each input starts along the axis."""
-        axis: int = self.prop("axis")
+        axis: int = self.axis
         sizes = [shape_of(p)[axis] for p in self.inputs]
         return [sum(sizes[:i]) for i in range(len(sizes))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
-        axis: int = self.prop("axis")
+        axis: int = self.axis
         assert dy is not None
         out: list[SSAValue | None] = []
         for part, offset in zip(self.inputs, self.offsets(), strict=True):
@@ -62,13 +61,8 @@ class ConcatOp(PureOp):
             out.append(b(SliceOp.window(dy, starts, shape_of(part))))
         return out
 
-
-@instr_op(of=ConcatOp)
-class ConcatInstr(InstrOp):
-    """np.concatenate."""
-
     def reference(self, result: Array, inputs: list[Array]) -> None:
-        result[...] = np.concatenate(inputs, self.prop("axis"))
+        result[...] = np.concatenate(inputs, self.axis)
 
 
 _N = random(3, 4, dtype="int32", low=0, high=9)

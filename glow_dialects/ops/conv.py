@@ -10,10 +10,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.products import exact
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, shape_of
+from glow_dialects.core.types import Array, present, shape_of
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, windows
@@ -62,7 +61,7 @@ class ConvOp(ConvolutionOp):
     def infer(self) -> Sequence[Attribute]:
         self.check_filter()
         out, inner, _ = self.sizes(self.filter)
-        group = self.prop("group")
+        group = self.group
         channels = self.sizes(self.input)[1]
         if group < 1 or channels != inner * group:
             raise VerifyException(
@@ -70,7 +69,7 @@ class ConvOp(ConvolutionOp):
             )
         if out % group:
             raise VerifyException(f"{self.name}: {out} output channels in {group} groups")
-        for value in self.group("bias"):
+        for value in present(self.bias):
             if shape_of(value) != (out,):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {out} output channels")
         return [self.window_result(self.input, self.kernel, out)]
@@ -83,7 +82,7 @@ class ConvOp(ConvolutionOp):
         same = self.window_properties()
         dw = b(ConvBackwardWeightsOp(self.input, dy, results=self.filter.type, **same))
         dx = self.input_gradient(dy, b)
-        if not self.group("bias"):
+        if self.bias is None:
             return [dx, dw]
         rank = len(shape_of(dy))
         axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
@@ -93,26 +92,21 @@ class ConvOp(ConvolutionOp):
         """The gradient of the input from that of the result."""
         from glow_dialects.ops.conv_transpose import ConvTransposeOp
 
-        spatial, pads, strides = self.sizes(self.input)[2], self.prop("pads"), self.prop("strides")
+        spatial, pads, strides = self.sizes(self.input)[2], self.pads, self.strides
         count = len(spatial)
         # What the last window leaves at the end of each axis gets gradient 0.
         rest = tuple(
             (spatial[i] + pads[i] + pads[i + count] - d * (k - 1) - 1) % strides[i]
-            for i, (k, d) in enumerate(zip(self.kernel, self.prop("dilations"), strict=True))
+            for i, (k, d) in enumerate(zip(self.kernel, self.dilations, strict=True))
         )
         return b(ConvTransposeOp(dy, self.filter, None, output_pads=rest, **self.window_properties()))
 
-
-@instr_op(of=ConvOp)
-class ConvInstr(InstrOp):
-    """Windows gathered into columns, multiplied by the filter."""
-
     def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x, w = widen(input), widen(filter)
         if last:
             x, w = channels_first(x), channels_first(w)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), self.prop("group"))
+        window = (self.strides, self.pads, self.dilations, self.group)
         y = convolve(x, w, *window, bias=None if bias is None else widen(bias))
         result[...] = channels_last(y) if last else y
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import SSAValue
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.products import matmul
+from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.conv import ConvOp
@@ -51,7 +50,7 @@ class ConvBackwardWeightsOp(WindowOp):
     """
 
     name = "glow.conv_backward_weights"
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    group = int_prop(1)
     input = operand_def(Tensor)
     grad = operand_def(Tensor)
     result = result_def(Tensor)
@@ -66,9 +65,9 @@ class ConvBackwardWeightsOp(WindowOp):
         out, inner, kernel = self.sizes(self.result)
         self.check_window(rank, kernel)
         batch, channels, spatial = self.sizes(self.input)
-        window = (kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (kernel, self.strides, self.pads, self.dilations)
         wanted = tensor(self.shaped(batch, out, output_sizes(spatial, *window)), element_of(self.input))
-        if channels != inner * self.prop("group") or self.grad.type != wanted:
+        if channels != inner * self.group or self.grad.type != wanted:
             raise VerifyException(
                 f"{self.name}: gradient {self.grad.type} is not of the convolution of {self.input.type} "
                 f"by {self.result.type}"
@@ -81,19 +80,14 @@ class ConvBackwardWeightsOp(WindowOp):
         forward = b.insert(ConvOp(self.input, dw, None, **self.window_properties()))
         return [forward.input_gradient(self.grad, b), forward.results[0]]
 
-
-@instr_op(of=ConvBackwardWeightsOp)
-class ConvBackwardWeightsInstr(InstrOp):
-    """One matrix product over batch and positions."""
-
     def reference(self, result: Array, input: Array, grad: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x, dy = widen(input), widen(grad)
         kernel = result.shape[1:-1] if last else result.shape[2:]
         if last:
             x, dy = channels_first(x), channels_first(dy)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
-        dw = filter_gradient(x, dy, kernel, *window, self.prop("group"))
+        window = (self.strides, self.pads, self.dilations)
+        dw = filter_gradient(x, dy, kernel, *window, self.group)
         result[...] = channels_last(dw) if last else dw
 
 

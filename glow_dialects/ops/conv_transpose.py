@@ -10,11 +10,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.products import exact
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, element_of, present, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.slice import SliceOp
@@ -60,7 +59,7 @@ class ConvTransposeOp(ConvolutionOp):
         self.check_filter()
         batch, channels, spatial = self.sizes(self.input)
         into, inner, kernel = self.sizes(self.filter)
-        group, more, pads = self.prop("group"), self.prop("output_pads"), self.prop("pads")
+        group, more, pads = self.group, self.output_pads, self.pads
         if into != channels or group < 1 or channels % group:
             raise VerifyException(
                 f"{self.name}: {channels} input channels, the filter takes {into} in {group} groups"
@@ -68,10 +67,10 @@ class ConvTransposeOp(ConvolutionOp):
         count = len(spatial)
         if len(more) != count or min(more) < 0:
             raise VerifyException(f"{self.name}: output_pads {list(more)} for {count} spatial axes")
-        for value in self.group("bias"):
+        for value in present(self.bias):
             if shape_of(value) != (inner * group,) or element_of(value) != element_of(self.input):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {inner * group} channels")
-        steps = zip(spatial, self.prop("strides"), self.prop("dilations"), kernel, strict=True)
+        steps = zip(spatial, self.strides, self.dilations, kernel, strict=True)
         sizes = [
             (s - 1) * t + d * (k - 1) + 1 + more[i] - pads[i] - pads[i + count]
             for i, (s, t, d, k) in enumerate(steps)
@@ -90,7 +89,7 @@ class ConvTransposeOp(ConvolutionOp):
         cut = self._without_excess(dy, b)
         dx = b(ConvOp(cut, self.filter, None, **same))
         dw = b(ConvBackwardWeightsOp(cut, self.input, results=self.filter.type, **same))
-        if not self.group("bias"):
+        if self.bias is None:
             return [dx, dw]
         rank = len(shape_of(dy))
         axes = tuple(i for i in range(rank) if i != (rank - 1 if same["layout"] == "NHWC" else 1))
@@ -98,7 +97,7 @@ class ConvTransposeOp(ConvolutionOp):
 
     def _without_excess(self, dy: SSAValue, b: Builder) -> SSAValue:
         """Drop end elements that would make the adjoint have more windows than the input has elements."""
-        strides, more = self.prop("strides"), self.prop("output_pads")
+        strides, more = self.strides, self.output_pads
         drop = [m - m % s for m, s in zip(more, strides, strict=True)]
         if not any(drop):
             return dy
@@ -107,20 +106,15 @@ class ConvTransposeOp(ConvolutionOp):
             ends[axis] -= count
         return b(SliceOp(dy, starts=(0,) * len(ends), ends=tuple(ends), steps=(1,) * len(ends)))
 
-
-@instr_op(of=ConvTransposeOp)
-class ConvTransposeInstr(InstrOp):
-    """Columns by a matrix product, summed where windows overlap."""
-
     def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x, w = widen(input), widen(filter)
         spatial = result.shape[1:-1] if last else result.shape[2:]
         if last:
             x, w = channels_first(x), channels_first(w)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (self.strides, self.pads, self.dilations)
         offset = None if bias is None else widen(bias)
-        y = convolve_transposed(x, w, *window, spatial, self.prop("group"), offset)
+        y = convolve_transposed(x, w, *window, spatial, self.group, offset)
         result[...] = channels_last(y) if last else y
 
 

@@ -9,11 +9,10 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import instr_op
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, shape_of
+from glow_dialects.core.types import shape_of
 from glow_dialects.ops.arithmetic import DivOp, MulOp
-from glow_dialects.ops.cumsum import WAYS, CumulativeInstr, CumulativeOp
+from glow_dialects.ops.cumsum import WAYS, CumulativeOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 
@@ -23,6 +22,7 @@ class CumprodOp(CumulativeOp):
     """The product of the elements up to each one, in the element type; the gradient needs no zeros."""
 
     name = "glow.cumprod"
+    UFUNC = np.multiply
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         # each result that holds an element changes by result / element
@@ -32,9 +32,9 @@ class CumprodOp(CumulativeOp):
 
     def _shifted(self, value: SSAValue, by: int, b: Builder) -> SSAValue:
         """`value` moved along the axis, away from where the products start, with ones behind it."""
-        axis, shape = self.prop("axis"), list(shape_of(value))
+        axis, shape = self.axis, list(shape_of(value))
         starts, pads = [0] * len(shape), [0] * (2 * len(shape))
-        reverse = self.prop("reverse")
+        reverse = self.reverse
         starts[axis] = by if reverse else 0
         pads[axis + (len(shape) if reverse else 0)] = by
         shape[axis] -= by
@@ -43,24 +43,16 @@ class CumprodOp(CumulativeOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # products of 2, 4, 8, ... neighbours
-        axis: int = self.prop("axis")
+        axis: int = self.axis
         size = shape_of(self.input)[axis]
         value = self.input
-        if self.prop("exclusive") and size:
+        if self.exclusive and size:
             value = self._shifted(value, 1, b)
         step = 1
         while step < size:
             value = b(MulOp(value, self._shifted(value, step, b)))
             step *= 2
         return [value]
-
-
-@instr_op(of=CumprodOp)
-class CumprodInstr(CumulativeInstr):
-    """np.cumprod."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        self.accumulated(result, input, np.multiply)
 
 
 SAMPLES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -10,7 +11,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -25,30 +25,27 @@ class CumulativeOp(PureOp):
     reverse = bool_prop(False)
     input = operand_def(Tensor)
     result = result_def(Tensor)
+    #: What accumulates.
+    UFUNC: ClassVar[np.ufunc]
 
     def infer(self) -> Sequence[Attribute]:
-        check_axis(self.name, self.prop("axis"), len(shape_of(self.input)))
+        check_axis(self.name, self.axis, len(shape_of(self.input)))
         return [self.input.type]
 
     def adjoint_sum(self, value: SSAValue, b: Builder) -> SSAValue:
         """For each element, the sum of `value` over the results that hold the element."""
-        way = {"axis": self.prop("axis"), "exclusive": self.prop("exclusive")}
-        return b(CumsumOp(value, reverse=not self.prop("reverse"), **way))
+        reverse = not self.reverse
+        return b(CumsumOp(value, axis=self.axis, exclusive=self.exclusive, reverse=reverse))
 
-
-class CumulativeInstr(InstrOp):
-    """`accumulate` along an axis."""
-
-    def accumulated(self, result: Array, input: Array, accumulate: np.ufunc) -> None:
-        """The reference of an operator that accumulates with `accumulate`."""
-        axis = self.prop("axis")
+    def reference(self, result: Array, input: Array) -> None:
+        axis = self.axis
         x = widen(input)
-        x = np.moveaxis(np.flip(x, axis) if self.prop("reverse") else x, axis, 0)
-        total = accumulate.accumulate(x, axis=0, dtype=x.dtype)
-        if self.prop("exclusive"):
-            total = np.concatenate([np.full_like(total[:1], accumulate.identity), total[:-1]])
+        x = np.moveaxis(np.flip(x, axis) if self.reverse else x, axis, 0)
+        total = self.UFUNC.accumulate(x, axis=0, dtype=x.dtype)
+        if self.exclusive:
+            total = np.concatenate([np.full_like(total[:1], self.UFUNC.identity), total[:-1]])
         total = np.moveaxis(total, 0, axis)
-        result[...] = np.flip(total, axis) if self.prop("reverse") else total
+        result[...] = np.flip(total, axis) if self.reverse else total
 
 
 @graph_op
@@ -56,19 +53,12 @@ class CumsumOp(CumulativeOp):
     """The sum of the elements up to each one, in the element type."""
 
     name = "glow.cumsum"
+    UFUNC = np.add
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
         assert dy is not None
         return [self.adjoint_sum(dy, b)]
-
-
-@instr_op(of=CumsumOp)
-class CumsumInstr(CumulativeInstr):
-    """np.cumsum."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        self.accumulated(result, input, np.add)
 
 
 # Each axis and direction once, with and without the element itself.

@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -50,8 +49,8 @@ class DepthToSpaceOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        block = self.prop("block")
-        _check(self.name, self.input, block, self.prop("mode"))
+        block = self.block
+        _check(self.name, self.input, block, self.mode)
         count, channels, height, width = shape_of(self.input)
         if channels % block**2:
             raise VerifyException(f"{self.name}: {channels} channels do not make blocks of {block}x{block}")
@@ -59,13 +58,18 @@ class DepthToSpaceOp(PureOp):
         return [tensor(shape, element_of(self.input))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        return [b(SpaceToDepthOp(grads[0], block=self.prop("block"), mode=self.prop("mode")))]
+        return [b(SpaceToDepthOp(grads[0], block=self.block, mode=self.mode))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        mode = self.prop("mode")
-        x = b(ReshapeOp.to(self.input, _split(shape_of(self.input), self.prop("block"), mode)))
+        mode = self.mode
+        x = b(ReshapeOp.to(self.input, _split(shape_of(self.input), self.block, mode)))
         x = b(TransposeOp(x, permutation=_ORDERS[mode]))
         return [b(ReshapeOp(x, results=self.result.type))]
+
+    def reference(self, result: Array, input: Array) -> None:
+        mode = self.mode
+        blocks = input.reshape(_split(input.shape, self.block, mode))
+        result[...] = blocks.transpose(_ORDERS[mode]).reshape(result.shape)
 
 
 @graph_op
@@ -79,8 +83,8 @@ class SpaceToDepthOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        block = self.prop("block")
-        _check(self.name, self.input, block, self.prop("mode"))
+        block = self.block
+        _check(self.name, self.input, block, self.mode)
         count, channels, height, width = shape_of(self.input)
         if height % block or width % block:
             raise VerifyException(f"{self.name}: {height}x{width} does not divide into {block}x{block}")
@@ -88,33 +92,18 @@ class SpaceToDepthOp(PureOp):
         return [tensor(shape, element_of(self.input))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        return [b(DepthToSpaceOp(grads[0], block=self.prop("block"), mode=self.prop("mode")))]
+        return [b(DepthToSpaceOp(grads[0], block=self.block, mode=self.mode))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        mode = self.prop("mode")
-        split = _split(shape_of(self.result), self.prop("block"), mode)
+        mode = self.mode
+        split = _split(shape_of(self.result), self.block, mode)
         x = b(ReshapeOp.to(self.input, [split[i] for i in _ORDERS[mode]]))
         x = b(TransposeOp(x, permutation=inverse(_ORDERS[mode])))
         return [b(ReshapeOp(x, results=self.result.type))]
 
-
-@instr_op(of=DepthToSpaceOp)
-class DepthToSpaceInstr(InstrOp):
-    """A transpose of blocks."""
-
     def reference(self, result: Array, input: Array) -> None:
-        mode = self.prop("mode")
-        blocks = input.reshape(_split(input.shape, self.prop("block"), mode))
-        result[...] = blocks.transpose(_ORDERS[mode]).reshape(result.shape)
-
-
-@instr_op(of=SpaceToDepthOp)
-class SpaceToDepthInstr(InstrOp):
-    """A transpose of blocks."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        mode = self.prop("mode")
-        split = _split(result.shape, self.prop("block"), mode)
+        mode = self.mode
+        split = _split(result.shape, self.block, mode)
         blocks = input.reshape([split[i] for i in _ORDERS[mode]])
         result[...] = blocks.transpose(inverse(_ORDERS[mode])).reshape(result.shape)
 

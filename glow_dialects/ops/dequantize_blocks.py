@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, f64, i64
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import float_prop, int_prop
+from glow_dialects.core.properties import float_prop, int_prop, opt_floats_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import MulOp, SubOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.gather import GatherOp
@@ -82,14 +81,14 @@ class DequantizeBlocksOp(PureOp):
     block = int_prop()
     depth = int_prop()
     point = float_prop(0.0)
-    levels = opt_prop_def(DenseArrayBase.constr(f64))
+    levels = opt_floats_prop()
     codes = operand_def(Tensor)
     scales = operand_def(Tensor)
     points = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        bits, block, depth = self.prop("bits"), self.prop("block"), self.prop("depth")
+        bits, block, depth = self.bits, self.block, self.depth
         if bits not in WIDTHS or block < 1 or depth < 0:
             raise VerifyException(f"{self.name}: {bits} bits in blocks of {block} over {depth} places")
         if dtype_of(self.codes.type) != np.uint8:
@@ -97,18 +96,18 @@ class DequantizeBlocksOp(PureOp):
         *lead, stored = shape_of(self.codes) or (0,)
         if not shape_of(self.codes) or stored != -(-depth * bits // 8):
             raise VerifyException(f"{self.name}: {depth} codes of {bits} bits do not fill {self.codes.type}")
-        for value in (self.scales, *self.group("points")):
+        for value in (self.scales, *present(self.points)):
             if shape_of(value) != (*lead, -(-depth // block)):
                 raise VerifyException(
                     f"{self.name}: {value.type} beside {self.codes.type} in blocks of {block}"
                 )
-        levels = self.prop("levels")
+        levels = self.levels
         if levels is not None and len(levels) != 1 << bits:
             raise VerifyException(f"{self.name}: {len(levels)} levels for {bits} bits")
         return [tensor((*lead, depth), element_of(self.scales))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        bits, block, depth = self.prop("bits"), self.prop("block"), self.prop("depth")
+        bits, block, depth = self.bits, self.block, self.depth
         *lead, stored = shape_of(self.codes)
         each, blocks, kind = 8 // bits, shape_of(self.scales)[-1], element_of(self.scales)
         column = b(ReshapeOp.to(self.codes, (*lead, stored, 1)))
@@ -116,7 +115,7 @@ class DequantizeBlocksOp(PureOp):
         mask = b.constant(np.array((1 << bits) - 1, np.uint8))
         codes = b(BitwiseAndOp(b(ShiftRightOp(column, shifts)), mask)) if each > 1 else column
         codes = b(ReshapeOp.to(codes, (*lead, stored * each)))
-        levels = self.prop("levels")
+        levels = self.levels
         if levels is None:
             real = b(CastOp(codes, results=tensor((*lead, stored * each), kind)))
         else:
@@ -129,9 +128,12 @@ class DequantizeBlocksOp(PureOp):
         def column_of(value: SSAValue) -> SSAValue:
             return b(ReshapeOp.to(value, (*lead, blocks, 1)))
 
-        point = [column_of(v) for v in self.group("points")] or [b.scalar(self.prop("point"), self.scales)]
+        point = [column_of(v) for v in present(self.points)] or [b.scalar(self.point, self.scales)]
         y = b(MulOp(b(SubOp(real, point[0])), column_of(self.scales)))
         return [_fitted(b, b(ReshapeOp.to(y, (*lead, blocks * block))), depth)]
+
+    def reference(self, result: Array, codes: Array, scales: Array, points: Array | None) -> None:
+        result[...] = dequantize_blocks(codes, scales, points, **{n: getattr(self, n) for n in FORM})
 
 
 def _fitted(b: Builder, value: SSAValue, count: int) -> SSAValue:
@@ -144,14 +146,6 @@ def _fitted(b: Builder, value: SSAValue, count: int) -> SSAValue:
         return value
     ends, steps = (*lead, count), (1,) * (len(lead) + 1)
     return b(SliceOp(value, starts=(*zeros, 0), ends=ends, steps=steps))
-
-
-@instr_op(of=DequantizeBlocksOp)
-class DequantizeBlocksInstr(InstrOp):
-    """Unpack, look up, shift and scale."""
-
-    def reference(self, result: Array, codes: Array, scales: Array, points: Array | None) -> None:
-        result[...] = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in FORM})
 
 
 SAMPLES: tuple[Sample, ...] = (

@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
@@ -34,9 +33,9 @@ Complex: TypeAlias = "np.ndarray[Any, np.dtype[np.complex128]]"
 
 def result_shape(op: Any, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of the transform of a tensor of `shape` [..., 1 or 2]."""
-    length, half, inverse = op.prop("length"), op.prop("onesided"), op.prop("inverse")
+    length, half, inverse = op.length, op.onesided, op.inverse
     made = length // 2 + 1 if half and not inverse else length
-    axis = op.prop("axis")
+    axis = op.axis
     return (*shape[:axis], made, *shape[axis + 1 : -1], 1 if half and inverse else 2)
 
 
@@ -59,14 +58,14 @@ class DftOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.input)
         check_float(self.name, self.input)
-        check_axis(self.name, self.prop("axis"), len(shape) - 1)
+        check_axis(self.name, self.axis, len(shape) - 1)
         if shape[-1] not in (1, 2):
             raise VerifyException(
                 f"{self.name}: the last axis is {shape[-1]}, expected 1 (real) or 2 (complex)"
             )
-        if self.prop("length") < 1:
-            raise VerifyException(f"{self.name}: length is {self.prop('length')}, expected at least 1")
-        if self.prop("onesided") and (shape[-1] == 2) != self.prop("inverse"):
+        if self.length < 1:
+            raise VerifyException(f"{self.name}: length is {self.length}, expected at least 1")
+        if self.onesided and (shape[-1] == 2) != self.inverse:
             raise VerifyException(f"{self.name}: one half stands for real signals only")
         return [tensor(result_shape(self, shape), element_of(self.input))]
 
@@ -74,12 +73,25 @@ class DftOp(PureOp):
         kind = element_of(self.input)
         if dtype_of(typed(self.input)).itemsize < 4:
             wide = b(CastOp(self.input, results=tensor(shape_of(self.input), f32)))
-            made = b(DftOp(wide, **{n: self.prop(n) for n in ("axis", "length", "inverse", "onesided")}))
+            made = b(DftOp(wide, **{n: getattr(self, n) for n in ("axis", "length", "inverse", "onesided")}))
             return [b(CastOp(made, results=tensor(shape_of(made), kind)))]
-        if self.prop("length") <= SMALL:
+        if self.length <= SMALL:
             return [_as_product(self, b)]
-        first = _factor(self.prop("length"))
+        first = _factor(self.length)
         return [_in_two_steps(self, first, b) if first > 1 else _by_chirp(self, b)]
+
+    def reference(self, result: Array, input: Array) -> None:
+        x = widen(input)
+        axis: int = self.axis
+        length: int = self.length
+        signal = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + x.dtype.type(1) * 1j * x[..., 1]
+        signal = signal.astype(np.complex64 if x.dtype == np.float32 else np.complex128)
+        if self.onesided and self.inverse:
+            result[..., 0] = np.fft.irfft(signal, length, axis)
+            return
+        whole = (np.fft.ifft if self.inverse else np.fft.fft)(signal, length, axis)
+        made: Any = np.take(whole, np.arange(result.shape[axis]), axis)
+        result[..., 0], result[..., 1] = made.real, made.imag
 
 
 #: Transforms of this length and less are one product with a matrix.
@@ -94,7 +106,7 @@ def _factor(length: int) -> int:
 def _as_product(op: DftOp, b: Builder) -> SSAValue:
     """Rows of real and imaginary numbers in turn, times a matrix of such rows and columns."""
     shape = shape_of(op.input)
-    axis: int = op.prop("axis")
+    axis: int = op.axis
     matrix = _matrix(op, min(shape[axis], _read(op)), shape[-1])
     used = len(matrix) // shape[-1]
     order = (*(i for i in range(len(shape) - 1) if i != axis), axis, len(shape) - 1)
@@ -109,7 +121,7 @@ def _as_product(op: DftOp, b: Builder) -> SSAValue:
 
 def _in_two_steps(op: DftOp, first: int, b: Builder) -> SSAValue:
     """Cooley and Tukey: transforms of length `first`, a turn of each number, transforms of the rest."""
-    axis, length, inverse = op.prop("axis"), op.prop("length"), op.prop("inverse")
+    axis, length, inverse = op.axis, op.length, op.inverse
     rest = length // first
     x = _padded(_whole(op, b), axis, length, b)
     before, after = shape_of(x)[:axis], shape_of(x)[axis + 1 :]
@@ -126,7 +138,7 @@ def _in_two_steps(op: DftOp, first: int, b: Builder) -> SSAValue:
 
 def _by_chirp(op: DftOp, b: Builder) -> SSAValue:
     """Bluestein: a transform of prime length as a convolution, by transforms whose length is a power of 2."""
-    axis, length, inverse = op.prop("axis"), op.prop("length"), op.prop("inverse")
+    axis, length, inverse = op.axis, op.length, op.inverse
     size = 1 << (2 * length - 1).bit_length()
     x = _whole(op, b)
     chirp = _roots(np.arange(length) ** 2, 2 * length, inverse)
@@ -142,15 +154,15 @@ def _by_chirp(op: DftOp, b: Builder) -> SSAValue:
 
 def _whole(op: DftOp, b: Builder) -> SSAValue:
     """What a transform reads, as complex numbers for half a spectrum: those that it stands for."""
-    shape, axis = shape_of(op.input), int(op.prop("axis"))
+    shape, axis = shape_of(op.input), int(op.axis)
     x = _first(op.input, axis, min(shape[axis], _read(op)), b)
-    return _mirrored(x, axis, op.prop("length"), b) if op.prop("inverse") and op.prop("onesided") else x
+    return _mirrored(x, axis, op.length, b) if op.inverse and op.onesided else x
 
 
 def _read(op: DftOp) -> int:
     """How many places of the input a transform reads at most."""
-    length: int = op.prop("length")
-    return length // 2 + 1 if op.prop("inverse") and op.prop("onesided") else length
+    length: int = op.length
+    return length // 2 + 1 if op.inverse and op.onesided else length
 
 
 def _corner(x: SSAValue, dims: Sequence[int], b: Builder) -> SSAValue:
@@ -205,36 +217,18 @@ def _roots(steps: Array, length: int, inverse: bool) -> Complex:
 
 def _matrix(op: DftOp, used: int, parts: int) -> Array:
     """The transform [used * parts, results * parts]; the mirrored half of a real signal counts twice."""
-    length: int = op.prop("length")
-    inverse: bool = op.prop("inverse")
-    made, parts_made = (shape_of(op.result)[i] for i in (op.prop("axis"), -1))
+    length: int = op.length
+    inverse: bool = op.inverse
+    made, parts_made = (shape_of(op.result)[i] for i in (op.axis, -1))
     roots = _roots(np.outer(np.arange(used), np.arange(made)), length, inverse)
     weight = np.full((used, 1), 1.0 / length if inverse else 1.0)
-    if inverse and op.prop("onesided"):
+    if inverse and op.onesided:
         places = np.arange(used)
         weight[(places != 0) & (2 * places != length)] *= 2
     cosine, sine = roots.real * weight, roots.imag * weight
     both = np.array([[cosine, sine], [-sine, cosine]])[:parts, :parts_made]
     matrix = both.transpose(2, 0, 3, 1).reshape(used * parts, made * parts_made)
     return np.ascontiguousarray(matrix, dtype_of(typed(op.input)))
-
-
-@instr_op(of=DftOp)
-class DftInstr(InstrOp):
-    """numpy.fft."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        x = widen(input)
-        axis: int = self.prop("axis")
-        length: int = self.prop("length")
-        signal = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + x.dtype.type(1) * 1j * x[..., 1]
-        signal = signal.astype(np.complex64 if x.dtype == np.float32 else np.complex128)
-        if self.prop("onesided") and self.prop("inverse"):
-            result[..., 0] = np.fft.irfft(signal, length, axis)
-            return
-        whole = (np.fft.ifft if self.prop("inverse") else np.fft.fft)(signal, length, axis)
-        made: Any = np.take(whole, np.arange(result.shape[axis]), axis)
-        result[..., 0], result[..., 1] = made.real, made.imag
 
 
 SAMPLES = (

@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor
@@ -38,11 +37,15 @@ def uniform(seed: int, step: int, shape: Sequence[int]) -> Array:
 class _Dropout(PureOp):
     """Checks of the ratio; results are the data and the mask of what is kept."""
 
+    ratio = float_prop(0.5)
+    seed = int_prop(0)
+    input = operand_def(Tensor)
+
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
         check_float(self.name, input)
-        if not 0 <= self.prop("ratio") < 1:
-            raise VerifyException(f"{self.name}: ratio {self.prop('ratio')} is not in [0, 1)")
+        if not 0 <= self.ratio < 1:
+            raise VerifyException(f"{self.name}: ratio {self.ratio} is not in [0, 1)")
         return [input.type, tensor(shape_of(input), i1)]
 
 
@@ -51,9 +54,6 @@ class DropoutOp(_Dropout):
     """The input, and a mask that keeps everything. In training functions: dropout_train."""
 
     name = "glow.dropout"
-    ratio = float_prop(0.5)
-    seed = int_prop(0)
-    input = operand_def(Tensor)
     result = result_def(Tensor)
     mask = result_def(Tensor)
 
@@ -73,9 +73,6 @@ class DropoutTrainOp(_Dropout):
 
     name = "glow.dropout_train"
     CHEAP = True
-    ratio = float_prop(0.5)
-    seed = int_prop(0)
-    input = operand_def(Tensor)
     step = operand_def(Tensor)
     result = result_def(Tensor)
     mask = result_def(Tensor)
@@ -88,16 +85,11 @@ class DropoutTrainOp(_Dropout):
         dy = grads[0]
         assert dy is not None
         f = Formula(b, dy)
-        return [f.where(self.mask, f.mul(dy, 1 / (1 - self.prop("ratio"))), 0.0), None]
-
-
-@instr_op(of=DropoutTrainOp)
-class DropoutTrainInstr(InstrOp):
-    """A mask from a counter-based generator."""
+        return [f.where(self.mask, f.mul(dy, 1 / (1 - self.ratio)), 0.0), None]
 
     def reference(self, result: Array, mask: Array, input: Array, step: Array) -> None:
-        ratio = self.prop("ratio")
-        keep = uniform(self.prop("seed"), int(step), input.shape) >= np.float32(ratio)
+        ratio = self.ratio
+        keep = uniform(self.seed, int(step), input.shape) >= np.float32(ratio)
         x = widen(input)
         result[...] = np.where(keep, x * x.dtype.type(1 / (1 - ratio)), x.dtype.type(0))
         mask[...] = keep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.types import (
     Array,
     Tensor,
@@ -89,8 +88,8 @@ def unary(
     decompose: Callable[[Any, Builder], SSAValue] | None = None,
     base: type[UnaryOp] = UnaryOp,
     **properties: Any,
-) -> tuple[type[GraphOp], type[InstrOp]]:
-    """Node and instruction of a unary element-wise operator.
+) -> type[GraphOp]:
+    """The node of a unary element-wise operator.
 
     `function(x, **properties)` is the NumPy meaning, `gradient(op, dy, b)` the operand's cotangent,
     `properties` IRDL property definitions.
@@ -122,18 +121,14 @@ def unary(
             return [smaller(self, b)]
 
         fields["decompose"] = parts
-    node = graph_op(type(f"{camel}Op", (base,), fields))
-    names = tuple(properties)
 
-    def reference(self: InstrOp, result: Array, input: Array) -> None:
+    def reference(self: Any, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = meant(widen(input), **{n: self.prop(n) for n in names})
+            result[...] = meant(widen(input), **{n: getattr(self, n) for n in self.properties})
 
-    made = type(
-        f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}
-    )
-    inplace = () if issubclass(base, UnaryTestOp) else ("input",)
-    return node, instr_op(of=node, inplace=inplace)(made)
+    fields["reference"] = reference
+    fields["INPLACE"] = () if issubclass(base, UnaryTestOp) else ("input",)
+    return graph_op(cast(Any, type(f"{camel}Op", (base,), fields)))
 
 
 def binary(
@@ -144,8 +139,8 @@ def binary(
     base: type[BinaryOp] = BinaryOp,
     traits: Any = None,
     **properties: Any,
-) -> tuple[type[GraphOp], type[InstrOp]]:
-    """Node and instruction of a broadcasting binary operator; gradients are summed to operand shape."""
+) -> type[GraphOp]:
+    """The node of a broadcasting binary operator; gradients are summed to operand shape."""
     camel = _camel(name)
     meant: Callable[..., Array] = function
     fields: dict[str, Any] = {
@@ -171,18 +166,14 @@ def binary(
             ]
 
         fields["gradient"] = backward
-    node = graph_op(type(f"{camel}Op", (base,), fields))
-    names = tuple(properties)
 
-    def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
+    def reference(self: Any, result: Array, lhs: Array, rhs: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = meant(widen(lhs), widen(rhs), **{n: self.prop(n) for n in names})
+            result[...] = meant(widen(lhs), widen(rhs), **{n: getattr(self, n) for n in self.properties})
 
-    made = type(
-        f"{camel}Instr", (InstrOp,), {"__doc__": meaning, "__annotations__": {}, "reference": reference}
-    )
-    inplace = () if issubclass(base, CompareOp) else ("lhs", "rhs")
-    return node, instr_op(of=node, inplace=inplace)(made)
+    fields["reference"] = reference
+    fields["INPLACE"] = () if issubclass(base, CompareOp) else ("lhs", "rhs")
+    return graph_op(cast(Any, type(f"{camel}Op", (base,), fields)))
 
 
 def widen(array: Array) -> Array:

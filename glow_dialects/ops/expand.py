@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast
@@ -35,11 +34,6 @@ class ExpandOp(PureOp):
         dy = grads[0]
         assert dy is not None
         return [unbroadcast(dy, self.input, b)]
-
-
-@instr_op(of=ExpandOp)
-class ExpandInstr(InstrOp):
-    """np.broadcast_to."""
 
     def reference(self, result: Array, input: Array) -> None:
         result[...] = np.broadcast_to(input, result.shape)

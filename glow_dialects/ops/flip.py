@@ -10,7 +10,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -27,27 +26,22 @@ class FlipOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_axes(self.name, self.prop("axes"), len(shape_of(self.input)))
+        check_axes(self.name, self.axes, len(shape_of(self.input)))
         return [self.input.type]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        return [b(FlipOp(grads[0], axes=self.prop("axes")))]
+        return [b(FlipOp(grads[0], axes=self.axes))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        shape, axes = shape_of(self.input), self.prop("axes")
+        shape, axes = shape_of(self.input), self.axes
         if 0 in shape:
             return [self.input]
         bounds = [(n - 1, -1, -1) if i in axes else (0, n, 1) for i, n in enumerate(shape)]
         starts, ends, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
         return [b(SliceOp(self.input, starts=starts, ends=ends, steps=steps))]
 
-
-@instr_op(of=FlipOp)
-class FlipInstr(InstrOp):
-    """np.flip."""
-
     def reference(self, result: Array, input: Array) -> None:
-        result[...] = np.flip(input, self.prop("axes"))
+        result[...] = np.flip(input, self.axes)
 
 
 SAMPLES = (

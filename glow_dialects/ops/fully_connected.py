@@ -10,10 +10,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.matmul import MatmulOp, check_product, swapped
@@ -36,14 +35,14 @@ class FullyConnectedOp(PureOp):
                 raise VerifyException(f"{self.name}: expected matrices, got {value.type}")
         check_product(self, self.input, self.weights)
         columns = shape_of(self.weights)[1]
-        for value in self.group("bias"):
+        for value in present(self.bias):
             if shape_of(value) != (columns,) or element_of(value) != element_of(self.input):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns} columns")
         return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         product = b(MatmulOp(self.input, self.weights))
-        return [b(AddOp(product, v)) for v in self.group("bias")] or [product]
+        return [b(AddOp(product, v)) for v in present(self.bias)] or [product]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         # inG = outG weights^T, weightsG = in^T outG, biasG = column sums of outG
@@ -51,12 +50,7 @@ class FullyConnectedOp(PureOp):
         assert dy is not None
         dx = b(MatmulOp(dy, swapped(self.weights, b)))
         dw = b(MatmulOp(swapped(self.input, b), dy))
-        return [dx, dw, *(b(ReduceSumOp(dy, axes=(0,), keepdims=False)) for _ in self.group("bias"))]
-
-
-@instr_op(of=FullyConnectedOp)
-class FullyConnectedInstr(InstrOp):
-    """np.matmul and a broadcast sum."""
+        return [dx, dw, *(b(ReduceSumOp(dy, axes=(0,), keepdims=False)) for _ in present(self.bias))]
 
     def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
         y = matmul(widen(input), widen(weights))

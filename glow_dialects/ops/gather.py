@@ -11,7 +11,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
@@ -35,7 +34,7 @@ class GatherOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, axis = shape_of(self.data), self.prop("axis")
+        shape, axis = shape_of(self.data), self.axis
         check_axis(self.name, axis, len(shape))
         check_indices(self.name, self.indices)
         return [tensor((*shape[:axis], *shape_of(self.indices), *shape[axis + 1 :]), element_of(self.data))]
@@ -43,7 +42,11 @@ class GatherOp(PureOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
         assert dy is not None
-        return [gathered_gradient(dy, typed(self.data), self.indices, self.prop("axis"), b), None]
+        return [gathered_gradient(dy, typed(self.data), self.indices, self.axis, b), None]
+
+    def reference(self, result: Array, data: Array, indices: Array) -> None:
+        axis = self.axis
+        result[...] = np.take(data, wrapped(self, indices, data.shape[axis]), axis)
 
 
 def gathered_gradient(dy: SSAValue, kind: Tensor, indices: SSAValue, axis: int, b: Builder) -> SSAValue:
@@ -65,15 +68,6 @@ def gathered_gradient(dy: SSAValue, kind: Tensor, indices: SSAValue, axis: int, 
     total = b(ScatterNdOp(zeros, places, rows, reduction="add"))
     back = inverse((axis, *(i for i in range(len(shape)) if i != axis)))
     return b(TransposeOp(total, permutation=back))
-
-
-@instr_op(of=GatherOp)
-class GatherInstr(InstrOp):
-    """np.take."""
-
-    def reference(self, result: Array, data: Array, indices: Array) -> None:
-        axis = self.prop("axis")
-        result[...] = np.take(data, wrapped(self, indices, data.shape[axis]), axis)
 
 
 def _indices(*values: int) -> Array:

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -45,14 +44,17 @@ class GatherElementsOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_element_indices(self.name, self.data, self.indices, self.prop("axis"))
+        check_element_indices(self.name, self.data, self.indices, self.axis)
         return [tensor(shape_of(self.indices), element_of(self.data))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.scatter_elements import ScatterElementsOp
 
-        zeros, axis = b.splat(0, self.data), self.prop("axis")
+        zeros, axis = b.splat(0, self.data), self.axis
         return [b(ScatterElementsOp(zeros, self.indices, grads[0], axis=axis, reduction="add")), None]
+
+    def reference(self, result: Array, data: Array, indices: Array) -> None:
+        result[...] = data[element_places(self, data, indices, self.axis)]
 
 
 def element_places(op: Any, data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
@@ -60,14 +62,6 @@ def element_places(op: Any, data: Array, indices: Array, axis: int) -> tuple[Arr
     where = grid(indices.shape)
     where[axis] = wrapped(op, indices, data.shape[axis])
     return tuple(where)
-
-
-@instr_op(of=GatherElementsOp)
-class GatherElementsInstr(InstrOp):
-    """NumPy's advanced indexing."""
-
-    def reference(self, result: Array, data: Array, indices: Array) -> None:
-        result[...] = data[element_places(self, data, indices, self.prop("axis"))]
 
 
 SAMPLES = (

@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
@@ -35,7 +34,7 @@ class GatherNdOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        data, indices, batch = shape_of(self.data), shape_of(self.indices), self.prop("batch_dims")
+        data, indices, batch = shape_of(self.data), shape_of(self.indices), self.batch_dims
         check_indices(self.name, self.indices)
         if not indices or not 0 <= batch < len(indices) or data[:batch] != indices[:batch]:
             raise VerifyException(
@@ -51,8 +50,12 @@ class GatherNdOp(PureOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.scatter_nd import ScatterNdOp
 
-        full = whole_tuples(self.indices, self.prop("batch_dims"), b)
+        full = whole_tuples(self.indices, self.batch_dims, b)
         return [b(ScatterNdOp(b.splat(0, self.data), full, grads[0], reduction="add")), None]
+
+    def reference(self, result: Array, data: Array, indices: Array) -> None:
+        where = places(self, data.shape, indices, self.batch_dims)
+        result[...] = data[where] if where else np.broadcast_to(data, result.shape)
 
 
 def whole_tuples(indices: SSAValue, batch: int, b: Builder) -> SSAValue:
@@ -72,15 +75,6 @@ def places(op: Any, shape: Sequence[int], indices: Array, batch: int = 0) -> tup
     lead = indices.shape[:-1]
     tuples = [wrapped(op, indices[..., i], shape[batch + i]) for i in range(indices.shape[-1])]
     return (*(np.broadcast_to(g, lead) for g in grid(lead, batch)), *tuples)
-
-
-@instr_op(of=GatherNdOp)
-class GatherNdInstr(InstrOp):
-    """NumPy's advanced indexing."""
-
-    def reference(self, result: Array, data: Array, indices: Array) -> None:
-        where = places(self, data.shape, indices, self.prop("batch_dims"))
-        result[...] = data[where] if where else np.broadcast_to(data, result.shape)
 
 
 _PAIRS = np.array([[0, 1], [2, 3], [0, 1], [-1, 0]], np.int64)

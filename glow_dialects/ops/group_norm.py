@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import float_prop
+from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.batch_norm import along
@@ -33,10 +31,15 @@ def group_normalize(x: Array, groups: int, epsilon: float) -> Array:
 class _Grouped(PureOp):
     """NCHW data with one scale and bias a channel."""
 
+    epsilon = float_prop(1e-5)
+    input = operand_def(Tensor)
+    scale = operand_def(Tensor)
+    bias = operand_def(Tensor)
+
     @property
     def group_count(self) -> int:
         """How many groups the channels fall into."""
-        return self.prop("groups") if self.name == "glow.group_norm" else shape_of(self.operands[0])[1]
+        return shape_of(self.operands[0])[1]
 
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
@@ -57,7 +60,7 @@ class _Grouped(PureOp):
         f, shape = Formula(b, input), shape_of(input)
         members = int(np.prod(shape[1:])) // self.group_count
         flat = f.reshape(input, (shape[0], self.group_count, members))
-        unit = f.reshape(f.standard(flat, (2,), self.prop("epsilon")), shape)
+        unit = f.reshape(f.standard(flat, (2,), self.epsilon), shape)
         row = (1, shape[1], *(1,) * (len(shape) - 2))
         return [f.add(f.mul(unit, f.reshape(scale, row)), f.reshape(bias, row))]
 
@@ -67,21 +70,17 @@ class GroupNormOp(_Grouped):
     """Each of `groups` groups of channels of a sample standardised, then scaled and shifted by channel."""
 
     name = "glow.group_norm"
+    INPLACE = ("input",)
     CHEAP = True
-    group_number = prop_def(IntegerAttr, prop_name="groups")
-    epsilon = float_prop(1e-5)
-    input = operand_def(Tensor)
-    scale = operand_def(Tensor)
-    bias = operand_def(Tensor)
+    groups = int_prop()
     result = result_def(Tensor)
 
-
-@instr_op(of=GroupNormOp, inplace=("input",))
-class GroupNormInstr(InstrOp):
-    """Mean and variance of each group."""
+    @property
+    def group_count(self) -> int:
+        return self.groups
 
     def reference(self, result: Array, input: Array, scale: Array, bias: Array) -> None:
-        y = group_normalize(widen(input), self.prop("groups"), self.prop("epsilon"))
+        y = group_normalize(widen(input), self.groups, self.epsilon)
         result[...] = y * along(widen(scale), 1, y.ndim) + along(widen(bias), 1, y.ndim)
 
 
@@ -90,20 +89,12 @@ class InstanceNormOp(_Grouped):
     """Each channel of a sample standardised, then scaled and shifted."""
 
     name = "glow.instance_norm"
+    INPLACE = ("input",)
     CHEAP = True
-    epsilon = float_prop(1e-5)
-    input = operand_def(Tensor)
-    scale = operand_def(Tensor)
-    bias = operand_def(Tensor)
     result = result_def(Tensor)
 
-
-@instr_op(of=InstanceNormOp, inplace=("input",))
-class InstanceNormInstr(InstrOp):
-    """Mean and variance of each channel."""
-
     def reference(self, result: Array, input: Array, scale: Array, bias: Array) -> None:
-        y = group_normalize(widen(input), input.shape[1], self.prop("epsilon"))
+        y = group_normalize(widen(input), input.shape[1], self.epsilon)
         result[...] = y * along(widen(scale), 1, y.ndim) + along(widen(bias), 1, y.ndim)
 
 

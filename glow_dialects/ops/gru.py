@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample
-from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, recurrent_sample
+from glow_dialects.ops.recurrent import Direction, RecurrentOp, recurrent_sample
 
 
 @graph_op
@@ -44,11 +43,6 @@ class GruOp(RecurrentOp):
             inner = d.total(m.matmul(m.mul(r, state), own), bias)
         h = d.activate(1, m.add(d.gate(x, 2), inner))
         return [m.add(h, m.mul(z, m.sub(state, h)))]
-
-
-@instr_op(of=GruOp)
-class GruInstr(RecurrentInstr):
-    """Step by step in each direction."""
 
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:

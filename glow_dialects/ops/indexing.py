@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.properties import opt_str_prop
 from glow_dialects.core.types import Array, dtype_of, typed
 from glow_dialects.ops.elementwise import widen
 
@@ -27,12 +26,12 @@ def check_indices(op: str, indices: SSAValue) -> None:
         raise VerifyException(f"{op}: indices must be integers, got {indices.type}")
 
 
-def checked_prop() -> Any:
+def checked_prop() -> str | None:
     """`checked`: what to call the operator in the error that an index out of range is when the program runs.
 
     Without it such an index is a mistake of the caller: machine code brings it into range.
     """
-    return opt_prop_def(StringAttr)
+    return opt_str_prop()
 
 
 def out_of_range(what: str, index: int, limit: int) -> GlowError:
@@ -45,7 +44,7 @@ def wrapped(op: Any, indices: Array, limit: int) -> Array:
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -limit or wide.max() >= limit):
         bad = wide[(wide < -limit) | (wide >= limit)].flat[0]
-        raise out_of_range(op.prop("checked") or op.name, int(bad), limit)
+        raise out_of_range(op.checked or op.name, int(bad), limit)
     return np.where(wide < 0, wide + limit, wide)
 
 

@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_length, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of
@@ -25,6 +24,7 @@ class InsertOp(PureOp):
     """
 
     name = "glow.insert"
+    INPLACE = ("big",)
     starts = ints_prop()
     steps = ints_prop(())
     big = operand_def(Tensor)
@@ -33,23 +33,23 @@ class InsertOp(PureOp):
 
     def strides(self) -> tuple[int, ...]:
         """One step an axis."""
-        return self.prop("steps") or (1,) * len(shape_of(self.big))
+        return self.steps or (1,) * len(shape_of(self.big))
 
     def ends(self) -> tuple[int, ...]:
         """One past the last replaced element of each axis."""
-        sizes = zip(self.prop("starts"), shape_of(self.small), self.strides(), strict=True)
+        sizes = zip(self.starts, shape_of(self.small), self.strides(), strict=True)
         return tuple(a + max(n - 1, 0) * s + (n > 0) for a, n, s in sizes)
 
     def infer(self) -> Sequence[Attribute]:
         big, small = shape_of(self.big), shape_of(self.small)
-        check_length(self.name, "starts", self.prop("starts"), len(big))
+        check_length(self.name, "starts", self.starts, len(big))
         check_length(self.name, "steps", self.strides(), len(big))
         if len(small) != len(big) or element_of(self.big) != element_of(self.small):
             raise VerifyException(f"glow.insert: {self.small.type} does not go into {self.big.type}")
         outside = any(e > n for e, n in zip(self.ends(), big, strict=True))
-        if outside or min((*self.prop("starts"), 0)) < 0 or min((*self.strides(), 1)) < 1:
+        if outside or min((*self.starts, 0)) < 0 or min((*self.strides(), 1)) < 1:
             raise VerifyException(
-                f"glow.insert: {self.small.type} at {list(self.prop('starts'))} by "
+                f"glow.insert: {self.small.type} at {list(self.starts)} by "
                 f"{list(self.strides())} leaves {self.big.type}"
             )
         return [self.big.type]
@@ -58,19 +58,14 @@ class InsertOp(PureOp):
         dy = grads[0]
         assert dy is not None
         zeros = b.splat(0, self.small)
-        outer = b(InsertOp(dy, zeros, starts=self.prop("starts"), steps=self.prop("steps")))
-        inner = b(SliceOp(dy, starts=self.prop("starts"), ends=self.ends(), steps=self.strides()))
+        outer = b(InsertOp(dy, zeros, starts=self.starts, steps=self.steps))
+        inner = b(SliceOp(dy, starts=self.starts, ends=self.ends(), steps=self.strides()))
         return [outer, inner]
-
-
-@instr_op(of=InsertOp, inplace=("big",))
-class InsertInstr(InstrOp):
-    """A copy, and an assignment to a block of it."""
 
     def reference(self, result: Array, big: Array, small: Array) -> None:
         result[...] = big
-        starts = self.prop("starts")
-        steps = self.prop("steps") or (1,) * big.ndim
+        starts = self.starts
+        steps = self.steps or (1,) * big.ndim
         block = tuple(slice(a, a + n * s, s) for a, n, s in zip(starts, small.shape, steps, strict=True))
         result[block] = small
 

@@ -11,10 +11,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of
+from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, present, shape_of
 from glow_dialects.ops.elementwise import unbroadcast, widen
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
@@ -23,15 +22,20 @@ from glow_dialects.ops.windows import check_float
 class _Trailing(PureOp):
     """Statistics over the axes from `axis` on; scale and bias broadcast to the input."""
 
+    axis = int_prop()
+    epsilon = float_prop(1e-5)
+    input = operand_def(Tensor)
+    scale = opt_operand_def(Tensor)
+
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalised axes."""
-        return tuple(range(self.prop("axis"), len(shape_of(self.operands[0]))))
+        return tuple(range(self.axis, len(shape_of(self.operands[0]))))
 
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
         check_float(self.name, input)
-        check_axis(self.name, self.prop("axis"), len(shape_of(input)))
+        check_axis(self.name, self.axis, len(shape_of(input)))
         for value in self.operands[1:]:
             if element_of(value) != element_of(input):
                 raise VerifyException(f"{self.name}: {value.type} for an input {input.type}")
@@ -40,12 +44,8 @@ class _Trailing(PureOp):
         return [input.type]
 
     def affine(self, f: Formula, unit: SSAValue) -> SSAValue:
-        """unit * scale + bias."""
-        for value in self.group("scale"):
-            unit = f.mul(unit, value)
-        for value in self.group("bias") if "bias" in dict(self.groups()) else ():
-            unit = f.add(unit, value)
-        return unit
+        """unit * scale (+ bias)."""
+        return unit if self.scale is None else f.mul(unit, self.scale)
 
 
 @graph_op
@@ -53,17 +53,18 @@ class LayerNormOp(_Trailing):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on."""
 
     name = "glow.layer_norm"
+    INPLACE = ("input",)
     CHEAP = True
-    axis = int_prop()
-    epsilon = float_prop(1e-5)
-    input = operand_def(Tensor)
-    scale = opt_operand_def(Tensor)
     bias = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
+    def affine(self, f: Formula, unit: SSAValue) -> SSAValue:
+        scaled = super().affine(f, unit)
+        return scaled if self.bias is None else f.add(scaled, self.bias)
+
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f = Formula(b, self.input)
-        return [self.affine(f, f.standard(self.input, self.axes, self.prop("epsilon")))]
+        return [self.affine(f, f.standard(self.input, self.axes, self.epsilon))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         # unit = (x - mean) / deviation, g = outG scale; inG = (g - mean(g) - unit mean(g unit)) / deviation
@@ -72,26 +73,21 @@ class LayerNormOp(_Trailing):
         f, axes = Formula(b, self.input), self.axes
         centred = f.sub(self.input, f.mean(self.input, axes))
         variance = f.mean(f.mul(centred, centred), axes)
-        inverse = f.div(1.0, f.sqrt(f.add(variance, self.prop("epsilon"))))
+        inverse = f.div(1.0, f.sqrt(f.add(variance, self.epsilon)))
         unit = f.mul(centred, inverse)
         g = dy
-        for value in self.group("scale"):
+        for value in present(self.scale):
             g = f.mul(dy, value)
         inner = f.sub(f.sub(g, f.mean(g, axes)), f.mul(unit, f.mean(f.mul(g, unit), axes)))
-        scales = [unbroadcast(f.mul(dy, unit), v, b) for v in self.group("scale")]
-        return [f.mul(inner, inverse), *scales, *(unbroadcast(dy, v, b) for v in self.group("bias"))]
-
-
-@instr_op(of=LayerNormOp, inplace=("input",))
-class LayerNormInstr(InstrOp):
-    """Mean and variance of each row."""
+        scales = [unbroadcast(f.mul(dy, unit), v, b) for v in present(self.scale)]
+        return [f.mul(inner, inverse), *scales, *(unbroadcast(dy, v, b) for v in present(self.bias))]
 
     def reference(self, result: Array, input: Array, scale: Array | None, bias: Array | None) -> None:
         x = widen(input)
-        axes = tuple(range(self.prop("axis"), x.ndim))
+        axes = tuple(range(self.axis, x.ndim))
         centred = x - x.mean(axis=axes, keepdims=True)
         variance = (centred * centred).mean(axis=axes, keepdims=True)
-        y = centred / np.sqrt(variance + x.dtype.type(self.prop("epsilon")))
+        y = centred / np.sqrt(variance + x.dtype.type(self.epsilon))
         y = y if scale is None else y * widen(scale)
         result[...] = y if bias is None else y + widen(bias)
 
@@ -101,28 +97,20 @@ class RmsNormOp(_Trailing):
     """x / sqrt(mean of squares + epsilon) * scale, the mean over the axes from `axis` on."""
 
     name = "glow.rms_norm"
+    INPLACE = ("input",)
     CHEAP = True
-    axis = int_prop()
-    epsilon = float_prop(1e-5)
-    input = operand_def(Tensor)
-    scale = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f = Formula(b, self.input)
         squares = f.mean(f.mul(self.input, self.input), self.axes)
-        return [self.affine(f, f.div(self.input, f.sqrt(f.add(squares, self.prop("epsilon")))))]
-
-
-@instr_op(of=RmsNormOp, inplace=("input",))
-class RmsNormInstr(InstrOp):
-    """Root of the mean square of each row."""
+        return [self.affine(f, f.div(self.input, f.sqrt(f.add(squares, self.epsilon))))]
 
     def reference(self, result: Array, input: Array, scale: Array | None) -> None:
         x = widen(input)
-        axes = tuple(range(self.prop("axis"), x.ndim))
+        axes = tuple(range(self.axis, x.ndim))
         squares = (x * x).mean(axis=axes, keepdims=True)
-        y = x / np.sqrt(squares + x.dtype.type(self.prop("epsilon")))
+        y = x / np.sqrt(squares + x.dtype.type(self.epsilon))
         result[...] = y if scale is None else y * widen(scale)
 
 

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import BitsAttr, array_of, dense
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
 
@@ -41,11 +40,6 @@ class LiteralOp(PureOp):
             raise VerifyException(
                 f"glow.literal: value is {self.value.get_type()}, result {self.result.type}"
             )
-
-
-@instr_op(of=LiteralOp)
-class LiteralInstr(InstrOp):
-    """Write the literal."""
 
     def reference(self, result: Array) -> None:
         value: Any = self.properties["value"]

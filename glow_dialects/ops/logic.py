@@ -18,7 +18,7 @@ from glow_dialects.ops.select import SelectOp
 
 
 def _demand(op: Any, kinds: str, what: str) -> None:
-    for value in op.operands[: len(op.groups())]:
+    for value in op.operands[: len(op.operand_groups())]:
         if dtype_of(typed(value)).kind not in kinds:
             raise VerifyException(f"{op.name}: operands must be {what}, got {value.type}")
 
@@ -55,14 +55,14 @@ class UnaryBitsOp(UnaryOp):
         return super().infer()
 
 
-NotOp, NotInstr = unary("not", "not x, of booleans", np.logical_not, base=NotBaseOp)
-AndOp, AndInstr = binary("and", "lhs and rhs, of booleans", np.logical_and, base=LogicOp)
-OrOp, OrInstr = binary("or", "lhs or rhs, of booleans", np.logical_or, base=LogicOp)
-XorOp, XorInstr = binary("xor", "lhs xor rhs, of booleans", np.logical_xor, base=LogicOp)
-BitwiseNotOp, BitwiseNotInstr = unary("bitwise_not", "Every bit flipped", np.bitwise_not, base=UnaryBitsOp)
-BitwiseAndOp, BitwiseAndInstr = binary("bitwise_and", "lhs & rhs", np.bitwise_and, base=BitsOp)
-BitwiseOrOp, BitwiseOrInstr = binary("bitwise_or", "lhs | rhs", np.bitwise_or, base=BitsOp)
-BitwiseXorOp, BitwiseXorInstr = binary("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, base=BitsOp)
+NotOp = unary("not", "not x, of booleans", np.logical_not, base=NotBaseOp)
+AndOp = binary("and", "lhs and rhs, of booleans", np.logical_and, base=LogicOp)
+OrOp = binary("or", "lhs or rhs, of booleans", np.logical_or, base=LogicOp)
+XorOp = binary("xor", "lhs xor rhs, of booleans", np.logical_xor, base=LogicOp)
+BitwiseNotOp = unary("bitwise_not", "Every bit flipped", np.bitwise_not, base=UnaryBitsOp)
+BitwiseAndOp = binary("bitwise_and", "lhs & rhs", np.bitwise_and, base=BitsOp)
+BitwiseOrOp = binary("bitwise_or", "lhs | rhs", np.bitwise_or, base=BitsOp)
+BitwiseXorOp = binary("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, base=BitsOp)
 
 
 def _shift(left: bool) -> Any:
@@ -75,10 +75,8 @@ def _shift(left: bool) -> Any:
     return function
 
 
-ShiftLeftOp, ShiftLeftInstr = binary(
-    "shift_left", "lhs << rhs; 0 for shifts outside the width", _shift(True), base=BitsOp
-)
-ShiftRightOp, ShiftRightInstr = binary(
+ShiftLeftOp = binary("shift_left", "lhs << rhs; 0 for shifts outside the width", _shift(True), base=BitsOp)
+ShiftRightOp = binary(
     "shift_right",
     "lhs >> rhs, keeping the sign of signed integers; 0 for shifts outside the width",
     _shift(False),
@@ -92,8 +90,8 @@ def _is_inf(x: Array, detect_negative: bool, detect_positive: bool) -> Array:
     return np.isinf(x) & ((detect_negative & (x < 0)) | (detect_positive & (x > 0)))
 
 
-IsNanOp, IsNanInstr = unary("is_nan", "Whether x is NaN", np.isnan, base=UnaryTestOp)
-IsInfOp, IsInfInstr = unary(
+IsNanOp = unary("is_nan", "Whether x is NaN", np.isnan, base=UnaryTestOp)
+IsInfOp = unary(
     "is_inf",
     "Whether x is an infinity of a detected sign",
     _is_inf,
@@ -111,12 +109,12 @@ def _replace_nan_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return b(SelectOp(b(IsNanOp(op.input)), b.scalar(0, dy), dy))
 
 
-ReplaceNanOp, ReplaceNanInstr = unary(
+ReplaceNanOp = unary(
     "replace_nan",
     "x, or value where x is NaN",
     _replaced,
     _replace_nan_gradient,
-    lambda op, b: b(SelectOp(b(IsNanOp(op.input)), b.scalar(op.prop("value"), op.input), op.input)),
+    lambda op, b: b(SelectOp(b(IsNanOp(op.input)), b.scalar(op.value, op.input), op.input)),
     value=float_prop(0.0),
 )
 

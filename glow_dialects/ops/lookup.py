@@ -10,7 +10,6 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -39,11 +38,6 @@ class LookupOp(PureOp):
                 f"{self.name}: {self.input.type} has no table of 256 entries in {self.table.type}"
             )
         return [tensor(shape_of(self.input), element_of(self.table))]
-
-
-@instr_op(of=LookupOp)
-class LookupInstr(InstrOp):
-    """np.take."""
 
     def reference(self, result: Array, input: Array, table: Array) -> None:
         smallest, _ = limits_of(quantized_type(self.operands[1]))

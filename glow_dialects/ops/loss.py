@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
-from glow_dialects.core.properties import check_choice, float_prop, str_prop
+from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.properties import check_choice, float_prop, opt_int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
+from glow_dialects.core.types import Tensor, dtype_of, element_of, present, shape_of, tensor, typed
 from glow_dialects.ops.activation import ClipOp, SoftplusOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp, CmpLtOp, CmpNeOp
@@ -30,9 +29,11 @@ from glow_dialects.ops.windows import check_float
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _reduced(op: GraphOp, f: Formula, each: SSAValue, divisor: SSAValue | None = None) -> SSAValue:
+def _reduced(
+    op: _ElementLoss | CrossEntropyOp, f: Formula, each: SSAValue, divisor: SSAValue | None = None
+) -> SSAValue:
     """The losses `each`, their sum, or the sum over `divisor` (by default the number of losses)."""
-    reduction, axes = op.prop("reduction"), tuple(range(len(shape_of(each))))
+    reduction, axes = op.reduction, tuple(range(len(shape_of(each))))
     if reduction == "none":
         return each
     if reduction == "mean" and divisor is None:
@@ -51,12 +52,12 @@ class _ElementLoss(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
         if self.input.type != self.target.type:
             raise VerifyException(
                 f"{self.name}: input {self.input.type} and target {self.target.type} differ"
             )
-        return [self.input.type if self.prop("reduction") == "none" else tensor((), element_of(self.input))]
+        return [self.input.type if self.reduction == "none" else tensor((), element_of(self.input))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f = Formula(b, self.input)
@@ -79,7 +80,7 @@ class CrossEntropyOp(PureOp):
     name = "glow.cross_entropy"
     reduction = str_prop("mean")
     label_smoothing = float_prop(0.0)
-    ignore_index = opt_prop_def(IntegerAttr)
+    ignore_index = opt_int_prop()
     logits = operand_def(Tensor)
     labels = operand_def(Tensor)
     weights = opt_operand_def(Tensor)
@@ -87,7 +88,7 @@ class CrossEntropyOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.logits)
-        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
         shape = shape_of(self.logits)
         if len(shape) < 2:
             raise VerifyException(f"{self.name}: logits {self.logits.type} have no axis of classes")
@@ -95,23 +96,23 @@ class CrossEntropyOp(PureOp):
         if shape_of(self.labels) != samples or dtype_of(typed(self.labels)).kind not in "iu":
             wanted = "x".join(map(str, samples))
             raise VerifyException(f"{self.name}: labels are {self.labels.type}, expected {wanted} integers")
-        if not 0 <= self.prop("label_smoothing") < 1:
-            raise VerifyException(f"{self.name}: label_smoothing {self.prop('label_smoothing')}")
-        for value in self.group("weights"):
+        if not 0 <= self.label_smoothing < 1:
+            raise VerifyException(f"{self.name}: label_smoothing {self.label_smoothing}")
+        for value in present(self.weights):
             if value.type != tensor((shape[1],), element_of(self.logits)):
                 raise VerifyException(f"{self.name}: weights {value.type} for {shape[1]} classes")
-        return [tensor(samples if self.prop("reduction") == "none" else (), element_of(self.logits))]
+        return [tensor(samples if self.reduction == "none" else (), element_of(self.logits))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # -sum over classes of target * log softmax, target = (1 - s) one-hot + s / C, times weights
         f, shape, labels = Formula(b, self.logits), shape_of(self.logits), self.labels
         classes, rank = shape[1], len(shape)
-        smoothing, ignored = self.prop("label_smoothing"), self.prop("ignore_index")
+        smoothing, ignored = self.label_smoothing, self.ignore_index
         column = f.reshape(labels, (shape[0], 1, *shape[2:]))
         places = np.arange(classes).astype(dtype_of(typed(labels))).reshape(classes, *(1,) * (rank - 2))
         hot = _number(b(CmpEqOp(column, b.constant(places))), self.logits, b)
         weights: SSAValue | None = None
-        for value in self.group("weights"):
+        for value in present(self.weights):
             weights = f.reshape(value, (classes, *(1,) * (rank - 2)))
         kept: SSAValue | None = None
         if ignored is not None:
@@ -193,7 +194,7 @@ class HuberLossOp(_ElementLoss):
     delta = float_prop(1.0)
 
     def losses(self, f: Formula) -> SSAValue:
-        delta = self.prop("delta")
+        delta = self.delta
         d = f.b(AbsOp(f.sub(self.input, self.target)))
         low, high = f.mul(d, d, 0.5), f.mul(f.sub(d, delta / 2), delta)
         return f.where(f.b(CmpLtOp(d, f.of(delta))), low, high)

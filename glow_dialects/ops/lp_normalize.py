@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -27,6 +26,7 @@ class LpNormalizeOp(PureOp):
     """x / (sum |x|^p)^(1/p) along `axis`, p 1 or 2; 0 where the norm is 0."""
 
     name = "glow.lp_normalize"
+    INPLACE = ("input",)
     axis = int_prop()
     p = int_prop(2)
     input = operand_def(Tensor)
@@ -34,25 +34,20 @@ class LpNormalizeOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        check_axis(self.name, self.prop("axis"), len(shape_of(self.input)))
-        if self.prop("p") not in (1, 2):
-            raise VerifyException(f"{self.name}: p is {self.prop('p')}, expected 1 or 2")
+        check_axis(self.name, self.axis, len(shape_of(self.input)))
+        if self.p not in (1, 2):
+            raise VerifyException(f"{self.name}: p is {self.p}, expected 1 or 2")
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, x, axes = Formula(b, self.input), self.input, (self.prop("axis"),)
-        total = f.sum(b(AbsOp(x)) if self.prop("p") == 1 else f.mul(x, x), axes)
+        f, x, axes = Formula(b, self.input), self.input, (self.axis,)
+        total = f.sum(b(AbsOp(x)) if self.p == 1 else f.mul(x, x), axes)
         total = f.where(b(CmpEqOp(total, f.of(0))), 1.0, total)
-        return [f.div(x, total if self.prop("p") == 1 else f.sqrt(total))]
-
-
-@instr_op(of=LpNormalizeOp, inplace=("input",))
-class LpNormalizeInstr(InstrOp):
-    """Norms of lines."""
+        return [f.div(x, total if self.p == 1 else f.sqrt(total))]
 
     def reference(self, result: Array, input: Array) -> None:
-        x, axis = widen(input), self.prop("axis")
-        if self.prop("p") == 1:
+        x, axis = widen(input), self.axis
+        if self.p == 1:
             norm = np.abs(x).sum(axis=axis, keepdims=True)
         else:
             norm = np.sqrt((x * x).sum(axis=axis, keepdims=True))

@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor
@@ -34,29 +33,24 @@ class LpPoolOp(PoolOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        if self.prop("p") < 1:
-            raise VerifyException(f"{self.name}: p is {self.prop('p')}, expected at least 1")
+        if self.p < 1:
+            raise VerifyException(f"{self.name}: p is {self.p}, expected at least 1")
         return [self.pooled(self.input)]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # |x|^p, mean of all of the window, times its size, ^(1/p)
-        p, x = self.prop("p"), self.input
+        p, x = self.p, self.input
         power = b(MulOp(x, x)) if p == 2 else b(PowOp(b(AbsOp(x)), b.scalar(p, x)))
         mean = b(AvgPoolOp(power, count_include_pad=True, **self.window_properties()))
-        total = b(MulOp(mean, b.scalar(prod(self.prop("kernel")), mean)))
+        total = b(MulOp(mean, b.scalar(prod(self.kernel), mean)))
         return [b(PowOp(total, b.scalar(1 / p, total)))]
 
-
-@instr_op(of=LpPoolOp)
-class LpPoolInstr(InstrOp):
-    """Norms of windows."""
-
     def reference(self, result: Array, input: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x = channels_first(widen(input)) if last else widen(input)
-        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
-        view = windows(np.abs(x) ** x.dtype.type(self.prop("p")), *window)
-        y = view.sum(axis=tuple(range(2 - x.ndim, 0))) ** x.dtype.type(1 / self.prop("p"))
+        window = [getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")]
+        view = windows(np.abs(x) ** x.dtype.type(self.p), *window)
+        y = view.sum(axis=tuple(range(2 - x.ndim, 0))) ** x.dtype.type(1 / self.p)
         result[...] = channels_last(y) if last else y
 
 

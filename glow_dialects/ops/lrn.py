@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -38,15 +37,15 @@ class LrnOp(PureOp):
         check_float(self.name, self.input)
         if len(shape_of(self.input)) < 2:
             raise VerifyException(f"{self.name}: {self.input.type} has no channels")
-        if self.prop("size") < 1:
-            raise VerifyException(f"{self.name}: size is {self.prop('size')}, expected at least 1")
+        if self.size < 1:
+            raise VerifyException(f"{self.name}: size is {self.size}, expected at least 1")
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         if 0 in shape_of(self.input):
             return [self.input]
         # The mean of the squares over neighbouring channels is a pool along the channels.
-        f, shape, size = Formula(b, self.input), shape_of(self.input), self.prop("size")
+        f, shape, size = Formula(b, self.input), shape_of(self.input), self.size
         flat = f.reshape(f.mul(self.input, self.input), (shape[0], 1, shape[1], int(np.prod(shape[2:]))))
         before, after = (size - 1) // 2, size // 2
         window: dict[str, Any] = {
@@ -55,24 +54,19 @@ class LrnOp(PureOp):
             "count_include_pad": True,
         }
         mean = f.reshape(b(AvgPoolOp(flat, **window)), shape)
-        base = f.add(f.mul(mean, self.prop("alpha")), self.prop("bias"))
-        return [f.div(self.input, f.pow(base, self.prop("beta")))]
-
-
-@instr_op(of=LrnOp)
-class LrnInstr(InstrOp):
-    """Running sums of squares across channels."""
+        base = f.add(f.mul(mean, self.alpha), self.bias)
+        return [f.div(self.input, f.pow(base, self.beta))]
 
     def reference(self, result: Array, input: Array) -> None:
-        x, size = widen(input), self.prop("size")
+        x, size = widen(input), self.size
         kind, channels = x.dtype.type, x.shape[1]
         total = np.zeros_like(x)
         for offset in range(-((size - 1) // 2), size // 2 + 1):
             low, high = max(0, -offset), min(channels, channels - offset)
             if low < high:
                 total[:, low:high] += x[:, low + offset : high + offset] ** 2
-        base = kind(self.prop("bias")) + kind(self.prop("alpha") / size) * total
-        result[...] = x / base ** kind(self.prop("beta"))
+        base = kind(self.bias) + kind(self.alpha / size) * total
+        result[...] = x / base ** kind(self.beta)
 
 
 SAMPLES: tuple[Sample, ...] = (

@@ -8,11 +8,10 @@ from typing import Any
 from xdsl.irdl import opt_operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Tensor
-from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, recurrent_sample
+from glow_dialects.ops.recurrent import Direction, RecurrentOp, recurrent_sample
 
 
 @graph_op
@@ -51,11 +50,6 @@ class LstmOp(RecurrentOp):
         cell = m.add(kept, m.mul(i, d.activate(1, d.gate(gates, 3))))
         o = d.activate(0, inner(1, 1, cell))
         return [m.mul(o, d.activate(2, cell)), cell]
-
-
-@instr_op(of=LstmOp)
-class LstmInstr(RecurrentInstr):
-    """Step by step in each direction."""
 
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:

@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
@@ -56,11 +55,6 @@ class MatmulOp(PureOp):
         assert dy is not None
         return [b(MatmulOp(dy, swapped(self.rhs, b))), b(MatmulOp(swapped(self.lhs, b), dy))]
 
-
-@instr_op(of=MatmulOp)
-class MatmulInstr(InstrOp):
-    """np.matmul."""
-
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
         result[...] = matmul(widen(lhs), widen(rhs))
 
@@ -89,11 +83,6 @@ class BatchMatmulOp(PureOp):
         left = b(BatchMatmulOp(dy, swapped(self.rhs, b)))
         right = b(BatchMatmulOp(swapped(self.lhs, b), dy))
         return [unbroadcast(left, self.lhs, b), unbroadcast(right, self.rhs, b)]
-
-
-@instr_op(of=BatchMatmulOp)
-class BatchMatmulInstr(InstrOp):
-    """np.matmul."""
 
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
         result[...] = matmul(widen(lhs), widen(rhs))

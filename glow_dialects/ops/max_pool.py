@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
@@ -79,15 +78,10 @@ class MaxPoolOp(_MaxPool):
     name = "glow.max_pool"
     CHEAP = True
 
-
-@instr_op(of=MaxPoolOp)
-class MaxPoolInstr(InstrOp):
-    """Maxima of windows."""
-
     def reference(self, result: Array, input: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x = channels_first(widen(input)) if last else widen(input)
-        y = max_windows(x, *(self.prop(n) for n in ("kernel", "strides", "pads", "dilations")))
+        y = max_windows(x, *(getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")))
         result[...] = channels_last(y) if last else y
 
 
@@ -102,15 +96,10 @@ class MaxPoolWithArgmaxOp(_MaxPool):
         (kind,) = super().infer()
         return [kind, tensor(shape_of(kind), i64)]
 
-
-@instr_op(of=MaxPoolWithArgmaxOp)
-class MaxPoolWithArgmaxInstr(InstrOp):
-    """Maxima of windows and where they are."""
-
     def reference(self, result: Array, argmax: Array, input: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x = channels_first(widen(input)) if last else widen(input)
-        window = [self.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+        window = [getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")]
         y, places = max_windows(x, *window), max_places(x, *window)
         if last:
             batch, channels, *spatial = np.unravel_index(places, x.shape)
@@ -141,17 +130,12 @@ class MaxPoolBackwardOp(PoolOp):
         places = b.insert(MaxPoolWithArgmaxOp(self.input, **self.window_properties())).argmax
         return [None, b(GatherOp(f.reshape(grads[0], (math.prod(shape_of(self.input)),)), places, axis=0))]
 
-
-@instr_op(of=MaxPoolBackwardOp)
-class MaxPoolBackwardInstr(InstrOp):
-    """Gradients added at the places of the maxima."""
-
     def reference(self, result: Array, input: Array, grad: Array) -> None:
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x, dy = widen(input), widen(grad)
         if last:
             x, dy = channels_first(x), channels_first(dy)
-        places = max_places(x, *(self.prop(n) for n in ("kernel", "strides", "pads", "dilations")))
+        places = max_places(x, *(getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")))
         total = np.bincount(places.ravel(), dy.ravel(), x.size).reshape(x.shape)
         result[...] = channels_last(total) if last else total
 

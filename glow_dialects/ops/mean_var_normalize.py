@@ -10,7 +10,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axes, float_prop, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -24,6 +23,7 @@ class MeanVarNormalizeOp(PureOp):
     """(x - mean) / (sqrt(variance) + epsilon) over `axes` (ONNX: epsilon 1e-9)."""
 
     name = "glow.mean_var_normalize"
+    INPLACE = ("input",)
     axes = ints_prop()
     epsilon = float_prop(1e-9)
     input = operand_def(Tensor)
@@ -31,25 +31,20 @@ class MeanVarNormalizeOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
-        check_axes(self.name, self.prop("axes"), len(shape_of(self.input)))
+        check_axes(self.name, self.axes, len(shape_of(self.input)))
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), self.prop("axes")
+        f, axes = Formula(b, self.input), self.axes
         centred = f.sub(self.input, f.mean(self.input, axes))
         deviation = f.sqrt(f.mean(f.mul(centred, centred), axes))
-        return [f.div(centred, f.add(deviation, self.prop("epsilon")))]
-
-
-@instr_op(of=MeanVarNormalizeOp, inplace=("input",))
-class MeanVarNormalizeInstr(InstrOp):
-    """Mean and deviation over the axes."""
+        return [f.div(centred, f.add(deviation, self.epsilon))]
 
     def reference(self, result: Array, input: Array) -> None:
-        x, axes = widen(input), self.prop("axes")
+        x, axes = widen(input), self.axes
         centred = x - x.mean(axis=axes, keepdims=True)
         deviation = np.sqrt((centred * centred).mean(axis=axes, keepdims=True))
-        result[...] = centred / (deviation + x.dtype.type(self.prop("epsilon")))
+        result[...] = centred / (deviation + x.dtype.type(self.epsilon))
 
 
 SAMPLES: tuple[Sample, ...] = (

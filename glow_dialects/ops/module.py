@@ -31,7 +31,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
-from glow_dialects.core.graph_op import defined
+from glow_dialects.core.definition import read_directly
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
@@ -234,7 +234,7 @@ class _SymbolUse(IRDLOperation):
             raise VerifyException(f"{self.name}: @{name} is {target.type}, used as {kind}")
 
 
-@defined
+@read_directly
 class GetOp(_SymbolUse):
     """The value of a constant or placeholder when the function starts."""
 

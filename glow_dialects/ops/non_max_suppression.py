@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -51,13 +50,39 @@ class NonMaxSuppressionOp(PureOp):
         if element_of(self.boxes) != element_of(self.scores):
             raise VerifyException(f"{self.name}: boxes and scores have different element types")
         for name in ("available", "most", "overlap", "threshold"):
-            if any(shape_of(value) != () for value in self.group(name)):
+            if any(shape_of(value) != () for value in self.operand_group(name)):
                 raise VerifyException(f"{self.name}: {name} is not one number")
-        kept = max(0, min(self.prop("limit"), boxes[1]))
+        kept = max(0, min(self.limit, boxes[1]))
         return [tensor((scores[0] * scores[1] * kept, 3), i64), tensor((), i64)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [None] * len(self.operands)
+
+    def reference(
+        self,
+        selected: Array,
+        count: Array,
+        boxes: Array,
+        scores: Array,
+        available: Array,
+        most: Array,
+        overlap: Array,
+        threshold: Array | None = None,
+    ) -> None:
+        found: list[tuple[int, int, int]] = []
+        edges = corners(boxes, self.center_point_box)
+        limit = min(int(most), self.limit)
+        scores = scores[..., : max(0, int(available))]
+        for batch in range(scores.shape[0]):
+            for kind in range(scores.shape[1]):
+                row = scores[batch, kind]
+                order = np.argsort(-row, kind="stable")
+                if threshold is not None:
+                    order = order[row[order] > threshold]
+                found += [(batch, kind, i) for i in suppress(edges[batch], order, limit, overlap)]
+        selected[...] = 0
+        selected[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
+        count[...] = len(found)
 
 
 def corners(boxes: Array, centred: bool) -> Array:
@@ -82,37 +107,6 @@ def suppress(boxes: Array, order: Array, most: int, overlap: Array) -> list[int]
         part = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
         order = order[~(part > overlap)]
     return chosen
-
-
-@instr_op(of=NonMaxSuppressionOp)
-class NonMaxSuppressionInstr(InstrOp):
-    """Class by class, the best box first."""
-
-    def reference(
-        self,
-        selected: Array,
-        count: Array,
-        boxes: Array,
-        scores: Array,
-        available: Array,
-        most: Array,
-        overlap: Array,
-        threshold: Array | None = None,
-    ) -> None:
-        found: list[tuple[int, int, int]] = []
-        edges = corners(boxes, self.prop("center_point_box"))
-        limit = min(int(most), self.prop("limit"))
-        scores = scores[..., : max(0, int(available))]
-        for batch in range(scores.shape[0]):
-            for kind in range(scores.shape[1]):
-                row = scores[batch, kind]
-                order = np.argsort(-row, kind="stable")
-                if threshold is not None:
-                    order = order[row[order] > threshold]
-                found += [(batch, kind, i) for i in suppress(edges[batch], order, limit, overlap)]
-        selected[...] = 0
-        selected[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
-        count[...] = len(found)
 
 
 def _number(value: float) -> Array:

@@ -12,7 +12,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor
 
@@ -35,11 +34,6 @@ class NonZeroOp(PureOp):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [None]
-
-
-@instr_op(of=NonZeroOp)
-class NonZeroInstr(InstrOp):
-    """numpy.nonzero."""
 
     def reference(self, indices: Array, count: Array, input: Array) -> None:
         found = np.array(np.nonzero(np.atleast_1d(input)))

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
@@ -36,21 +35,21 @@ class OneHotOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, axis = shape_of(self.indices), self.prop("axis")
+        shape, axis = shape_of(self.indices), self.axis
         check_axis(self.name, axis, len(shape) + 1)
         check_indices(self.name, self.indices)
         if shape_of(self.values) != (2,):
             raise VerifyException(f"glow.one_hot: values are {self.values.type}, not an off and an on value")
-        if self.prop("depth") < 0:
-            raise VerifyException(f"glow.one_hot: depth {self.prop('depth')} is negative")
-        return [tensor((*shape[:axis], self.prop("depth"), *shape[axis:]), element_of(self.values))]
+        if self.depth < 0:
+            raise VerifyException(f"glow.one_hot: depth {self.depth} is negative")
+        return [tensor((*shape[:axis], self.depth, *shape[axis:]), element_of(self.values))]
 
     def _mask(self, b: Builder) -> SSAValue:
         """Where the result is on."""
         from glow_dialects.ops.arithmetic import AddOp
 
-        depth: int = self.prop("depth")
-        axis: int = self.prop("axis")
+        depth: int = self.depth
+        axis: int = self.axis
         shape = shape_of(self.indices)
         kind = dtype_of(typed(self.indices))
         index = self.indices
@@ -79,14 +78,9 @@ class OneHotOp(PureOp):
         off, on = (b(ReshapeOp.to(b(SliceOp.window(self.values, (i,), (1,))), ())) for i in (0, 1))
         return [b(SelectOp(self._mask(b), on, off))]
 
-
-@instr_op(of=OneHotOp)
-class OneHotInstr(InstrOp):
-    """A comparison with the places of the axis."""
-
     def reference(self, result: Array, indices: Array, values: Array) -> None:
-        axis: int = self.prop("axis")
-        depth: int = self.prop("depth")
+        axis: int = self.axis
+        depth: int = self.depth
         wide = np.expand_dims(indices.astype(np.int64), axis)
         places: Array = np.arange(depth).reshape((depth, *(1,) * (indices.ndim - axis)))
         result[...] = np.where(np.where(wide < 0, wide + depth, wide) == places, values[1], values[0])

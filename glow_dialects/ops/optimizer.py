@@ -19,7 +19,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, float_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Tensor, element_of, tensor
+from glow_dialects.core.types import Tensor, element_of, present, tensor
 from glow_dialects.ops.arithmetic import MaxOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp
@@ -32,23 +32,27 @@ from glow_dialects.ops.windows import check_float
 class _Update(PureOp):
     """weight, gradient and states of one type; new weight and states of that type."""
 
+    weight_decay = float_prop(0.0)
+    weight = operand_def(Tensor)
+    grad = operand_def(Tensor)
+
     def infer(self) -> Sequence[Attribute]:
         weight = self.operands[0]
         check_float(self.name, weight)
-        for name, _ in self.groups():
-            for value in self.group(name):
+        for name, _ in self.operand_groups():
+            for value in self.operand_group(name):
                 if name == "lr":
                     wanted = tensor((), element_of(weight))
                 else:
                     wanted = tensor((), i64) if name == "step" else weight.type
                 if value.type != wanted:
                     raise VerifyException(f"{self.name}: {name} is {value.type}, expected {wanted}")
-        states = [n for n, _ in self.groups() if n not in ("weight", "grad", "lr", "step")]
-        return [weight.type] * (1 + sum(len(self.group(n)) for n in states))
+        states = [n for n, _ in self.operand_groups() if n not in ("weight", "grad", "lr", "step")]
+        return [weight.type] * (1 + sum(len(self.operand_group(n)) for n in states))
 
     def decayed(self, f: Formula) -> SSAValue:
         """The gradient with weight decay added."""
-        weight, grad, decay = self.operands[0], self.operands[1], self.prop("weight_decay")
+        weight, grad, decay = self.operands[0], self.operands[1], self.weight_decay
         return f.add(grad, f.mul(weight, decay)) if decay else grad
 
 
@@ -57,9 +61,6 @@ class SgdOp(_Update):
     """weight - lr (grad + weight_decay weight)."""
 
     name = "glow.sgd"
-    weight_decay = float_prop(0.0)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
     lr = operand_def(Tensor)
     result = result_def(Tensor)
 
@@ -79,9 +80,6 @@ class MomentumOp(_Update):
     momentum = float_prop(0.9)
     nesterov = bool_prop(False)
     dampening = float_prop(0.0)
-    weight_decay = float_prop(0.0)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
     velocity = operand_def(Tensor)
     lr = operand_def(Tensor)
     step = opt_operand_def(Tensor)
@@ -89,16 +87,16 @@ class MomentumOp(_Update):
     new_velocity = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, momentum = Formula(b, self.weight), self.prop("momentum")
+        f, momentum = Formula(b, self.weight), self.momentum
         grad = self.decayed(f)
-        joined, dampening = grad, self.prop("dampening")
+        joined, dampening = grad, self.dampening
         if dampening:
             joined = f.mul(grad, 1 - dampening)
-            for step in self.group("step"):
+            for step in present(self.step):
                 first = b(CmpEqOp(step, b.scalar(0, step)))
                 joined = b(SelectOp(first, grad, joined))
         velocity = f.add(f.mul(self.velocity, momentum), joined)
-        way = f.add(grad, f.mul(velocity, momentum)) if self.prop("nesterov") else velocity
+        way = f.add(grad, f.mul(velocity, momentum)) if self.nesterov else velocity
         return [f.sub(self.weight, f.mul(way, self.lr)), velocity]
 
 
@@ -115,10 +113,7 @@ class AdamOp(_Update):
     beta1 = float_prop(0.9)
     beta2 = float_prop(0.999)
     epsilon = float_prop(1e-8)
-    weight_decay = float_prop(0.0)
     decoupled = bool_prop(False)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
     first = operand_def(Tensor)
     second = operand_def(Tensor)
     largest = opt_operand_def(Tensor)
@@ -131,19 +126,19 @@ class AdamOp(_Update):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f, weight, grad = Formula(b, self.weight), self.weight, self.grad
-        beta1, beta2, decay = self.prop("beta1"), self.prop("beta2"), self.prop("weight_decay")
-        if self.prop("decoupled"):
+        beta1, beta2, decay = self.beta1, self.beta2, self.weight_decay
+        if self.decoupled:
             if decay:
                 weight = f.mul(weight, f.sub(1.0, f.mul(self.lr, decay)))
         else:
             grad = self.decayed(f)
         first = f.add(f.mul(self.first, beta1), f.mul(grad, 1 - beta1))
         second = f.add(f.mul(self.second, beta2), f.mul(grad, grad, 1 - beta2))
-        largest = [b(MaxOp(value, second)) for value in self.group("largest")]
+        largest = [b(MaxOp(value, second)) for value in present(self.largest)]
         time = f.add(b(CastOp(self.step, results=self.lr.type)), 1.0)
         size = f.div(self.lr, _correction(f, time, beta1))
         root = f.div(1.0, f.sqrt(_correction(f, time, beta2)))
-        scale = f.add(f.mul(f.sqrt((*largest, second)[0]), root), self.prop("epsilon"))
+        scale = f.add(f.mul(f.sqrt((*largest, second)[0]), root), self.epsilon)
         return [f.sub(weight, f.div(f.mul(first, size), scale)), first, second, *largest]
 
 
@@ -166,9 +161,6 @@ class RmspropOp(_Update):
     alpha = float_prop(0.99)
     epsilon = float_prop(1e-8)
     momentum = float_prop(0.0)
-    weight_decay = float_prop(0.0)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
     square = operand_def(Tensor)
     mean = opt_operand_def(Tensor)
     velocity = opt_operand_def(Tensor)
@@ -178,19 +170,19 @@ class RmspropOp(_Update):
     others = var_result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, alpha = Formula(b, self.weight), self.prop("alpha")
+        f, alpha = Formula(b, self.weight), self.alpha
         grad = self.decayed(f)
         square = f.add(f.mul(self.square, alpha), f.mul(grad, grad, 1 - alpha))
         spread, others = square, list[SSAValue]()
-        for old in self.group("mean"):
+        for old in present(self.mean):
             mean = f.add(f.mul(old, alpha), f.mul(grad, 1 - alpha))
             spread = f.sub(square, f.mul(mean, mean))
             others.append(mean)
-        scale = f.add(f.sqrt(spread), self.prop("epsilon"))
-        velocities = self.group("velocity")
+        scale = f.add(f.sqrt(spread), self.epsilon)
+        velocities = present(self.velocity)
         if not velocities:
             return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square, *others]
-        velocity = f.add(f.mul(velocities[0], self.prop("momentum")), f.div(grad, scale))
+        velocity = f.add(f.mul(velocities[0], self.momentum), f.div(grad, scale))
         return [f.sub(self.weight, f.mul(velocity, self.lr)), square, *others, velocity]
 
 
@@ -204,9 +196,6 @@ class AdagradOp(_Update):
     name = "glow.adagrad"
     epsilon = float_prop(1e-10)
     lr_decay = float_prop(0.0)
-    weight_decay = float_prop(0.0)
-    weight = operand_def(Tensor)
-    grad = operand_def(Tensor)
     square = operand_def(Tensor)
     lr = operand_def(Tensor)
     step = opt_operand_def(Tensor)
@@ -215,12 +204,12 @@ class AdagradOp(_Update):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         f, rate = Formula(b, self.weight), self.lr
-        for step in self.group("step"):
+        for step in present(self.step):
             time = b(CastOp(step, results=self.lr.type))
-            rate = f.div(rate, f.add(f.mul(time, self.prop("lr_decay")), 1.0))
+            rate = f.div(rate, f.add(f.mul(time, self.lr_decay), 1.0))
         grad = self.decayed(f)
         square = f.add(self.square, f.mul(grad, grad))
-        scale = f.add(f.sqrt(square), self.prop("epsilon"))
+        scale = f.add(f.sqrt(square), self.epsilon)
         return [f.sub(self.weight, f.div(f.mul(grad, rate), scale)), square]
 
 

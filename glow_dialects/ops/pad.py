@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, check_length, float_prop, ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
@@ -38,35 +37,35 @@ class PadOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, pads = shape_of(self.input), self.prop("pads")
-        check_choice(self.name, "mode", self.prop("mode"), MODES)
+        shape, pads = shape_of(self.input), self.pads
+        check_choice(self.name, "mode", self.mode, MODES)
         check_length(self.name, "half of pads", pads[: len(pads) // 2 + len(pads) % 2], len(shape))
         if len(pads) % 2 or min((*pads, 0)) < 0:
             raise VerifyException(f"glow.pad: pads are {list(pads)}, not pairs of sizes")
         for size, begin, end in zip(shape, self.begins(), self.ends(), strict=True):
-            if not size and (begin or end) and self.prop("mode") != "constant":
-                raise VerifyException(f"glow.pad: nothing to {self.prop('mode')} in {self.input.type}")
+            if not size and (begin or end) and self.mode != "constant":
+                raise VerifyException(f"glow.pad: nothing to {self.mode} in {self.input.type}")
         sizes = zip(shape, self.begins(), self.ends(), strict=True)
         return [tensor([n + a + z for n, a, z in sizes], element_of(self.input))]
 
     def begins(self) -> tuple[int, ...]:
         """Elements added before each axis."""
-        return self.prop("pads")[: len(shape_of(self.input))]
+        return self.pads[: len(shape_of(self.input))]
 
     def ends(self) -> tuple[int, ...]:
         """Elements added after each axis."""
-        return self.prop("pads")[len(shape_of(self.input)) :]
+        return self.pads[len(shape_of(self.input)) :]
 
     def _sources(self) -> list[tuple[int, np.ndarray]]:
         """(axis, input index of each element of the result) of the axes that are padded."""
-        mode = self.prop("mode")
+        mode = self.mode
         rows = zip(shape_of(self.input), self.begins(), self.ends(), strict=True)
         return [(i, sources(n, a, z, mode)) for i, (n, a, z) in enumerate(rows) if a or z]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
         assert dy is not None
-        if self.prop("mode") == "constant":
+        if self.mode == "constant":
             return [b(SliceOp.window(dy, self.begins(), shape_of(self.input)))]
         # a chain of gathers, one an axis, walked backwards
         steps: list[tuple[Tensor, SSAValue, int]] = []
@@ -80,13 +79,25 @@ class PadOp(PureOp):
         return [dy]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        if self.prop("mode") == "constant":
-            big = b.splat(self.prop("value"), self.result)
+        if self.mode == "constant":
+            big = b.splat(self.value, self.result)
             return [b(InsertOp(big, self.input, starts=self.begins()))]
         value = self.input
         for axis, index in self._sources():
             value = b(GatherOp(value, b.constant(index), axis=axis))
         return [value]
+
+    def reference(self, result: Array, input: Array) -> None:
+        pads, mode = self.pads, self.mode
+        begins, ends = pads[: input.ndim], pads[input.ndim :]
+        if mode == "constant":
+            with np.errstate(all="ignore"):
+                result[...] = np.array(self.value).astype(result.dtype)
+            result[tuple(slice(a, a + n) for a, n in zip(begins, input.shape, strict=True))] = input
+            return
+        rows = zip(input.shape, begins, ends, strict=True)
+        index = [sources(n, a, z, mode) for n, a, z in rows]
+        result[...] = input[np.ix_(*index)] if index else input
 
 
 def sources(size: int, begin: int, end: int, mode: str) -> np.ndarray:
@@ -101,23 +112,6 @@ def sources(size: int, begin: int, end: int, mode: str) -> np.ndarray:
     period = 2 * (size - 1)
     place = place % period
     return np.minimum(place, period - place)
-
-
-@instr_op(of=PadOp)
-class PadInstr(InstrOp):
-    """A fill and an assignment, or a gather an axis."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        pads, mode = self.prop("pads"), self.prop("mode")
-        begins, ends = pads[: input.ndim], pads[input.ndim :]
-        if mode == "constant":
-            with np.errstate(all="ignore"):
-                result[...] = np.array(self.prop("value")).astype(result.dtype)
-            result[tuple(slice(a, a + n) for a, n in zip(begins, input.shape, strict=True))] = input
-            return
-        rows = zip(input.shape, begins, ends, strict=True)
-        index = [sources(n, a, z, mode) for n, a, z in rows]
-        result[...] = input[np.ix_(*index)] if index else input
 
 
 SAMPLES = (

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -124,11 +123,6 @@ class QuantizeOp(PureOp):
         )
         return [b(SelectOp(inside, dy, b.scalar(0, dy)))]
 
-
-@instr_op(of=QuantizeOp)
-class QuantizeInstr(InstrOp):
-    """Round and clip."""
-
     def reference(self, result: Array, input: Array) -> None:
         kind = quantized_type(self.operands[0])
         result[...] = quantize_array(widen(input), kind).astype(result.dtype)
@@ -157,11 +151,6 @@ class DequantizeOp(PureOp):
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [grads[0]]
 
-
-@instr_op(of=DequantizeOp)
-class DequantizeInstr(InstrOp):
-    """Shift and scale."""
-
     def reference(self, result: Array, input: Array) -> None:
         result[...] = dequantize_array(input, quantized_type(self.operands[1]))
 
@@ -189,11 +178,6 @@ class RescaleOp(PureOp):
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         real = tensor(shape_of(self.input), quantized_type(self.input).expressed)
         return [b(QuantizeOp(b(DequantizeOp(self.input, results=real)), results=self.result.type))]
-
-
-@instr_op(of=RescaleOp)
-class RescaleInstr(InstrOp):
-    """Through real numbers."""
 
     def reference(self, result: Array, input: Array) -> None:
         real = dequantize_array(input, quantized_type(self.operands[1]))

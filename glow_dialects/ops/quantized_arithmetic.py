@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -66,8 +65,8 @@ def _product(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
     return _centred(x, a) * _centred(y, b) * factor
 
 
-def _binary(name: str, meaning: str, compute: Meaning) -> tuple[Any, type[InstrOp]]:
-    """Node and instruction; `compute` gives float32 numbers in units of the result's scale."""
+def _binary(name: str, meaning: str, compute: Meaning) -> type[Any]:
+    """The node; `compute` gives float32 numbers in units of the result's scale."""
     camel = f"Quantized{name.capitalize()}"
 
     fields: dict[str, Any] = {
@@ -79,23 +78,18 @@ def _binary(name: str, meaning: str, compute: Meaning) -> tuple[Any, type[InstrO
         "rhs": operand_def(Tensor),
         "result": result_def(Tensor),
     }
-    node = graph_op(type(f"{camel}Op", (QuantizedBinaryOp,), fields))
 
-    def reference(self: InstrOp, result: Array, lhs: Array, rhs: Array) -> None:
+    def reference(self: Any, result: Array, lhs: Array, rhs: Array) -> None:
         to, left, right = (quantized_type(v) for v in self.operands[:3])
-        result[...] = finish(compute(lhs, rhs, left, right, to), to, self.prop("low"), self.prop("high"))
+        result[...] = finish(compute(lhs, rhs, left, right, to), to, self.low, self.high)
 
-    made = type(
-        f"{camel}Instr",
-        (InstrOp,),
-        {"__doc__": meaning, "__annotations__": {}, "reference": reference},
-    )
-    return node, instr_op(of=node)(made)
+    fields["reference"] = reference
+    return graph_op(type(f"{camel}Op", (QuantizedBinaryOp,), fields))
 
 
-QuantizedAddOp, QuantizedAddInstr = _binary("add", "lhs + rhs of stored integers", sum_of)
-QuantizedSubOp, QuantizedSubInstr = _binary("sub", "lhs - rhs of stored integers", _difference)
-QuantizedMulOp, QuantizedMulInstr = _binary("mul", "lhs * rhs of stored integers", _product)
+QuantizedAddOp = _binary("add", "lhs + rhs of stored integers", sum_of)
+QuantizedSubOp = _binary("sub", "lhs - rhs of stored integers", _difference)
+QuantizedMulOp = _binary("mul", "lhs * rhs of stored integers", _product)
 
 
 def _stored(*shape: int, kind: UniformQuantizedType, seed: int = 0) -> QuantizedArray:

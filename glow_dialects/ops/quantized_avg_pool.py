@@ -6,7 +6,6 @@ import numpy as np
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
@@ -42,22 +41,19 @@ class QuantizedAvgPoolOp(RequantizingOp, PoolOp):
         per_tensor(self, self.input)
         self.check_result(shape_of(self.pooled(self.input)))
 
-
-@instr_op(of=QuantizedAvgPoolOp)
-class QuantizedAvgPoolInstr(InstrOp):
-    """Exact sums of windows, times scale over count."""
-
     def reference(self, result: Array, input: Array) -> None:
         to, source = quantized_type(self.operands[0]), quantized_type(self.operands[1])
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         x = input.astype(np.float32) - np.float32(zero_of(source))
         x = channels_first(x) if last else x
-        kernel, strides, pads, dilations = (self.prop(n) for n in ("kernel", "strides", "pads", "dilations"))
+        kernel, strides, pads, dilations = (
+            getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")
+        )
         total = windows(x, kernel, strides, pads, dilations).sum(axis=tuple(range(2 - x.ndim, 0)))
-        counted = self.prop("count_include_pad")
+        counted = self.count_include_pad
         counts = window_counts(x.shape[2:], (kernel, strides, pads, dilations), counted)
         factor = (scale_of(source) / scale_of(to) / counts).astype(np.float32)
-        y = finish(total.astype(np.float32) * factor, to, self.prop("low"), self.prop("high"))
+        y = finish(total.astype(np.float32) * factor, to, self.low, self.high)
         result[...] = channels_last(y) if last else y
 
 

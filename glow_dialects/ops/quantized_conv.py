@@ -7,7 +7,6 @@ from xdsl.dialects.builtin import i32
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -15,6 +14,7 @@ from glow_dialects.core.types import (
     Tensor,
     UniformQuantizedType,
     element_of,
+    present,
     shape_of,
     tensor,
 )
@@ -48,33 +48,28 @@ class QuantizedConvOp(RequantizingOp, ConvolutionOp):
         self.check_window(len(shape_of(self.input)), self.kernel)
         if np.any(weights.zero_point_array) or weights.axis.data > 0:
             raise VerifyException(f"{self.name}: the filter needs zero point 0 and scales of axis 0")
-        if self.sizes(self.input)[1] != inner * self.prop("group") or out % self.prop("group"):
+        if self.sizes(self.input)[1] != inner * self.group or out % self.group:
             raise VerifyException(
-                f"{self.name}: {self.input.type} and {self.filter.type} in {self.prop('group')} groups"
+                f"{self.name}: {self.input.type} and {self.filter.type} in {self.group} groups"
             )
-        for value in self.group("bias"):
+        for value in present(self.bias):
             if value.type != tensor((out,), i32):
                 raise VerifyException(f"{self.name}: bias is {value.type}, expected {out} x i32")
         shape = shape_of(self.window_result(self.input, self.kernel, out))
         self.check_result(shape, real=True)
 
-
-@instr_op(of=QuantizedConvOp)
-class QuantizedConvInstr(InstrOp):
-    """An exact integer convolution of centred values, requantised."""
-
     def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
         source, weights = quantized_type(self.operands[1]), quantized_type(self.operands[2])
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         # float64 holds sums of integer products exactly, and NumPy multiplies it fast.
         x = input.astype(np.float64) - zero_of(source)
         w = filter.astype(np.float64)
         if last:
             x, w = channels_first(x), channels_first(w)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), self.prop("group"))
+        window = (self.strides, self.pads, self.dilations, self.group)
         total = convolve(x, w, *window, bias=None if bias is None else bias.astype(np.float64))
         scales = weights.scale_array.reshape(1, -1, *(1,) * (total.ndim - 2))
-        to, low, high = element_of(self.operands[0]), self.prop("low"), self.prop("high")
+        to, low, high = element_of(self.operands[0]), self.low, self.high
         y = requantized(total, scale_of(source), scales, to, low, high)
         result[...] = channels_last(y) if last else y
 

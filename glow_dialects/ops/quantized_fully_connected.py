@@ -8,7 +8,6 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -16,6 +15,7 @@ from glow_dialects.core.types import (
     Tensor,
     UniformQuantizedType,
     element_of,
+    present,
     shape_of,
     tensor,
 )
@@ -51,21 +51,16 @@ class QuantizedFullyConnectedOp(RequantizingOp):
             raise VerifyException(f"{self.name}: {self.input.type} does not meet {self.weights.type}")
         if np.any(weights.zero_point_array) or weights.axis.data not in (-1, 1):
             raise VerifyException(f"{self.name}: the weights need zero point 0 and scales of axis 1")
-        for value in self.group("bias"):
+        for value in present(self.bias):
             if value.type != tensor(columns[1:], i32):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns[1]} columns")
         self.check_result((rows[0], columns[1]), real=True)
-
-
-@instr_op(of=QuantizedFullyConnectedOp)
-class QuantizedFullyConnectedInstr(InstrOp):
-    """An exact integer product of centred values, requantised."""
 
     def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
         source, kind = quantized_type(self.operands[1]), quantized_type(self.operands[2])
         total = np.matmul(input.astype(np.float64) - zero_of(source), weights.astype(np.float64))
         total = total if bias is None else total + bias
-        to, low, high = element_of(self.operands[0]), self.prop("low"), self.prop("high")
+        to, low, high = element_of(self.operands[0]), self.low, self.high
         result[...] = requantized(total, scale_of(source), kind.scale_array, to, low, high)
 
 

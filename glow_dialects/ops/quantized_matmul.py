@@ -7,7 +7,6 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -51,15 +50,10 @@ class QuantizedMatmulOp(RequantizingOp):
         batch = broadcast_shapes(lhs[:-2], rhs[:-2])
         self.check_result((*batch, lhs[-2], rhs[-1]), real=True)
 
-
-@instr_op(of=QuantizedMatmulOp)
-class QuantizedMatmulInstr(InstrOp):
-    """An exact integer product of centred values, requantised."""
-
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
         left, right = quantized_type(self.operands[1]), quantized_type(self.operands[2])
         total = np.matmul(lhs.astype(np.float64) - zero_of(left), rhs.astype(np.float64) - zero_of(right))
-        to, low, high = element_of(self.operands[0]), self.prop("low"), self.prop("high")
+        to, low, high = element_of(self.operands[0]), self.low, self.high
         result[...] = requantized(total, scale_of(left), right.scale_array, to, low, high)
 
 

@@ -8,7 +8,7 @@ results: every state [T, D, N, H], last states [D, N, H]. With `layout` 1 the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -17,11 +17,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp
-from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.products import matmul
 from glow_dialects.core.properties import check_choice, float_prop, floats_prop, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.activation import (
     ClipOp,
     EluOp,
@@ -302,6 +301,12 @@ class RecurrentOp(PureOp):
     bias = opt_operand_def(Tensor)
     lengths = opt_operand_def(Tensor)
     initial_state = opt_operand_def(Tensor)
+
+    if TYPE_CHECKING:  # of some of them only
+        initial_cell: SSAValue | None
+        peepholes: SSAValue | None
+        input_forget: bool
+        linear_before_reset: int
     result = result_def(Tensor)
     last_state = result_def(Tensor)
 
@@ -323,9 +328,9 @@ class RecurrentOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         x, w, r = self.operands[:3]
         check_float(self.name, x)
-        check_choice(self.name, "direction", self.prop("direction"), DIRECTIONS)
-        directions = 2 if self.prop("direction") == "bidirectional" else 1
-        names = [n.strip().lower() for n in self.prop("activations").split(",")]
+        check_choice(self.name, "direction", self.direction, DIRECTIONS)
+        directions = 2 if self.direction == "bidirectional" else 1
+        names = [n.strip().lower() for n in self.activations.split(",")]
         for name in names:
             check_choice(self.name, "activation", name, tuple(ACTIVATIONS))
         if len(names) != directions * len(self.FUNCTIONS):
@@ -335,7 +340,7 @@ class RecurrentOp(PureOp):
         for value in (x, w, r):
             if len(shape_of(value)) != 3:
                 raise VerifyException(f"{self.name}: {value.type} where a tensor of rank 3 is expected")
-        first = self.prop("layout") == 1
+        first = self.layout == 1
         steps, samples, inputs = shape_of(x)
         if first:
             steps, samples = samples, steps
@@ -345,11 +350,11 @@ class RecurrentOp(PureOp):
         self._expect("recurrence", r, (directions, rows, hidden))
         state = (samples, directions, hidden) if first else (directions, samples, hidden)
         wanted = {"bias": (directions, 2 * rows), "peepholes": (directions, 3 * hidden)}
-        for name, _ in self.groups():
+        for name, _ in self.operand_groups():
             shape = state if name.startswith("initial") else wanted.get(name)
-            for value in self.group(name) if shape is not None else ():
+            for value in self.operand_group(name) if shape is not None else ():
                 self._expect(name, value, shape or ())
-        for value in self.group("lengths"):
+        for value in present(self.lengths):
             if shape_of(value) != (samples,) or dtype_of(value.type).kind not in "iu":
                 raise VerifyException(f"{self.name}: lengths are {value.type} for {samples} samples")
         every = (samples, steps, directions, hidden) if first else (steps, directions, samples, hidden)
@@ -362,11 +367,20 @@ class RecurrentOp(PureOp):
             raise VerifyException(f"{self.name}: {what} are {value.type}, expected {wanted}")
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        found = {n: (self.group(n) or [None])[0] for n, _ in self.groups()}
-        properties = {n: self.prop(n) for n in self.get_irdl_definition().properties}
+        found = {n: (self.operand_group(n) or [None])[0] for n, _ in self.operand_groups()}
+        properties = {n: getattr(self, n) for n in self.get_irdl_definition().properties}
         m = GraphMath(b, self.operands[0])
         shapes = [shape_of(v) for v in self.operands[:3]]
         return run(m, type(self), properties, found, shapes)
+
+    def reference(self, *buffers: Array | None) -> None:
+        instr: Any = self
+        names = [name for name, _ in self.operand_groups()]
+        count = sum(access.writes for access in instr.ACCESS.values())
+        results = _run_arrays(instr, dict(zip(names[count:], buffers[count:], strict=True)))
+        for buffer, result in zip(buffers, results, strict=False):
+            assert buffer is not None
+            buffer[...] = result
 
 
 def run(
@@ -387,18 +401,6 @@ def run(
     }
     reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     return unroll(m, kind.step, kind.GATES, properties, parts, reverse[properties["direction"]])
-
-
-class RecurrentInstr(InstrOp):
-    """A recurrent network step by step in each direction."""
-
-    def reference(self, *buffers: Array | None) -> None:
-        names = [name for name, _ in self.groups()]
-        count = sum(access.writes for access in self.ACCESS.values())
-        results = _run_arrays(self, dict(zip(names[count:], buffers[count:], strict=True)))
-        for buffer, result in zip(buffers, results, strict=False):
-            assert buffer is not None
-            buffer[...] = result
 
 
 def recurrent_sample(
@@ -425,7 +427,7 @@ def recurrent_sample(
 def _run_arrays(instr: Any, found: dict[str, Array | None]) -> list[Array]:
     """The results of a recurrent instruction for its operands by name."""
     wide = {n: None if a is None else a if n == "lengths" else widen(a) for n, a in found.items()}
-    properties = {n: instr.prop(n) for n in instr.GRAPH_OP.get_irdl_definition().properties}
+    properties = {n: getattr(instr, n) for n in instr.GRAPH_OP.get_irdl_definition().properties}
     x, w, r = wide["input"], wide["weights"], wide["recurrence"]
     assert x is not None and w is not None and r is not None
     return run(ArrayMath(x.dtype), instr.GRAPH_OP, properties, wide, [x.shape, w.shape, r.shape])

@@ -10,7 +10,7 @@ or what it multiplies where the reset comes first), RNN the state. Of a sequence
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import i32
@@ -20,10 +20,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.matmul import MatmulOp
@@ -43,36 +42,51 @@ PROPERTIES = ("kind", "reverse", "activation", "clip", "input_forget", "linear_b
 
 
 def _order(op: Any, steps: int) -> Sequence[int]:
-    return range(steps)[::-1] if op.prop("reverse") else range(steps)
+    return range(steps)[::-1] if op.reverse else range(steps)
 
 
 class _Recurrent(PureOp):
     """Checks that both operators share."""
+
+    kind = str_prop()
+    reverse = bool_prop(False)
+    activation = str_prop("tanh")
+    clip = float_prop(0.0)
+    input_forget = bool_prop(False)
+    linear_before_reset = bool_prop(True)
+
+    if TYPE_CHECKING:  # operands of both, which stand at different places
+        recurrence: SSAValue
+        initial_cell: SSAValue | None
+        lengths: SSAValue | None
+        peepholes: SSAValue | None
 
     def sizes(self) -> tuple[int, int, int]:
         """(steps, samples, hidden)."""
         raise NotImplementedError
 
     def _check(self, wanted: dict[str, tuple[int, ...]]) -> None:
-        kind = self.prop("kind")
+        kind = self.kind
         check_choice(self.name, "kind", kind, tuple(GATES))
-        check_choice(self.name, "activation", self.prop("activation"), ACTIVATIONS)
-        if kind != "rnn" and self.prop("activation") != "tanh":
+        check_choice(self.name, "activation", self.activation, ACTIVATIONS)
+        if self.sizes()[0] < 1:
+            raise VerifyException(f"{self.name}: {self.operands[0].type} has no steps")
+        if kind != "rnn" and self.activation != "tanh":
             raise VerifyException(f"{self.name}: only an rnn has another activation than tanh")
         element = element_of(self.operands[0])
         check_float(self.name, self.operands[0])
         for name, shape in wanted.items():
-            for value in self.group(name):
+            for value in self.operand_group(name):
                 if value.type != tensor(shape, element):
                     raise VerifyException(
                         f"{self.name}: {name} is {value.type}, expected {tensor(shape, element)}"
                     )
-        for value in self.group("lengths"):
+        for value in present(self.lengths):
             if value.type != tensor((self.sizes()[1],), i32):
                 raise VerifyException(f"{self.name}: lengths are {value.type}, expected i32 of each sample")
-        if kind != "lstm" and (self.group("peepholes") or self.prop("input_forget")):
+        if kind != "lstm" and (self.peepholes is not None or self.input_forget):
             raise VerifyException(f"{self.name}: an lstm alone has peepholes and joined gates")
-        if bool(self.group("initial_cell")) != (kind == "lstm"):
+        if (self.initial_cell is not None) != (kind == "lstm"):
             raise VerifyException(f"{self.name}: an lstm alone has an initial cell")
 
     def order(self) -> Sequence[int]:
@@ -83,15 +97,15 @@ class _Recurrent(PureOp):
         """The cell as graph operators."""
         m, (_, _, hidden) = Graphs(b, self.operands[0]), self.sizes()
         epsilon = float(np.finfo(dtype_of(self.operands[0].type)).eps)
-        holes = [m.reshape(v, (1, 3 * hidden)) for v in self.group("peepholes")]
-        bias = [v for v in self.group("bias")] if "bias" in dict(self.groups()) else []
-        properties = {n: self.prop(n) for n in PROPERTIES}
-        weights = self.group("recurrence")[0]
+        holes = [m.reshape(v, (1, 3 * hidden)) for v in present(self.peepholes)]
+        bias = self.operand_group("bias") if "bias" in dict(self.operand_groups()) else []
+        properties = {n: getattr(self, n) for n in PROPERTIES}
+        weights = self.recurrence
         return Cell(m, properties, epsilon, weights, *(bias or [None]), *(holes or [None]))
 
     def optional(self, name: str) -> SSAValue | None:
         """An operand that may be absent."""
-        return next(iter(self.group(name)), None)
+        return next(iter(self.operand_group(name)), None)
 
 
 @graph_op
@@ -103,12 +117,6 @@ class RecurrentTrainOp(_Recurrent):
     """
 
     name = "glow.recurrent_train"
-    kind = str_prop()
-    reverse = bool_prop(False)
-    activation = str_prop("tanh")
-    clip = float_prop(0.0)
-    input_forget = bool_prop(False)
-    linear_before_reset = bool_prop(True)
     projected = operand_def(Tensor)
     recurrence = operand_def(Tensor)
     initial_state = operand_def(Tensor)
@@ -129,7 +137,7 @@ class RecurrentTrainOp(_Recurrent):
             raise VerifyException(
                 f"{self.name}: {self.projected.type} and {self.recurrence.type}, expected ranks 3 and 2"
             )
-        kind, (steps, samples, hidden) = self.prop("kind"), self.sizes()
+        kind, (steps, samples, hidden) = self.kind, self.sizes()
         rows = GATES.get(kind, 1) * hidden
         self._check(
             {
@@ -141,7 +149,7 @@ class RecurrentTrainOp(_Recurrent):
                 "peepholes": (3 * hidden,),
             }
         )
-        if self.group("bias") and (kind != "gru" or not self.prop("linear_before_reset")):
+        if self.bias is not None and (kind != "gru" or not self.linear_before_reset):
             raise VerifyException(f"{self.name}: a gru alone, its reset last, has a bias of its own")
         element = element_of(self.projected)
         every = tensor((steps, samples, hidden), element)
@@ -163,11 +171,11 @@ class RecurrentTrainOp(_Recurrent):
                 self.result,
                 self.saved,
                 self.initial_state,
-                self.group("initial_cell"),
+                present(self.initial_cell),
                 cells,
-                self.group("lengths"),
-                self.group("peepholes"),
-                **{n: self.prop(n) for n in PROPERTIES},
+                present(self.lengths),
+                present(self.peepholes),
+                **{n: getattr(self, n) for n in PROPERTIES},
             )
         )
         gates, state, *rest = made.results
@@ -177,7 +185,7 @@ class RecurrentTrainOp(_Recurrent):
             rows = [f.reshape(v, (steps * samples, shape_of(v)[2])) for v in (x, y)]
             return b(MatmulOp(f.transpose(rows[0], (1, 0)), rows[1]))
 
-        if self.prop("kind") != "gru":
+        if self.kind != "gru":
             weights = product(before, gates)
         elif rest:
             weights = product(before, f.concat([f.slice(gates, 2, 0, 2 * hidden), rest[0]], 2))
@@ -191,105 +199,32 @@ class RecurrentTrainOp(_Recurrent):
             "recurrence": weights,
             "initial_state": state,
         }
-        if self.prop("kind") == "lstm":
+        if self.kind == "lstm":
             found["initial_cell"] = rest[0]
-        if self.group("bias"):
+        if self.bias is not None:
             found["bias"] = f.sum(rest[0], (0, 1), keepdims=False)
-        if self.group("peepholes"):
-            old = self._before(f, self.results[2], self.group("initial_cell")[0])
+        if self.peepholes is not None:
+            old = self._before(f, self.results[2], present(self.initial_cell)[0])
             looks = [
                 f.sum(f.mul(f.slice(gates, 2, i * hidden, (i + 1) * hidden), cell), (0, 1), keepdims=False)
                 for i, cell in enumerate((old, self.results[2], old))
             ]
             found["peepholes"] = f.concat(looks, 0)
-        return [found.get(name) for name, _ in self.groups() for _ in self.group(name)]
+        return [found.get(name) for name, _ in self.operand_groups() for _ in self.operand_group(name)]
 
     def _before(self, f: Formula, every: SSAValue, first: SSAValue) -> SSAValue:
         """The values [T, N, H] of the steps before."""
         steps, samples, hidden = self.sizes()
         parts = [f.reshape(first, (1, samples, hidden))]
-        if steps > 1 and self.prop("reverse"):
+        if steps > 1 and self.reverse:
             parts.insert(0, f.slice(every, 0, 1, steps))
         elif steps > 1:
             parts.append(f.slice(every, 0, 0, steps - 1))
         return f.concat(parts, 0)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        initial = [self.initial_state, *self.group("initial_cell")]
+        initial = [self.initial_state, *present(self.initial_cell)]
         return run_forward(self.cell(b), self.order(), self.projected, initial, self.optional("lengths"))
-
-
-@graph_op
-class RecurrentBackwardOp(_Recurrent):
-    """Gradients of the projected input and the initial state from those of every state.
-
-    For an LSTM also that of the initial cell (and `cells_grad` of every cell may come in), for a GRU
-    that of the recurrent part of its last gate, [T, N, H]. `recurrence` is [G H, H].
-    """
-
-    name = "glow.recurrent_backward"
-    kind = str_prop()
-    reverse = bool_prop(False)
-    activation = str_prop("tanh")
-    clip = float_prop(0.0)
-    input_forget = bool_prop(False)
-    linear_before_reset = bool_prop(True)
-    grad = operand_def(Tensor)
-    recurrence = operand_def(Tensor)
-    states = operand_def(Tensor)
-    saved = operand_def(Tensor)
-    initial_state = operand_def(Tensor)
-    initial_cell = opt_operand_def(Tensor)
-    cells_grad = opt_operand_def(Tensor)
-    lengths = opt_operand_def(Tensor)
-    peepholes = opt_operand_def(Tensor)
-    projected_grad = result_def(Tensor)
-    state_grad = result_def(Tensor)
-    rest = var_result_def(Tensor)
-
-    def sizes(self) -> tuple[int, int, int]:
-        steps, samples, hidden = shape_of(self.grad)
-        return steps, samples, hidden
-
-    def infer(self) -> Sequence[Attribute]:
-        if len(shape_of(self.grad)) != 3:
-            raise VerifyException(f"{self.name}: grad is {self.grad.type}, expected rank 3")
-        kind, (steps, samples, hidden) = self.prop("kind"), self.sizes()
-        rows = GATES.get(kind, 1) * hidden
-        every = (steps, samples, hidden)
-        self._check(
-            {
-                "recurrence": (rows, hidden),
-                "states": every,
-                "saved": (steps, samples, SAVED.get(kind, 1) * hidden),
-                "initial_state": (samples, hidden),
-                "initial_cell": (samples, hidden),
-                "cells_grad": every,
-                "peepholes": (3 * hidden,),
-            }
-        )
-        element = element_of(self.grad)
-        product = [every] * self.prop("linear_before_reset")
-        more = {"lstm": [(samples, hidden)], "gru": product, "rnn": []}[kind]
-        shapes: list[tuple[int, ...]] = [(steps, samples, rows), (samples, hidden), *more]
-        return [tensor(shape, element) for shape in shapes]
-
-    def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        given = {n: self.optional(n) for n in ("grad", "cells_grad", "states", "saved")}
-        initial = [self.initial_state, *self.group("initial_cell")]
-        return run_backward(self.cell(b), self.order(), given, initial, self.optional("lengths"))
-
-
-def _cell(op: InstrOp, recurrence: Array, bias: Array | None, peepholes: Array | None) -> Cell:
-    weights, holes = widen(recurrence), None if peepholes is None else widen(peepholes).reshape(1, -1)
-    properties = {n: op.prop(n) for n in PROPERTIES}
-    epsilon = float(np.finfo(weights.dtype).eps)
-    return Cell(Arrays(weights.dtype), properties, epsilon, weights, bias, holes)
-
-
-@instr_op(of=RecurrentTrainOp)
-class RecurrentTrainInstr(InstrOp):
-    """Step by step."""
 
     def reference(
         self,
@@ -311,9 +246,59 @@ class RecurrentTrainInstr(InstrOp):
             target[...] = value
 
 
-@instr_op(of=RecurrentBackwardOp)
-class RecurrentBackwardInstr(InstrOp):
-    """Step by step, from the last to the first."""
+@graph_op
+class RecurrentBackwardOp(_Recurrent):
+    """Gradients of the projected input and the initial state from those of every state.
+
+    For an LSTM also that of the initial cell (and `cells_grad` of every cell may come in), for a GRU
+    that of the recurrent part of its last gate, [T, N, H]. `recurrence` is [G H, H].
+    """
+
+    name = "glow.recurrent_backward"
+    grad = operand_def(Tensor)
+    recurrence = operand_def(Tensor)
+    states = operand_def(Tensor)
+    saved = operand_def(Tensor)
+    initial_state = operand_def(Tensor)
+    initial_cell = opt_operand_def(Tensor)
+    cells_grad = opt_operand_def(Tensor)
+    lengths = opt_operand_def(Tensor)
+    peepholes = opt_operand_def(Tensor)
+    projected_grad = result_def(Tensor)
+    state_grad = result_def(Tensor)
+    rest = var_result_def(Tensor)
+
+    def sizes(self) -> tuple[int, int, int]:
+        steps, samples, hidden = shape_of(self.grad)
+        return steps, samples, hidden
+
+    def infer(self) -> Sequence[Attribute]:
+        if len(shape_of(self.grad)) != 3:
+            raise VerifyException(f"{self.name}: grad is {self.grad.type}, expected rank 3")
+        kind, (steps, samples, hidden) = self.kind, self.sizes()
+        rows = GATES.get(kind, 1) * hidden
+        every = (steps, samples, hidden)
+        self._check(
+            {
+                "recurrence": (rows, hidden),
+                "states": every,
+                "saved": (steps, samples, SAVED.get(kind, 1) * hidden),
+                "initial_state": (samples, hidden),
+                "initial_cell": (samples, hidden),
+                "cells_grad": every,
+                "peepholes": (3 * hidden,),
+            }
+        )
+        element = element_of(self.grad)
+        product = [every] * self.linear_before_reset
+        more = {"lstm": [(samples, hidden)], "gru": product, "rnn": []}[kind]
+        shapes: list[tuple[int, ...]] = [(steps, samples, rows), (samples, hidden), *more]
+        return [tensor(shape, element) for shape in shapes]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        given = {n: self.optional(n) for n in ("grad", "cells_grad", "states", "saved")}
+        initial = [self.initial_state, *present(self.initial_cell)]
+        return run_backward(self.cell(b), self.order(), given, initial, self.optional("lengths"))
 
     def reference(
         self,
@@ -337,6 +322,13 @@ class RecurrentBackwardInstr(InstrOp):
         made = run_backward(cell, _order(self, len(grad)), arrays, initial, lengths)
         for target, value in zip((projected_grad, state_grad, *rest), made, strict=True):
             target[...] = value
+
+
+def _cell(op: Any, recurrence: Array, bias: Array | None, peepholes: Array | None) -> Cell:
+    weights, holes = widen(recurrence), None if peepholes is None else widen(peepholes).reshape(1, -1)
+    properties = {n: getattr(op, n) for n in PROPERTIES}
+    epsilon = float(np.finfo(weights.dtype).eps)
+    return Cell(Arrays(weights.dtype), properties, epsilon, weights, bias, holes)
 
 
 _KINDS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -13,7 +13,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
@@ -42,14 +41,14 @@ class ReductionOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         x = self.operands[0]
-        axes = self.prop("axes")
+        axes = self.axes
         check_axes(self.name, axes, len(shape_of(x)))
-        return [tensor(reduced_shape(shape_of(x), axes, self.prop("keepdims")), element_of(x))]
+        return [tensor(reduced_shape(shape_of(x), axes, self.keepdims), element_of(x))]
 
 
 def kept(value: SSAValue, op: Any, b: Builder) -> SSAValue:
     """A value of the reduction's result shape with its reduced axes as 1, to broadcast with the input."""
-    wide = reduced_shape(shape_of(op.input), op.prop("axes"), True)
+    wide = reduced_shape(shape_of(op.input), op.axes, True)
     if shape_of(value) == wide:
         return value
     return b(ReshapeOp(value, results=tensor(wide, element_of(value))))
@@ -57,14 +56,14 @@ def kept(value: SSAValue, op: Any, b: Builder) -> SSAValue:
 
 def count_of(op: Any) -> int:
     """How many elements one result stands for."""
-    axes: tuple[int, ...] = op.prop("axes")
+    axes: tuple[int, ...] = op.axes
     return math.prod(shape_of(op.input)[i] for i in axes)
 
 
 def again(kind: type[Any], x: SSAValue, op: Any, b: Builder, keepdims: bool | None = None) -> SSAValue:
     """Another reduction over the same axes."""
-    keep = op.prop("keepdims") if keepdims is None else keepdims
-    return b(kind(x, axes=op.prop("axes"), keepdims=keep))
+    keep = op.keepdims if keepdims is None else keepdims
+    return b(kind(x, axes=op.axes, keepdims=keep))
 
 
 def _over_input(value: SSAValue, op: Any, b: Builder) -> SSAValue:
@@ -86,8 +85,8 @@ def _reduction(
     reduce: Reducer,
     gradient: ReductionGradient,
     decompose: Callable[[Any, Builder], SSAValue] | None = None,
-) -> tuple[type[Any], type[InstrOp]]:
-    """Node and instruction of a reduction; `reduce(x, axes)` keeps no axes."""
+) -> type[Any]:
+    """The node of a reduction; `reduce(x, axes)` keeps no axes."""
     camel = "Reduce" + "".join(part.capitalize() for part in name.split("_"))
 
     def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
@@ -110,19 +109,14 @@ def _reduction(
     }
     if decompose is not None:
         fields["decompose"] = parts
-    node = graph_op(type(f"{camel}Op", (ReductionOp,), fields))
 
-    def reference(self: InstrOp, result: Array, input: Array) -> None:
+    def reference(self: Any, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
-            made = reduce(widen(input), tuple(self.prop("axes")))
+            made = reduce(widen(input), tuple(self.axes))
             result[...] = np.asarray(made).reshape(result.shape)
 
-    made = type(
-        f"{camel}Instr",
-        (InstrOp,),
-        {"__doc__": meaning, "__annotations__": {}, "reference": reference},
-    )
-    return node, instr_op(of=node)(made)
+    fields["reference"] = reference
+    return graph_op(type(f"{camel}Op", (ReductionOp,), fields))
 
 
 #: Reductions whose result is irrational: of integers they are computed in float64 and truncated.
@@ -230,57 +224,57 @@ def _log_sum_exp_decomposed(op: Any, b: Builder) -> SSAValue:
     return result if result.type == op.result.type else b(ReshapeOp(result, results=op.result.type))
 
 
-ReduceSumOp, ReduceSumInstr = _reduction(
+ReduceSumOp = _reduction(
     "sum", "The sum, in the element type", _sum, lambda op, dy, b: _over_input(dy, op, b)
 )
-ReduceMeanOp, ReduceMeanInstr = _reduction(
+ReduceMeanOp = _reduction(
     "mean",
     "The mean; of integers towards zero",
     _mean,
     lambda op, dy, b: _over_input(b(MulOp(dy, b.scalar(1 / max(count_of(op), 1), dy))), op, b),
     _mean_decomposed,
 )
-ReduceMaxOp, ReduceMaxInstr = _reduction(
+ReduceMaxOp = _reduction(
     "max", "The largest; NaN if any is, the lowest value of nothing", _max, _extreme_gradient
 )
-ReduceMinOp, ReduceMinInstr = _reduction(
+ReduceMinOp = _reduction(
     "min", "The smallest; NaN if any is, the highest value of nothing", _min, _extreme_gradient
 )
-ReduceProdOp, ReduceProdInstr = _reduction(
+ReduceProdOp = _reduction(
     "prod",
     "The product, in the element type",
     lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
     _product_gradient,
 )
-ReduceSumSquareOp, ReduceSumSquareInstr = _reduction(
+ReduceSumSquareOp = _reduction(
     "sum_square",
     "The sum of squares",
     lambda x, axes: _sum(x * x, axes),
     lambda op, dy, b: b(MulOp(b(MulOp(op.input, b.scalar(2, op.input))), kept(dy, op, b))),
     lambda op, b: again(ReduceSumOp, b(MulOp(op.input, op.input)), op, b),
 )
-ReduceL1Op, ReduceL1Instr = _reduction(
+ReduceL1Op = _reduction(
     "l1",
     "The sum of absolute values",
     lambda x, axes: _sum(np.abs(x), axes),
     lambda op, dy, b: b(MulOp(b(SignOp(op.input)), kept(dy, op, b))),
     lambda op, b: again(ReduceSumOp, b(AbsOp(op.input)), op, b),
 )
-ReduceL2Op, ReduceL2Instr = _reduction(
+ReduceL2Op = _reduction(
     "l2",
     "The Euclidean norm",
     lambda x, axes: np.sqrt(_sum(_real(x) ** 2, axes)),
     _l2_gradient,
     lambda op, b: b(SqrtOp(again(ReduceSumSquareOp, op.input, op, b))),
 )
-ReduceLogSumOp, ReduceLogSumInstr = _reduction(
+ReduceLogSumOp = _reduction(
     "log_sum",
     "The logarithm of the sum",
     lambda x, axes: np.log(_sum(_real(x), axes)),
     lambda op, dy, b: _over_input(b(DivOp(dy, again(ReduceSumOp, op.input, op, b))), op, b),
     lambda op, b: b(LogOp(again(ReduceSumOp, op.input, op, b))),
 )
-ReduceLogSumExpOp, ReduceLogSumExpInstr = _reduction(
+ReduceLogSumExpOp = _reduction(
     "log_sum_exp",
     "log(sum(e^x)), computed without overflow",
     _log_sum_exp,

@@ -8,7 +8,7 @@ from glow_dialects.ops.elementwise import unary
 from glow_dialects.ops.select import SelectOp
 
 # inG = outW > 0 ? outG : 0
-ReluOp, ReluInstr = unary(
+ReluOp = unary(
     "relu",
     "max(x, 0)",
     lambda x: np.maximum(x, x.dtype.type(0)),

@@ -86,7 +86,7 @@ class RequantizingOp(PureOp):
 
     def limits(self) -> tuple[int, int]:
         """(low, high)."""
-        return self.prop("low"), self.prop("high")
+        return self.low, self.high
 
     def check_result(self, shape: tuple[int, ...], real: bool = False) -> None:
         """Raise unless the result has this shape, and one scale or (with `real`) float or i32 elements."""

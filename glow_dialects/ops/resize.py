@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import (
     bool_prop,
     check_choice,
@@ -64,26 +63,26 @@ class ResizeBaseOp(PureOp):
 
     def check_resize(self, shape: Sequence[int]) -> None:
         """Raise where the properties do not fit an input of `shape`."""
-        sizes = self.prop("sizes")
+        sizes = self.sizes
         check_length(self.name, "sizes", sizes, len(shape))
         for what, choices in (
             ("mode", MODES),
             ("coordinate_transformation_mode", COORDINATES),
             ("nearest_mode", NEAREST),
         ):
-            check_choice(self.name, what, self.prop(what), choices)
-        if self.prop("scales"):
-            check_length(self.name, "scales", self.prop("scales"), len(shape))
-        cropped = self.prop("coordinate_transformation_mode") == "tf_crop_and_resize"
-        corners = len(self.prop("roi"))
+            check_choice(self.name, what, getattr(self, what), choices)
+        if self.scales:
+            check_length(self.name, "scales", self.scales, len(shape))
+        cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        corners = len(self.roi)
         if (cropped or corners) and corners != 2 * len(shape):
             raise VerifyException(
                 f"{self.name}: roi has {corners} entries, needs a begin and an end for each of "
                 f"{len(shape)} axes"
             )
-        if min((*sizes, 0)) < 0 or min((*self.prop("scales"), 1.0)) <= 0:
+        if min((*sizes, 0)) < 0 or min((*self.scales, 1.0)) <= 0:
             raise VerifyException(
-                f"{self.name}: sizes {list(sizes)} or scales {list(self.prop('scales'))} are not positive"
+                f"{self.name}: sizes {list(sizes)} or scales {list(self.scales)} are not positive"
             )
         if any(not n and m for n, m in zip(shape, sizes, strict=True)):
             raise VerifyException(f"{self.name}: nothing to interpolate in {'x'.join(map(str, shape))}")
@@ -102,7 +101,7 @@ class ResizeOp(ResizeBaseOp):
 
     def infer(self) -> Sequence[Attribute]:
         self.check_resize(shape_of(self.input))
-        return [tensor(self.prop("sizes"), element_of(self.input))]
+        return [tensor(self.sizes, element_of(self.input))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         properties: dict[str, Any] = dict(self.properties)
@@ -121,9 +120,16 @@ class ResizeOp(ResizeBaseOp):
         for tap in sampled:
             if tap.outside is not None:
                 mask = b.constant(tap.along(tap.outside, self.result))
-                fill = b.scalar(self.prop("extrapolation_value"), value)
+                fill = b.scalar(self.extrapolation_value, value)
                 value = b(SelectOp(mask, fill, value))
         return [value]
+
+    def reference(self, result: Array, input: Array) -> None:
+        x = resized(self, input)
+        if result.dtype.kind in "iu" and x.dtype.kind == "f":
+            limits = np.iinfo(result.dtype)
+            x = np.clip(np.trunc(x), limits.min, limits.max)
+        result[...] = x
 
 
 @graph_op
@@ -137,7 +143,7 @@ class ResizeGradOp(ResizeBaseOp):
     def check(self) -> None:
         self.check_resize(shape_of(self.result))
         same = element_of(self.grad) == element_of(self.result) and is_float(element_of(self.grad))
-        if shape_of(self.grad) != self.prop("sizes") or not same:
+        if shape_of(self.grad) != self.sizes or not same:
             raise VerifyException(f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}")
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
@@ -162,6 +168,17 @@ class ResizeGradOp(ResizeBaseOp):
         properties: dict[str, Any] = dict(self.properties)
         del properties["extrapolation_value"]  # a constant: the adjoint has none
         return [b(ResizeOp(grads[0], **properties))]
+
+    def reference(self, result: Array, grad: Array) -> None:
+        dy = widen(grad)
+        sampled = taps(self, result.shape)
+        for tap in sampled:
+            if tap.outside is not None:
+                dy = np.where(np.expand_dims(tap.outside, _others(tap.axis, dy.ndim)), 0, dy)
+        for tap in sampled:
+            back = tap.matrix(result.shape[tap.axis]).astype(dy.dtype)
+            dy = np.moveaxis(np.tensordot(back, dy, (0, tap.axis)), 0, tap.axis)
+        result[...] = dy
 
 
 @dataclass(frozen=True)
@@ -206,8 +223,8 @@ def _weighted(value: SSAValue, weights: Array, tap: Taps, b: Builder) -> SSAValu
 
 def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
     """The sampled axes of a resize node or instruction for an input of `shape`; others are copied."""
-    scales, sizes = op.prop("scales"), op.prop("sizes")
-    cropped = op.prop("coordinate_transformation_mode") == "tf_crop_and_resize"
+    scales, sizes = op.scales, op.sizes
+    cropped = op.coordinate_transformation_mode == "tf_crop_and_resize"
     out: list[Taps] = []
     for axis, (size, made) in enumerate(zip(shape, sizes, strict=True)):
         scale = scales[axis] if scales else made / size if size else 1.0
@@ -220,10 +237,10 @@ def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
 def _axis(op: Any, axis: int, size: int, made: int, scale: float) -> Taps:
     place = _coordinates(op, axis, size, made, scale)
     outside = None
-    if op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+    if op.coordinate_transformation_mode == "tf_crop_and_resize":
         outside = (place < 0) | (place > size - 1)
-    if op.prop("mode") == "nearest":
-        index = np.clip(_NEAREST[op.prop("nearest_mode")](place), 0, size - 1).astype(np.int64)
+    if op.mode == "nearest":
+        index = np.clip(_NEAREST[op.nearest_mode](place), 0, size - 1).astype(np.int64)
         return Taps(axis, index[:, None], np.ones((made, 1)), outside)
     return Taps(axis, *_filtered(op, place, size, scale), outside)
 
@@ -232,7 +249,7 @@ def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.n
     """Where in the input each result of an axis is sampled."""
     place = np.arange(made, dtype=np.float64)
     length = scale * size  # of the result before it was made whole
-    match op.prop("coordinate_transformation_mode"):
+    match op.coordinate_transformation_mode:
         case "half_pixel":
             return (place + 0.5) / scale - 0.5
         case "half_pixel_symmetric":
@@ -246,8 +263,8 @@ def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.n
         case "tf_half_pixel_for_nn":
             return (place + 0.5) / scale
         case _:
-            rank = len(op.prop("sizes"))
-            begin, end = op.prop("roi")[axis], op.prop("roi")[axis + rank]
+            rank = len(op.sizes)
+            begin, end = op.roi[axis], op.roi[axis + rank]
             if length == 1:
                 return np.full(made, 0.5 * (begin + end) * (size - 1))
             return place * (end - begin) * (size - 1) / (length - 1) + begin * (size - 1)
@@ -264,19 +281,19 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def _filtered(op: Any, place: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """(indices, weights) of linear and cubic sampling; the input's edges are repeated outside it."""
-    cubic = op.prop("mode") == "cubic"
-    shrink = min(scale, 1.0) if op.prop("antialias") else 1.0
+    cubic = op.mode == "cubic"
+    shrink = min(scale, 1.0) if op.antialias and scale else 1.0  # 0: of a result without elements
     reach = 2 if cubic else 1
     first = int(np.floor(-reach / shrink)) + 1
     # the distance to the element on the left is in (0, 1], as ONNX counts it
     left = np.ceil(place) - 1
     steps = np.arange(first, 2 - first)
     distance = np.abs(steps[None, :] - (place - left)[:, None]) * shrink
-    weights = _cubic(distance, op.prop("cubic_coeff_a")) if cubic else np.clip(1 - distance, 0, 1)
+    weights = _cubic(distance, op.cubic_coeff_a) if cubic else np.clip(1 - distance, 0, 1)
     index = (left[:, None] + steps[None, :]).astype(np.int64)
-    if op.prop("exclude_outside"):
+    if op.exclude_outside:
         weights = np.where((index < 0) | (index >= size), 0.0, weights)
-    if op.prop("exclude_outside") or op.prop("antialias"):
+    if op.exclude_outside or op.antialias:
         weights = weights / weights.sum(1, keepdims=True)
     return np.clip(index, 0, size - 1), weights
 
@@ -307,37 +324,9 @@ def resized(op: Any, input: Array) -> Array:
     for tap in sampled:
         if tap.outside is not None and tap.outside.any():
             x = x.copy()
-            value = np.array(op.prop("extrapolation_value")).astype(x.dtype)
+            value = np.array(op.extrapolation_value).astype(x.dtype)
             np.moveaxis(x, tap.axis, 0)[tap.outside] = value
     return x
-
-
-@instr_op(of=ResizeOp)
-class ResizeInstr(InstrOp):
-    """Sampling of one axis after another."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        x = resized(self, input)
-        if result.dtype.kind in "iu" and x.dtype.kind == "f":
-            limits = np.iinfo(result.dtype)
-            x = np.clip(np.trunc(x), limits.min, limits.max)
-        result[...] = x
-
-
-@instr_op(of=ResizeGradOp)
-class ResizeGradInstr(InstrOp):
-    """The transposed sampling of one axis after another."""
-
-    def reference(self, result: Array, grad: Array) -> None:
-        dy = widen(grad)
-        sampled = taps(self, result.shape)
-        for tap in sampled:
-            if tap.outside is not None:
-                dy = np.where(np.expand_dims(tap.outside, _others(tap.axis, dy.ndim)), 0, dy)
-        for tap in sampled:
-            back = tap.matrix(result.shape[tap.axis]).astype(dy.dtype)
-            dy = np.moveaxis(np.tensordot(back, dy, (0, tap.axis)), 0, tap.axis)
-        result[...] = dy
 
 
 def _others(axis: int, rank: int) -> tuple[int, ...]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.instr_op import instr_op
 from glow_dialects.core.sample import Sample
-from glow_dialects.ops.recurrent import Direction, RecurrentInstr, RecurrentOp, recurrent_sample
+from glow_dialects.ops.recurrent import Direction, RecurrentOp, recurrent_sample
 
 
 @graph_op
@@ -28,11 +27,6 @@ class RnnOp(RecurrentOp):
         (h,) = states
         inner = d.total(d.m.add(x, d.m.matmul(h, d.recurrence)), d.recurrence_bias)
         return [d.activate(0, inner)]
-
-
-@instr_op(of=RnnOp)
-class RnnInstr(RecurrentInstr):
-    """Step by step in each direction."""
 
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of
@@ -29,6 +28,7 @@ class ScatterElementsOp(PureOp):
     """
 
     name = "glow.scatter_elements"
+    INPLACE = ("data",)
     axis = int_prop(0)
     reduction = str_prop("none")
     checked = checked_prop()
@@ -38,8 +38,8 @@ class ScatterElementsOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
-        check_element_indices(self.name, self.data, self.indices, self.prop("axis"))
+        check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
+        check_element_indices(self.name, self.data, self.indices, self.axis)
         same = element_of(self.updates) == element_of(self.data)
         if shape_of(self.updates) != shape_of(self.indices) or not same:
             raise VerifyException(
@@ -49,26 +49,21 @@ class ScatterElementsOp(PureOp):
         return [self.data.type]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy, axis = grads[0], self.prop("axis")
+        dy, axis = grads[0], self.axis
         assert dy is not None
 
         def taken(value: SSAValue) -> SSAValue:
             return b(GatherElementsOp(value, self.indices, axis=axis))
 
-        if self.prop("reduction") == "none":
+        if self.reduction == "none":
             zeros = b.splat(0, self.updates)
             return [b(ScatterElementsOp(dy, self.indices, zeros, axis=axis)), None, taken(dy)]
         pair = joined_gradient(self, dy, taken, b)
         return [pair[0], None, pair[1]]
 
-
-@instr_op(of=ScatterElementsOp, inplace=("data",))
-class ScatterElementsInstr(InstrOp):
-    """NumPy's advanced assignment."""
-
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
-        where = element_places(self, data, indices, self.prop("axis"))
-        scatter(result, data, where, updates, self.prop("reduction"))
+        where = element_places(self, data, indices, self.axis)
+        scatter(result, data, where, updates, self.reduction)
 
 
 def _sample(indices: Sequence[Sequence[int]], axis: int, reduction: str) -> Sample:

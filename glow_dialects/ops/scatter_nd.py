@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_choice, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -32,6 +31,7 @@ class ScatterNdOp(PureOp):
     """
 
     name = "glow.scatter_nd"
+    INPLACE = ("data",)
     reduction = str_prop("none")
     checked = checked_prop()
     data = operand_def(Tensor)
@@ -40,7 +40,7 @@ class ScatterNdOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "reduction", self.prop("reduction"), REDUCTIONS)
+        check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
         check_indices(self.name, self.indices)
         data, indices = shape_of(self.data), shape_of(self.indices)
         if not indices or indices[-1] > len(data):
@@ -57,11 +57,15 @@ class ScatterNdOp(PureOp):
         def taken(value: SSAValue) -> SSAValue:
             return b(GatherNdOp(value, self.indices))
 
-        if self.prop("reduction") == "none":
+        if self.reduction == "none":
             zeros = b.splat(0, self.updates)
             return [b(ScatterNdOp(dy, self.indices, zeros)), None, taken(dy)]
         pair = joined_gradient(self, dy, taken, b)
         return [pair[0], None, pair[1]]
+
+    def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
+        where = places(self, data.shape, indices)
+        scatter(result, data, where, updates, self.reduction)
 
 
 def joined_gradient(
@@ -71,7 +75,7 @@ def joined_gradient(
 
     A product needs operands other than 0; equal values of a maximum each get the whole cotangent.
     """
-    reduction = op.prop("reduction")
+    reduction = op.reduction
     if reduction == "add":
         return dy, taken(dy)
     if reduction == "mul":
@@ -81,15 +85,6 @@ def joined_gradient(
     outer = b(SelectOp(b(CmpEqOp(op.data, op.result)), dy, zero))
     inner = b(SelectOp(b(CmpEqOp(op.updates, taken(op.result))), taken(dy), zero))
     return outer, inner
-
-
-@instr_op(of=ScatterNdOp, inplace=("data",))
-class ScatterNdInstr(InstrOp):
-    """NumPy's advanced assignment."""
-
-    def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
-        where = places(self, data.shape, indices)
-        scatter(result, data, where, updates, self.prop("reduction"))
 
 
 _ROWS = np.array([[2], [0]], np.int64)

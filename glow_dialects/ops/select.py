@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast
@@ -22,6 +21,7 @@ class SelectOp(PureOp):
     """condition[i] ? lhs[i] : rhs[i], NumPy broadcasting over all three."""
 
     name = "glow.select"
+    INPLACE = ("lhs", "rhs")
     DATA_PARALLEL = True
     condition = operand_def(Tensor)
     lhs = operand_def(Tensor)
@@ -43,11 +43,6 @@ class SelectOp(PureOp):
         left = b(SelectOp(self.condition, dy, zero))
         right = b(SelectOp(self.condition, zero, dy))
         return [None, unbroadcast(left, self.lhs, b), unbroadcast(right, self.rhs, b)]
-
-
-@instr_op(of=SelectOp, inplace=("lhs", "rhs"))
-class SelectInstr(InstrOp):
-    """np.where."""
 
     def reference(self, result: Array, condition: Array, lhs: Array, rhs: Array) -> None:
         result[...] = np.where(condition, lhs, rhs)

@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_length, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -40,7 +39,7 @@ class SliceOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.input)
         for what in ("starts", "ends", "steps"):
-            check_length(self.name, what, self.prop(what), len(shape))
+            check_length(self.name, what, getattr(self, what), len(shape))
         for axis, (size, start, end, step) in enumerate(zip(shape, *self.bounds(), strict=True)):
             if step == 0:
                 raise VerifyException(f"glow.slice: the step of axis {axis} is 0")
@@ -55,7 +54,7 @@ class SliceOp(PureOp):
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """(starts, ends, steps)."""
-        return self.prop("starts"), self.prop("ends"), self.prop("steps")
+        return self.starts, self.ends, self.steps
 
     def sizes(self) -> list[int]:
         """The shape of the result."""
@@ -81,19 +80,14 @@ class SliceOp(PureOp):
             return [zeros]
         return [b(InsertOp(zeros, dy, starts=first, steps=tuple(abs(s) for s in steps)))]
 
+    def reference(self, result: Array, input: Array) -> None:
+        if result.size:
+            result[...] = input[indices(self.starts, self.ends, self.steps)]
+
 
 def indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> tuple[slice, ...]:
     """Bounds of glow.slice as Python slices; an end before element 0 is None."""
     return tuple(slice(a, None if e < 0 else e, s) for a, e, s in zip(starts, ends, steps, strict=True))
-
-
-@instr_op(of=SliceOp)
-class SliceInstr(InstrOp):
-    """NumPy's basic slicing."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        if result.size:
-            result[...] = input[indices(self.prop("starts"), self.prop("ends"), self.prop("steps"))]
 
 
 _X = random(4, 6)

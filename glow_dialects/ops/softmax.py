@@ -10,7 +10,6 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -28,10 +27,14 @@ def log_softmax(x: Array, axis: int) -> Array:
 class _AlongAxis(PureOp):
     """One axis of a float tensor; the type is unchanged."""
 
+    axis = int_prop()
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
+
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
         check_float(self.name, input)
-        check_axis(self.name, self.prop("axis"), len(shape_of(input)))
+        check_axis(self.name, self.axis, len(shape_of(input)))
         return [input.type]
 
 
@@ -40,13 +43,11 @@ class SoftmaxOp(_AlongAxis):
     """e^x / sum e^x along `axis`."""
 
     name = "glow.softmax"
+    INPLACE = ("input",)
     CHEAP = True
-    axis = int_prop()
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), (self.prop("axis"),)
+        f, axes = Formula(b, self.input), (self.axis,)
         raised = f.exp(f.sub(self.input, f.largest(self.input, axes)))
         return [f.div(raised, f.sum(raised, axes))]
 
@@ -55,16 +56,11 @@ class SoftmaxOp(_AlongAxis):
         dy = grads[0]
         assert dy is not None
         f = Formula(b, dy)
-        total = f.sum(f.mul(dy, self.result), (self.prop("axis"),))
+        total = f.sum(f.mul(dy, self.result), (self.axis,))
         return [f.mul(self.result, f.sub(dy, total))]
 
-
-@instr_op(of=SoftmaxOp, inplace=("input",))
-class SoftmaxInstr(InstrOp):
-    """Shifted exponentials over their sum."""
-
     def reference(self, result: Array, input: Array) -> None:
-        axis, x = self.prop("axis"), widen(input)
+        axis, x = self.axis, widen(input)
         if x.size:
             raised = np.exp(x - x.max(axis=axis, keepdims=True))
             result[...] = raised / raised.sum(axis=axis, keepdims=True)
@@ -75,13 +71,11 @@ class LogSoftmaxOp(_AlongAxis):
     """x - log(sum e^x) along `axis`."""
 
     name = "glow.log_softmax"
+    INPLACE = ("input",)
     CHEAP = True
-    axis = int_prop()
-    input = operand_def(Tensor)
-    result = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), (self.prop("axis"),)
+        f, axes = Formula(b, self.input), (self.axis,)
         shifted = f.sub(self.input, f.largest(self.input, axes))
         return [f.sub(shifted, f.log(f.sum(f.exp(shifted), axes)))]
 
@@ -90,16 +84,11 @@ class LogSoftmaxOp(_AlongAxis):
         dy = grads[0]
         assert dy is not None
         f = Formula(b, dy)
-        return [f.sub(dy, f.mul(f.exp(self.result), f.sum(dy, (self.prop("axis"),))))]
-
-
-@instr_op(of=LogSoftmaxOp, inplace=("input",))
-class LogSoftmaxInstr(InstrOp):
-    """Shifted by the maximum, minus the logarithm of the sum."""
+        return [f.sub(dy, f.mul(f.exp(self.result), f.sum(dy, (self.axis,))))]
 
     def reference(self, result: Array, input: Array) -> None:
         if input.size:
-            result[...] = log_softmax(widen(input), self.prop("axis"))
+            result[...] = log_softmax(widen(input), self.axis)
 
 
 SAMPLES: tuple[Sample, ...] = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr
-from xdsl.irdl import prop_def, result_def
+from xdsl.irdl import result_def
 
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.properties import float_prop
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 
@@ -18,22 +17,17 @@ class SplatOp(PureOp):
 
     name = "glow.splat"
     DATA_PARALLEL = True
-    value = prop_def(FloatAttr)
+    value = float_prop()
     result = result_def(Tensor)
 
     def array(self) -> Array:
         """The values, as a stride-0 view."""
-        scalar = np.array(self.value.value.data).astype(dtype_of(self.result.type))
+        scalar = np.array(self.value).astype(dtype_of(self.result.type))
         return np.broadcast_to(scalar, shape_of(self.result))
-
-
-@instr_op(of=SplatOp)
-class SplatInstr(InstrOp):
-    """Fill a buffer."""
 
     def reference(self, result: Array) -> None:
         with np.errstate(all="ignore"):
-            result[...] = np.array(self.prop("value")).astype(result.dtype)
+            result[...] = np.array(self.value).astype(result.dtype)
 
 
 SAMPLES = (

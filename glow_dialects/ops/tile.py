@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import check_length, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -29,7 +28,7 @@ class TileOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, repeats = shape_of(self.input), self.prop("repeats")
+        shape, repeats = shape_of(self.input), self.repeats
         check_length(self.name, "repeats", repeats, len(shape))
         if min((*repeats, 0)) < 0:
             raise VerifyException(f"glow.tile: repeats {list(repeats)} are negative")
@@ -37,7 +36,7 @@ class TileOp(PureOp):
 
     def _split(self) -> list[int]:
         """(repeats[0], size 0, repeats[1], size 1, ...)."""
-        pairs = zip(self.prop("repeats"), shape_of(self.input), strict=True)
+        pairs = zip(self.repeats, shape_of(self.input), strict=True)
         return [n for pair in pairs for n in pair]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
@@ -56,13 +55,8 @@ class TileOp(PureOp):
         full = b(ExpandOp(wide, results=tensor(split, element_of(self.input))))
         return [b(ReshapeOp(full, results=self.result.type))]
 
-
-@instr_op(of=TileOp)
-class TileInstr(InstrOp):
-    """np.tile."""
-
     def reference(self, result: Array, input: Array) -> None:
-        result[...] = np.tile(input, self.prop("repeats"))
+        result[...] = np.tile(input, self.repeats)
 
 
 SAMPLES = (

@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -38,7 +37,7 @@ class TopKOp(PureOp):
     indices = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, axis, k = list(shape_of(self.input)), self.prop("axis"), self.prop("k")
+        shape, axis, k = list(shape_of(self.input)), self.axis, self.k
         check_axis(self.name, axis, len(shape))
         if not 0 <= k <= shape[axis]:
             raise VerifyException(f"glow.top_k: k is {k}, axis {axis} has {shape[axis]} elements")
@@ -46,10 +45,17 @@ class TopKOp(PureOp):
         return [tensor(shape, element_of(self.input)), tensor(shape, i64)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        zeros, axis = b.splat(0, self.input), self.prop("axis")
+        zeros, axis = b.splat(0, self.input), self.axis
         if grads[0] is None:
             return [None]
         return [b(ScatterElementsOp(zeros, self.indices, grads[0], axis=axis))]
+
+    def reference(self, values: Array, indices: Array, input: Array) -> None:
+        axis: int = self.axis
+        ranked = order(widen(input), axis, self.largest)
+        best: Array = np.take(ranked, range(self.k), axis)
+        indices[...] = best
+        values[...] = np.take_along_axis(input, best, axis)
 
 
 def order(x: Array, axis: int, largest: bool) -> Array:
@@ -58,18 +64,6 @@ def order(x: Array, axis: int, largest: bool) -> Array:
         return np.argsort(x, axis, kind="stable")
     mirrored = np.argsort(np.flip(x, axis), axis, kind="stable")
     return x.shape[axis] - 1 - np.flip(mirrored, axis)
-
-
-@instr_op(of=TopKOp)
-class TopKInstr(InstrOp):
-    """A stable sort."""
-
-    def reference(self, values: Array, indices: Array, input: Array) -> None:
-        axis: int = self.prop("axis")
-        ranked = order(widen(input), axis, self.prop("largest"))
-        best: Array = np.take(ranked, range(self.prop("k")), axis)
-        indices[...] = best
-        values[...] = np.take_along_axis(input, best, axis)
 
 
 _TIES = np.array([[3, 1, 3, 2], [0, 0, 5, 5]], np.int32)

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -28,7 +27,7 @@ class TransposeOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.input)
-        order: tuple[int, ...] = self.prop("permutation")
+        order: tuple[int, ...] = self.permutation
         if sorted(order) != list(range(len(shape))):
             raise VerifyException(
                 f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}"
@@ -36,20 +35,15 @@ class TransposeOp(PureOp):
         return [tensor([shape[i] for i in order], element_of(self.input))]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        return [b(TransposeOp(grads[0], permutation=inverse(self.prop("permutation"))))]
+        return [b(TransposeOp(grads[0], permutation=inverse(self.permutation)))]
+
+    def reference(self, result: Array, input: Array) -> None:
+        result[...] = np.transpose(input, self.permutation)
 
 
 def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes another."""
     return tuple(int(i) for i in np.argsort(permutation))
-
-
-@instr_op(of=TransposeOp)
-class TransposeInstr(InstrOp):
-    """np.transpose."""
-
-    def reference(self, result: Array, input: Array) -> None:
-        result[...] = np.transpose(input, self.prop("permutation"))
 
 
 SAMPLES = (

@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -58,8 +57,8 @@ class TreeSumsOp(PureOp):
             raise VerifyException(f"{self.name}: nodes {', '.join(map(str, forms))} of {nodes} splits")
         if len(shape_of(self.input)) != 2 or {element_of(self.splits), element_of(self.weights)} != {real}:
             raise VerifyException(f"{self.name}: samples {self.input.type} beside {self.splits.type}")
-        if self.prop("depth") < 0:
-            raise VerifyException(f"{self.name}: a depth of {self.prop('depth')}")
+        if self.depth < 0:
+            raise VerifyException(f"{self.name}: a depth of {self.depth}")
         return [tensor((shape_of(self.input)[0], forms[2][1]), real)]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
@@ -67,7 +66,7 @@ class TreeSumsOp(PureOp):
         count, trees = shape_of(self.input)[0], shape_of(self.roots)[0]
         row = b(ReshapeOp.to(self.roots, (1, trees)))
         nodes = b(ExpandOp(row, results=tensor((count, trees), i32)))
-        for _ in range(self.prop("depth")):
+        for _ in range(self.depth):
             feature = b(GatherOp(self.features, nodes))
             inverted = b(CmpLtOp(feature, b.splat(0, feature)))
             column = b(SelectOp(inverted, b(SubOp(b.splat(-1, feature), feature)), feature))
@@ -78,11 +77,6 @@ class TreeSumsOp(PureOp):
             moved = b(SelectOp(stays, below, b(AddOp(below, b.splat(1, below)))))
             nodes = b(SelectOp(b(CmpEqOp(below, nodes)), nodes, moved))
         return [b(ReduceSumOp(b(GatherOp(self.weights, nodes)), axes=(1,), keepdims=False))]
-
-
-@instr_op(of=TreeSumsOp)
-class TreeSumsInstr(InstrOp):
-    """All samples and trees one level down at a time."""
 
     def reference(
         self,
@@ -96,7 +90,7 @@ class TreeSumsInstr(InstrOp):
     ) -> None:
         nodes = np.tile(roots, (len(input), 1))
         rows = np.arange(len(input))[:, None]
-        for _ in range(self.prop("depth")):
+        for _ in range(self.depth):
             feature = features[nodes]
             value = input[rows, np.where(feature < 0, -1 - feature, feature)]
             stays = (value <= splits[nodes]) | (np.isnan(value) & (feature < 0))

@@ -11,7 +11,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, shape_of
@@ -24,6 +23,7 @@ class TriluOp(PureOp):
     """Elements with column - row >= k (upper) or <= k (lower) of the last two axes, others 0."""
 
     name = "glow.trilu"
+    INPLACE = ("input",)
     upper = bool_prop(True)
     k = int_prop(0)
     input = operand_def(Tensor)
@@ -35,25 +35,20 @@ class TriluOp(PureOp):
         return [self.input.type]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        return [b(TriluOp(grads[0], upper=self.prop("upper"), k=self.prop("k")))]
+        return [b(TriluOp(grads[0], upper=self.upper, k=self.k))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         rows, columns = shape_of(self.input)[-2:]
-        limits = b.constant(np.arange(rows).reshape(-1, 1) + self.prop("k"))
+        limits = b.constant(np.arange(rows).reshape(-1, 1) + self.k)
         places = b.constant(np.arange(columns))
-        mask = b((CmpGeOp if self.prop("upper") else CmpLeOp)(places, limits))
+        mask = b((CmpGeOp if self.upper else CmpLeOp)(places, limits))
         return [b(SelectOp(mask, self.input, b.scalar(0, self.input)))]
-
-
-@instr_op(of=TriluOp, inplace=("input",))
-class TriluInstr(InstrOp):
-    """np.triu or np.tril."""
 
     def reference(self, result: Array, input: Array) -> None:
         rows, columns = input.shape[-2:]
-        k = self.prop("k")
-        mask = np.tri(rows, columns, k - 1 if self.prop("upper") else k, dtype=bool)
-        result[...] = np.where(~mask if self.prop("upper") else mask, input, np.zeros((), input.dtype))
+        k = self.k
+        mask = np.tri(rows, columns, k - 1 if self.upper else k, dtype=bool)
+        result[...] = np.where(~mask if self.upper else mask, input, np.zeros((), input.dtype))
 
 
 SAMPLES = tuple(

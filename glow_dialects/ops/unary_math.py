@@ -56,17 +56,15 @@ class NumberUnaryOp(UnaryOp):
             raise VerifyException(f"{self.name}: the operand must be of numbers, got {kind}")
 
 
-NegOp, NegInstr = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b), base=NumberUnaryOp)
-AbsOp, AbsInstr = unary("abs", "|x|", np.abs, lambda op, dy, b: _times(dy, b(SignOp(op.input)), b))
-FloorOp, FloorInstr = unary("floor", "The largest integer <= x", _integers_kept(np.floor), _no_gradient)
-CeilOp, CeilInstr = unary("ceil", "The smallest integer >= x", _integers_kept(np.ceil), _no_gradient)
-RoundOp, RoundInstr = unary(
-    "round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient
-)
-SignOp, SignInstr = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp)
-TruncOp, TruncInstr = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
+NegOp = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b), base=NumberUnaryOp)
+AbsOp = unary("abs", "|x|", np.abs, lambda op, dy, b: _times(dy, b(SignOp(op.input)), b))
+FloorOp = unary("floor", "The largest integer <= x", _integers_kept(np.floor), _no_gradient)
+CeilOp = unary("ceil", "The smallest integer >= x", _integers_kept(np.ceil), _no_gradient)
+RoundOp = unary("round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient)
+SignOp = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp)
+TruncOp = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
 # inG = outG / (2 out)
-SqrtOp, SqrtInstr = unary(
+SqrtOp = unary(
     "sqrt",
     "Square root; NaN below 0",
     np.sqrt,
@@ -74,7 +72,7 @@ SqrtOp, SqrtInstr = unary(
     base=FloatUnaryOp,
 )
 # inG = -outG out^3 / 2
-RsqrtOp, RsqrtInstr = unary(
+RsqrtOp = unary(
     "rsqrt",
     "1 / sqrt(x)",
     lambda x: 1 / np.sqrt(x),
@@ -84,7 +82,7 @@ RsqrtOp, RsqrtInstr = unary(
     lambda op, b: b(ReciprocalOp(b(SqrtOp(op.input)))),
     base=FloatUnaryOp,
 )
-ReciprocalOp, ReciprocalInstr = unary(
+ReciprocalOp = unary(
     "reciprocal",
     "1 / x",
     lambda x: x.dtype.type(1) / x,
@@ -92,13 +90,11 @@ ReciprocalOp, ReciprocalInstr = unary(
     lambda op, b: b(DivOp(b.scalar(1, op.input), op.input)),
     base=FloatUnaryOp,
 )
-SinOp, SinInstr = unary(
-    "sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b), base=FloatUnaryOp
-)
-CosOp, CosInstr = unary(
+SinOp = unary("sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b), base=FloatUnaryOp)
+CosOp = unary(
     "cos", "cos x", np.cos, lambda op, dy, b: negated(_times(dy, b(SinOp(op.input)), b), b), base=FloatUnaryOp
 )
-TanOp, TanInstr = unary(
+TanOp = unary(
     "tan",
     "tan x",
     np.tan,
@@ -107,42 +103,42 @@ TanOp, TanInstr = unary(
     base=FloatUnaryOp,
 )
 # asin' = 1 / sqrt(1 - x^2)
-AsinOp, AsinInstr = unary(
+AsinOp = unary(
     "asin",
     "Inverse sine",
     np.arcsin,
     lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))),
     base=FloatUnaryOp,
 )
-AcosOp, AcosInstr = unary(
+AcosOp = unary(
     "acos",
     "Inverse cosine",
     np.arccos,
     lambda op, dy, b: negated(b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))), b),
     base=FloatUnaryOp,
 )
-AtanOp, AtanInstr = unary(
+AtanOp = unary(
     "atan",
     "Inverse tangent",
     np.arctan,
     lambda op, dy, b: b(DivOp(dy, _one_plus(_square(op.input, b), b))),
     base=FloatUnaryOp,
 )
-SinhOp, SinhInstr = unary(
+SinhOp = unary(
     "sinh",
     "Hyperbolic sine",
     np.sinh,
     lambda op, dy, b: _times(dy, b(CoshOp(op.input)), b),
     base=FloatUnaryOp,
 )
-CoshOp, CoshInstr = unary(
+CoshOp = unary(
     "cosh",
     "Hyperbolic cosine",
     np.cosh,
     lambda op, dy, b: _times(dy, b(SinhOp(op.input)), b),
     base=FloatUnaryOp,
 )
-AsinhOp, AsinhInstr = unary(
+AsinhOp = unary(
     "asinh",
     "Inverse hyperbolic sine",
     np.arcsinh,
@@ -157,24 +153,20 @@ def _acosh_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return b(DivOp(dy, b(SqrtOp(below))))
 
 
-AcoshOp, AcoshInstr = unary(
-    "acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient, base=FloatUnaryOp
-)
-AtanhOp, AtanhInstr = unary(
+AcoshOp = unary("acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient, base=FloatUnaryOp)
+AtanhOp = unary(
     "atanh",
     "Inverse hyperbolic tangent",
     np.arctanh,
     lambda op, dy, b: b(DivOp(dy, _one_minus(_square(op.input, b), b))),
     base=FloatUnaryOp,
 )
-ExpOp, ExpInstr = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b), base=FloatUnaryOp)
-LogOp, LogInstr = unary(
-    "log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)), base=FloatUnaryOp
-)
-Log1pOp, Log1pInstr = unary(
+ExpOp = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b), base=FloatUnaryOp)
+LogOp = unary("log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)), base=FloatUnaryOp)
+Log1pOp = unary(
     "log1p", "log(1 + x)", np.log1p, lambda op, dy, b: b(DivOp(dy, _one_plus(op.input, b))), base=FloatUnaryOp
 )
-Expm1Op, Expm1Instr = unary(
+Expm1Op = unary(
     "expm1", "e^x - 1", np.expm1, lambda op, dy, b: _times(dy, _one_plus(op.result, b), b), base=FloatUnaryOp
 )
 
@@ -217,7 +209,7 @@ def _erf_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
     return _times(dy, _times(bell, b.scalar(2 / math.sqrt(math.pi), bell), b), b)
 
 
-ErfOp, ErfInstr = unary("erf", "The error function", erf, _erf_gradient, base=FloatUnaryOp)
+ErfOp = unary("erf", "The error function", erf, _erf_gradient, base=FloatUnaryOp)
 
 _ANY, _POSITIVE = random(3, 4, low=-2, high=2), random(3, 4, low=0.3, high=3)
 _UNIT, _ABOVE = random(3, 4, low=-0.9, high=0.9), random(3, 4, low=1.2, high=3)

@@ -11,13 +11,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import OperandLike, PureOp
-from glow_dialects.core.properties import check_choice, ints_prop, str_prop
+from glow_dialects.core.properties import check_choice, int_prop, ints_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -52,32 +51,32 @@ class WindowOp(PureOp):
         batch, *rest = shape_of(value) or (0,)
         if len(rest) < 2:
             raise VerifyException(f"{self.name}: a tensor of rank {len(shape_of(value))} has no spatial axes")
-        if self.prop("layout") == "NHWC":
+        if self.layout == "NHWC":
             return batch, rest[-1], tuple(rest[:-1])
         return batch, rest[0], tuple(rest[1:])
 
     def shaped(self, batch: int, channels: int, spatial: Sequence[int]) -> tuple[int, ...]:
         """The shape of a tensor in this operator's layout."""
-        if self.prop("layout") == "NHWC":
+        if self.layout == "NHWC":
             return (batch, *spatial, channels)
         return (batch, channels, *spatial)
 
     def spatial_axes(self, rank: int) -> tuple[int, ...]:
         """Positions of the spatial axes."""
-        return tuple(range(1, rank - 1) if self.prop("layout") == "NHWC" else range(2, rank))
+        return tuple(range(1, rank - 1) if self.layout == "NHWC" else range(2, rank))
 
     def window_properties(self) -> dict[str, Any]:
         """This operator's window as properties of another one's."""
         known = self.get_irdl_definition().properties
         names = ("kernel", "strides", "pads", "dilations", "group", "layout", "count_include_pad")
-        return {n: self.prop(n) for n in names if n in known}
+        return {n: getattr(self, n) for n in names if n in known}
 
     def check_window(self, rank: int, kernel: Sequence[int]) -> None:
         """Raise unless the window properties fit a tensor of `rank` and are positive."""
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        check_choice(self.name, "layout", self.layout, LAYOUTS)
         if rank < 3:
             raise VerifyException(f"{self.name}: a tensor of rank {rank} has no spatial axes")
-        strides, pads, dilations = self.prop("strides"), self.prop("pads"), self.prop("dilations")
+        strides, pads, dilations = self.strides, self.pads, self.dilations
         count = rank - 2
         for what, values, wanted in (
             ("kernel", kernel, count),
@@ -99,12 +98,12 @@ class WindowOp(PureOp):
     def window_result(self, input: SSAValue, kernel: Sequence[int], channels: int) -> Attribute:
         """The type of the result of sliding a checked window over `input`."""
         batch, _, spatial = self.sizes(input)
-        sizes = output_sizes(spatial, kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        sizes = output_sizes(spatial, kernel, self.strides, self.pads, self.dilations)
         if min(sizes) < 1:
             raise VerifyException(
                 f"{self.name}: a kernel of {list(kernel)} with dilations "
-                f"{list(self.prop('dilations'))} does not fit {list(spatial)} "
-                f"padded by {list(self.prop('pads'))}"
+                f"{list(self.dilations)} does not fit {list(spatial)} "
+                f"padded by {list(self.pads)}"
             )
         return tensor(self.shaped(batch, channels, sizes), element_of(input))
 
@@ -116,7 +115,7 @@ class PoolOp(WindowOp):
 
     def pooled(self, input: SSAValue) -> Attribute:
         """The type of the pool of `input`; raises unless the window fits."""
-        kernel = self.prop("kernel")
+        kernel = self.kernel
         self.check_window(len(shape_of(input)), kernel)
         return self.window_result(input, kernel, self.sizes(input)[1])
 
@@ -124,7 +123,7 @@ class PoolOp(WindowOp):
 class ConvolutionOp(WindowOp):
     """A window of the filter's sizes over all channels of a group; `bias` has an element a channel."""
 
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    group = int_prop(1)
     input = operand_def(Tensor)
     filter = operand_def(Tensor)
     bias = opt_operand_def(Tensor)

@@ -38,7 +38,7 @@ def run_block(block: Block, arrays: Sequence[Array], wanted: Sequence[SSAValue])
     known: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
     for op in block.ops:
         assert isinstance(op, GraphOp)
-        values = [v for group, _ in op.groups() for v in op.group(group)]
+        values = [v for group, _ in op.operand_groups() for v in op.operand_group(group)]
         known.update(zip(op.results, op.evaluate([known[v] for v in values]), strict=True))
     return [known[v] for v in wanted]
 

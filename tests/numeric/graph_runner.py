@@ -84,7 +84,7 @@ def run(module: ModuleOp, inputs: Mapping[str, Array]) -> list[Array]:
             case SaveOp():
                 saved.append(known[op.input])
             case GraphOp():
-                values = [v for group, _ in op.groups() for v in op.group(group)]
+                values = [v for group, _ in op.operand_groups() for v in op.operand_group(group)]
                 known.update(zip(op.results, op.evaluate([known[v] for v in values]), strict=True))
             case _:
                 raise AssertionError(op.name)

@@ -13,8 +13,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute, to_python
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor, typed
 from glow_dialects.ops.identity import IdentityOp

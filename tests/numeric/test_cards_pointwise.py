@@ -134,7 +134,7 @@ def test_whole_numbers_serve_as_floats() -> None:
     """Properties of float type take Python ints."""
     _, op = Sample(op_of("clip"), (np.array([-1.0, 9.0]),), {"min": 0, "max": 6}).detached()
     op.verify()
-    assert (op.prop("min"), op.prop("max")) == (0.0, 6.0)
+    assert (op.min, op.max) == (0.0, 6.0)
 
 
 def truncated(a: int, b: int) -> int:

@@ -18,7 +18,7 @@ from glow_backends.cpu.memory import LARGE_PAGE, WeightBlock, address, mapped_fi
 from glow_backends.cpu.program import CpuProgram
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
-from glow_dialects.ops.relu import ReluInstr
+from glow_dialects.ops.relu import ReluOp
 
 CHAIN = """
 glow.placeholder @x : tensor<300x70xf32>
@@ -154,11 +154,12 @@ def test_an_error_on_the_host_reaches_the_caller(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("glow_backends.cpu.select.call_for", lambda op, context: None)
     program = compiled(CHAIN)
 
-    def broken(self: ReluInstr, result: np.ndarray, input: np.ndarray) -> None:
+    def broken(self: object, result: np.ndarray, input: np.ndarray) -> None:
         raise ValueError("told to fail")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReluInstr, "reference", broken)
+        assert ReluOp.INSTR is not None
+        patch.setattr(ReluOp.INSTR, "reference", broken)
         with pytest.raises(ValueError, match="told to fail"):
             program.run({"x": sample()})
     np.testing.assert_array_equal(program.run({"x": sample()})["y"], np.maximum(sample(), 0))

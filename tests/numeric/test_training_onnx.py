@@ -85,7 +85,7 @@ def test_dropout_survives_the_export(tmp_path: Path) -> None:
     np.testing.assert_allclose(session.run(None, {"x": x})[0], trainer.predict(x), rtol=1e-6)
     again = glow.Trainer(path, "regression", backend="interpreter")
     found = [op for op in again.graph.training.walk() if isinstance(op, DropoutTrainOp)]
-    assert [op.prop("ratio") for op in found] == [pytest.approx(0.3)]
+    assert [op.ratio for op in found] == [pytest.approx(0.3)]
     assert not any(isinstance(op, DropoutOp) for op in again.graph.training.walk())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from glow_dialects.core.graph_op import SEGMENTS
+from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.fn.dialect import PrimOp, RefOp
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import AnyType

@@ -42,7 +42,7 @@ def _sizes(value: SSAValue) -> Iterator[int]:
     for use in value.uses:
         op = use.operation
         if isinstance(op, GatherOp) and use.index == 1:
-            yield shape_of(op.data)[op.prop("axis")]
+            yield shape_of(op.data)[op.axis]
         elif isinstance(op, MOVES) or (isinstance(op, SelectOp) and use.index > 0):
             yield from _sizes(op.results[0])
 

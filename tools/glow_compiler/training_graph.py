@@ -72,7 +72,7 @@ class TrainingGraph:
         assert isinstance(target, PlaceholderOp)
         self.output_name = public_name(target)
         scores, self.softmax_dropped = save.input, False
-        if loss.classes and isinstance(scores.owner, SoftmaxOp) and scores.owner.prop("axis") == 1:
+        if loss.classes and isinstance(scores.owner, SoftmaxOp) and scores.owner.axis == 1:
             # A model for inference ends in probabilities; the loss takes what they are made of.
             scores, self.softmax_dropped = scores.owner.input, True
         self._add_loss(function, loss, scores)

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from glow_dialects.core.attributes import to_python
+from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.core.graph_op import SEGMENTS
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
 
 

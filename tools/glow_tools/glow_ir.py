@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.attributes import to_python
-from glow_dialects.core.graph_op import SEGMENTS
+from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import UniformQuantizedType, dtype_of, element_of, shape_of
 from glow_dialects.instr.memory import (

@@ -28,7 +28,7 @@ import numpy as np
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.ops.elementwise import {family}
 
-{camel}Op, {camel}Instr = {family}("{name}", "{doc}", lambda {arguments}: {expression})
+{camel}Op = {family}("{name}", "{doc}", lambda {arguments}: {expression})
 
 SAMPLES = (Sample({camel}Op, ({samples},), smooth=False),)
 '''
@@ -44,7 +44,6 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor
 
@@ -59,11 +58,6 @@ class {camel}Op(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [self.{first}.type]
-
-
-@instr_op(of={camel}Op)
-class {camel}Instr(InstrOp):
-    """{expression}"""
 
     def reference(self, result: Array, {parameters}) -> None:
         result[...] = {expression}

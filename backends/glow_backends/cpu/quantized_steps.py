@@ -129,7 +129,7 @@ def _sum(name: str) -> _Expansion:
             factor = float(np.float32(scale_of(_kind(value)) / scale_of(to)))
             parts.append(steps.with_number("mul", _centred(steps, arg, _kind(value)), factor))
         total = steps.add(name, *parts)
-        return finish(steps, total, to, op.prop("low"), op.prop("high"), dtype_name(result))
+        return finish(steps, total, to, op.low, op.high, dtype_name(result))
 
     return rule
 
@@ -139,7 +139,7 @@ def _product(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], s
     factor = float(np.float32(scale_of(left) * scale_of(right) / scale_of(to)))
     product = steps.add("mul", _centred(steps, args[0], left), _centred(steps, args[1], right))
     real = steps.with_number("mul", product, factor)
-    return finish(steps, real, to, op.prop("low"), op.prop("high"), dtype_name(result))
+    return finish(steps, real, to, op.low, op.high, dtype_name(result))
 
 
 _EXPANSIONS: dict[str, _Expansion] = {

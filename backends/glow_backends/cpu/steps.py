@@ -13,15 +13,16 @@ from xdsl.utils.exceptions import VerifyException
 from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.pointwise_rules import Param
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, shape_of, tensor_of
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, present, shape_of, tensor_of
 from glow_dialects.dialects import card_ops
 
 
 def parameters(op: GraphOp) -> tuple[float | int | bool | str, ...]:
     """The properties of an element-wise op in the order of its definition, as rules take them."""
     names = op.get_irdl_definition().properties
-    return tuple(op.prop(n) for n in names if n != SEGMENTS and n in op.properties)
+    return tuple(getattr(op, n) for n in names if n != SEGMENTS and n in op.properties)
 
 
 def to_text(step: EpilogueStep) -> str:
@@ -101,14 +102,14 @@ def _operator(step: EpilogueStep, operands: Sequence[Array]) -> GraphOp:
 
 def check_columns(op: Any) -> None:
     """Raise unless the bias of a product has one value a column."""
-    for value in op.group("bias"):
+    for value in present(op.bias):
         if shape_of(value) != shape_of(op.results[0])[-1:]:
             raise VerifyException(f"{op.name}: bias is {value.type}, result {op.results[0].type}")
 
 
 def check_extras(op: Any) -> None:
     """Raise unless the binary steps have their operands, each of the result's type."""
-    extras, wanted = op.group("extras"), sum(s.binary for s in steps_of(op.properties["steps"]))
+    extras, wanted = op.extras, sum(s.binary for s in steps_of(op.properties["steps"]))
     if len(extras) != wanted:
         raise VerifyException(f"{op.name}: {wanted} binary steps, {len(extras)} extra operands")
     for value in extras:

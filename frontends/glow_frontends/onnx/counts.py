@@ -43,10 +43,10 @@ def elements(value: Value) -> list[Number]:
         case ReshapeOp() | CastOp() as op if dtype_of(typed(op.operands[0])).kind in "iu":
             return elements(op.operands[0])
         case ConcatOp() as op:
-            return [e for part in op.group("inputs") for e in elements(part)]
+            return [e for part in op.inputs for e in elements(part)]
         case SliceOp() as op if len(shape_of(op.input)) == 1:
-            window = slice(op.prop("starts")[0], op.prop("ends")[0], op.prop("steps")[0])
-            return elements(op.input)[window] if op.prop("steps")[0] > 0 else [value]
+            window = slice(op.starts[0], op.ends[0], op.steps[0])
+            return elements(op.input)[window] if op.steps[0] > 0 else [value]
         case _:
             return [value]
 

@@ -36,9 +36,9 @@ LITERAL_ELEMENTS = 8
 #: Constants computed while importing have at most this many elements.
 MAX_FOLDED = 1 << 29
 #: Operators that fold to a view of their operand, however large it is.
-VIEWS: dict[type[GraphOp], Callable[[GraphOp, Array], Array]] = {
+VIEWS: dict[type[GraphOp], Callable[[Any, Array], Array]] = {
     ReshapeOp: lambda op, x: x.reshape(shape_of(op.results[0])),
-    TransposeOp: lambda op, x: x.transpose(op.prop("permutation")),
+    TransposeOp: lambda op, x: x.transpose(op.permutation),
 }
 
 

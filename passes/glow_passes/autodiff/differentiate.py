@@ -45,12 +45,12 @@ def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | Non
     for op in list(function.body.block.ops):
         if isinstance(op, BatchNormOp):
             _train_batch_norm(op, Builder.before(op), momentum, latest)
-        elif isinstance(op, DropoutOp) and op.prop("ratio"):
-            b, own = Builder.before(op), (op.prop("seed") + (seed << 32)) % (1 << 63)
+        elif isinstance(op, DropoutOp) and op.ratio:
+            b, own = Builder.before(op), (op.seed + (seed << 32)) % (1 << 63)
             while own in seeds:
                 own += 1
             seeds.add(own)
-            made = DropoutTrainOp(op.input, step_value(module, b), ratio=op.prop("ratio"), seed=own)
+            made = DropoutTrainOp(op.input, step_value(module, b), ratio=op.ratio, seed=own)
             _replace(op, b.insert(made).results)
 
 
@@ -72,10 +72,10 @@ def _train_batch_norm(
         if not isinstance(target, PlaceholderOp) or target.kind.data != "state":
             return  # fixed statistics: the layer is frozen
         states.append(target)
-    same = {"epsilon": op.prop("epsilon"), "layout": op.prop("layout")}
-    made = b.insert(BatchNormTrainOp(op.input, op.scale, op.bias, **same))
+    trained = BatchNormTrainOp(op.input, op.scale, op.bias, epsilon=op.epsilon, layout=op.layout)
+    made = b.insert(trained)
     count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
-    f, kept = Formula(b, op.input), op.prop("momentum") if momentum is None else momentum
+    f, kept = Formula(b, op.input), op.momentum if momentum is None else momentum
     unbiased = f.mul(made.variance, count / max(1, count - 1))
     for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased), strict=True):
         if (save := latest.get(state)) is not None:

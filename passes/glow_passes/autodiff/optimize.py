@@ -141,7 +141,7 @@ def apply_optimizer(
         own_properties: dict[str, Any] = properties | {n: v for n, v in own.items() if n == "weight_decay"}
         given = {"weight": weight, "grad": grad, "lr": rate, "step": step}
         given |= {s: read(symbol, b) for s, symbol in symbols.items()}
-        operands = [given.get(operand) for operand, _ in kind.groups()]
+        operands = [given.get(operand) for operand, _ in kind.operand_groups()]
         made = b.insert(kind(*operands, **own_properties))
         for value, symbol in zip(made.results, (known[name], *symbols.values()), strict=True):
             b.insert(SaveOp.of(value, symbol))

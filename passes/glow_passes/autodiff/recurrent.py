@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -26,10 +26,12 @@ def has_training_form(op: RecurrentOp) -> bool:
     """Whether `recurrent_train` does what the network does: gates with the usual activations."""
     if dtype_of(op.operands[0].type).name not in ("float32", "float64") or 0 in shape_of(op.results[0]):
         return False
-    if op.group("predicate") or any(element_of(v) != i32 for v in op.group("lengths")):
+    if op.predicate is not None or any(element_of(v) != i32 for v in present(op.lengths)):
         return False
-    properties = {n: op.prop(n) for n in ("activations", "activation_alpha", "activation_beta", "direction")}
-    for index, _ in enumerate(_DIRECTIONS[op.prop("direction")]):
+    properties = {
+        n: getattr(op, n) for n in ("activations", "activation_alpha", "activation_beta", "direction")
+    }
+    for index, _ in enumerate(_DIRECTIONS[op.direction]):
         names = tuple(name for name, _, _ in activations_of(properties, index))
         if type(op) in _KINDS and names != op.FUNCTIONS:
             return False
@@ -40,9 +42,9 @@ def has_training_form(op: RecurrentOp) -> bool:
 
 def training_form(op: RecurrentOp, b: Builder) -> list[SSAValue]:
     """The results of a network that `has_training_form`, by one recurrent_train a direction."""
-    f, first = Formula(b, op.operands[0]), op.prop("layout") == 1
+    f, first = Formula(b, op.operands[0]), op.layout == 1
     x = f.transpose(op.operands[0], (1, 0, 2)) if first else op.operands[0]
-    made = [_direction(op, f, x, index) for index, _ in enumerate(_DIRECTIONS[op.prop("direction")])]
+    made = [_direction(op, f, x, index) for index, _ in enumerate(_DIRECTIONS[op.direction])]
     results = [f.concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*made, strict=True))]
     if first:
         every, *last = results
@@ -54,7 +56,7 @@ def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence
     """[every state [T, 1, N, H], last state [1, N, H], for an LSTM the last cell] of one direction."""
     steps, samples, inputs = shape_of(x)
     hidden, kind = shape_of(op.operands[2])[2], _KINDS.get(type(op), "rnn")
-    rows, backwards = op.GATES * hidden, _DIRECTIONS[op.prop("direction")][index]
+    rows, backwards = op.GATES * hidden, _DIRECTIONS[op.direction][index]
 
     def own(value: SSAValue, shape: Sequence[int], axis: int = 0) -> SSAValue:
         return f.reshape(f.slice(value, axis, index, index + 1), shape)
@@ -62,17 +64,17 @@ def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence
     weights = f.transpose(own(op.operands[1], (rows, inputs)), (1, 0))
     outer, inner = _biases(op, f, index, rows, hidden)
     flat = f.b(FullyConnectedOp(f.reshape(x, (steps * samples, inputs)), weights, outer))
-    state_axis = 1 if op.prop("layout") == 1 else 0
+    state_axis = 1 if op.layout == 1 else 0
 
     def state(name: str) -> SSAValue:
-        given = op.group(name)
+        given = op.operand_group(name)
         if given:
             return own(given[0], (samples, hidden), state_axis)
         return f.b.splat(0, tensor((samples, hidden), element_of(x)))
 
-    names = [n.strip().lower() for n in op.prop("activations").split(",")]
+    names = [n.strip().lower() for n in op.activations.split(",")]
     lstm = kind == "lstm"
-    holes = [own(v, (3 * hidden,)) for v in op.group("peepholes")] if lstm else []
+    holes = [own(v, (3 * hidden,)) for v in present(op.peepholes)] if lstm else []
     made = f.b.insert(
         RecurrentTrainOp(
             f.reshape(flat, (steps, samples, rows)),
@@ -80,20 +82,20 @@ def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence
             state("initial_state"),
             [state("initial_cell")] if lstm else [],
             [] if inner is None else inner,
-            op.group("lengths"),
+            present(op.lengths),
             holes,
             kind=kind,
             reverse=backwards,
             activation=names[index] if kind == "rnn" else "tanh",
-            clip=op.prop("clip"),
-            input_forget=lstm and op.prop("input_forget"),
-            linear_before_reset=kind != "gru" or bool(op.prop("linear_before_reset")),
+            clip=op.clip,
+            input_forget=lstm and op.input_forget,
+            linear_before_reset=kind != "gru" or bool(op.linear_before_reset),
         )
     )
     last = 0 if backwards else steps - 1
     ends = [f.slice(v, 0, last, last + 1) for v in (made.results[0], *made.results[2:])]
     shown = made.results[0]
-    for lengths in op.group("lengths"):
+    for lengths in present(op.lengths):
         # Past their ends sequences keep their states, which their results do not show.
         places = f.b.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
         running = f.b(CmpGtOp(f.reshape(lengths, (1, samples, 1)), places))
@@ -105,12 +107,12 @@ def _biases(
     op: RecurrentOp, f: Formula, index: int, rows: int, hidden: int
 ) -> tuple[SSAValue, SSAValue | None]:
     """(bias of the projected input [G H], the recurrent one of a GRU's last gate [H])."""
-    given = op.group("bias")
+    given = present(op.bias)
     if not given:
         return f.b.splat(0, tensor((rows,), element_of(op.operands[0]))), None
     both = f.reshape(f.slice(given[0], 0, index, index + 1), (2 * rows,))
     outer, inner = f.slice(both, 0, 0, rows), f.slice(both, 0, rows, 2 * rows)
-    if not isinstance(op, GruOp) or not op.prop("linear_before_reset"):
+    if not isinstance(op, GruOp) or not op.linear_before_reset:
         return f.add(outer, inner), None
     gates = f.add(f.slice(outer, 0, 0, 2 * hidden), f.slice(inner, 0, 0, 2 * hidden))
     outer = f.concat([gates, f.slice(outer, 0, 2 * hidden, rows)], 0)

@@ -71,11 +71,11 @@ def _gated(x: SSAValue, gate: SSAValue, number: float, r: Rewriter) -> SSAValue 
         alpha = _scaled(owner.input, x, r)
         return None if alpha is None else r(SwishOp(x, alpha=alpha))
     if is_a(owner, HardSigmoidOp) and owner.input is x and number == 1:
-        right = near(owner.prop("alpha"), 1 / 6) and near(owner.prop("beta"), 0.5)
+        right = near(owner.alpha, 1 / 6) and near(owner.beta, 0.5)
         return r(HardSwishOp(x)) if right else None
     if is_a(owner, ClipOp) and near(number, 1 / 6):
         shifted = beside_scalar(owner.input, AddOp, r)
-        right = (owner.prop("min"), owner.prop("max")) == (0.0, 6.0)
+        right = (owner.min, owner.max) == (0.0, 6.0)
         return r(HardSwishOp(x)) if right and shifted == (x, 3.0) else None
     if is_a(owner, TanhOp) and number == 1:
         inner: Any = producer(owner.input, SoftplusOp)
@@ -125,15 +125,15 @@ def clip_to_hard_sigmoid(op: Any, r: Rewriter) -> SSAValue | None:
     """clip(x + b, 0, c) / c -> hard_sigmoid(x), slope 1 / c, offset b / c."""
     found = beside_scalar(op.result, MulOp, r)
     clip: Any = producer(found[0], ClipOp) if found is not None else None
-    if found is None or clip is None or clip.prop("min") != 0 or not is_float_tensor(op.result):
+    if found is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
         return None
-    if not near(found[1] * clip.prop("max"), 1):
+    if not near(found[1] * clip.max, 1):
         return None
     shifted = beside_scalar(clip.input, AddOp, r)
     if shifted is None:
         return None
     x, offset = shifted
-    return r(HardSigmoidOp(x, alpha=1 / clip.prop("max"), beta=offset / clip.prop("max")))
+    return r(HardSigmoidOp(x, alpha=1 / clip.max, beta=offset / clip.max))
 
 
 def logistic(op: Any, r: Rewriter) -> SSAValue | None:

@@ -43,9 +43,9 @@ class _Branch:
 def _of_convolution(linear: Linear) -> _Branch:
     """The branch of a convolution."""
     op, weights = linear.op, linear.weights
-    begins = op.prop("pads")[: weights.ndim - 2]
+    begins = op.pads[: weights.ndim - 2]
     filter = np.moveaxis(weights, -1, 1) if linear.last else weights
-    return _Branch(filter, op.prop("group"), begins, op.prop("strides"), op.prop("dilations"), linear.bias)
+    return _Branch(filter, op.group, begins, op.strides, op.dilations, linear.bias)
 
 
 def _beside(value: SSAValue, linear: Linear | None, main: Linear, r: Rewriter) -> _Branch | None:
@@ -98,7 +98,7 @@ def one_convolution(op: Any, r: Rewriter) -> SSAValue | None:
     parts = terms(op)
     found = [linear_of(v, r) for v in parts]
     mains = [m for m in found if m is not None and isinstance(m.op, ConvOp)]
-    for main in sorted(mains, key=lambda m: (-prod(_of_convolution(m).kernel), m.op.prop("group"))):
+    for main in sorted(mains, key=lambda m: (-prod(_of_convolution(m).kernel), m.op.group)):
         whole = _of_convolution(main)
         filter, bias = whole.filter, whole.bias
         others: list[SSAValue] = []

@@ -44,7 +44,7 @@ def cast_of_cast(op: Any, r: Rewriter) -> SSAValue | None:
         return None  # a float saturates where an integer wraps
     if inner.input.type == op.result.type:
         return inner.input
-    return r(CastOp(inner.input, results=op.result.type, saturate=op.prop("saturate")))
+    return r(CastOp(inner.input, results=op.result.type, saturate=op.saturate))
 
 
 PATTERNS = (Pattern((CastOp,), identity_cast), Pattern((CastOp,), cast_of_cast))

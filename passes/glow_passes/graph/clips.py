@@ -28,7 +28,7 @@ def _range_of(op: Any, r: Rewriter) -> tuple[SSAValue, Range] | None:
     if is_a(op, ReluOp):
         return op.input, (0.0, math.inf)
     if is_a(op, ClipOp):
-        return op.input, (op.prop("min"), op.prop("max"))
+        return op.input, (op.min, op.max)
     if not is_a(op, MaxOp, MinOp) or op.lhs.type != op.result.type:
         return None
     number = r.uniform(op.rhs) if is_known(op.rhs, r) else None
@@ -100,7 +100,7 @@ def _whole(kind: Tensor) -> Range:
 
 def clip_at_zero(op: Any, r: Rewriter) -> SSAValue | None:
     """clip(x, 0, inf) -> relu(x)."""
-    return r(ReluOp(op.input)) if (op.prop("min"), op.prop("max")) == (0.0, math.inf) else None
+    return r(ReluOp(op.input)) if (op.min, op.max) == (0.0, math.inf) else None
 
 
 PATTERNS = (

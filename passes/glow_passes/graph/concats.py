@@ -18,11 +18,11 @@ from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, 
 
 def flatten(op: Any, r: Rewriter) -> SSAValue | None:
     """concat(concat(x, y), z) -> concat(x, y, z) along one axis; parts without elements go."""
-    axis = op.prop("axis")
+    axis = op.axis
     parts: list[SSAValue] = []
     for value in op.inputs:
         inner: Any = producer(value, ConcatOp)
-        if inner is not None and inner.prop("axis") == axis and is_used_once(value):
+        if inner is not None and inner.axis == axis and is_used_once(value):
             parts += inner.inputs
         elif shape_of(value)[axis] or len(op.inputs) == 1:
             parts.append(value)
@@ -47,7 +47,7 @@ def _window(value: SSAValue, axis: int) -> tuple[SSAValue, int, int] | None:
 
 def concat_of_slices(op: Any, r: Rewriter) -> SSAValue | None:
     """concat(x[0:2], x[2:5]) -> x[0:5], neighbours of one tensor."""
-    axis = op.prop("axis")
+    axis = op.axis
     parts: list[SSAValue] = []
     last: tuple[SSAValue, int, int] | None = None
     for value in op.inputs:

@@ -70,7 +70,7 @@ class Rewriter(Builder):
         """The one value that all elements have, where that is known."""
         owner = value.owner
         if isinstance(owner, SplatOp):
-            return owner.value.value.data
+            return owner.value
         return self.symbols.uniform(value)
 
     def weight(self, array: Array, hint: str = "folded", kind: Tensor | None = None) -> SSAValue:

@@ -32,7 +32,7 @@ def tile_once(op: Any, r: Rewriter) -> SSAValue | None:
     """tile(x) by 1 everywhere -> x; by more only along dimensions of size 1 -> expand(x)."""
     if op.input.type == op.result.type:
         return op.input
-    pairs = zip(shape_of(op.input), op.prop("repeats"), strict=True)
+    pairs = zip(shape_of(op.input), op.repeats, strict=True)
     if all(size == 1 or count == 1 for size, count in pairs):
         return r(ExpandOp(op.input, results=op.result.type))
     return None
@@ -41,7 +41,7 @@ def tile_once(op: Any, r: Rewriter) -> SSAValue | None:
 def expand_before_broadcast(op: Any, r: Rewriter) -> SSAValue | None:
     """add(expand(x), y) -> add(x, y) where y broadcasts x to the same shape."""
     operands = [o.input if (o := _expand(v)) is not None else v for v in op.operands]
-    if operands == list(op.operands) or op.group("predicate"):
+    if operands == list(op.operands) or op.predicate is not None:
         return None
     shape = shape_of(op.result)
     for index, value in enumerate(op.operands):

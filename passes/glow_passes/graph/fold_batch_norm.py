@@ -31,7 +31,7 @@ def _affine(op: Any, r: Rewriter) -> tuple[Array, Array] | None:
     if any(a is None for a in arrays):
         return None
     scale, bias, mean, variance = (wide(a) for a in arrays if a is not None)
-    factor = scale / np.sqrt(variance + variance.dtype.type(op.prop("epsilon")))
+    factor = scale / np.sqrt(variance + variance.dtype.type(op.epsilon))
     return factor, bias - mean * factor
 
 
@@ -94,7 +94,7 @@ def multiply_before_linear(op: Any, r: Rewriter) -> SSAValue | None:
     if product is None or not is_used_once(x) or product.lhs.type != x.type:
         return None
     filter = op.operands[1]
-    if not is_known(product.rhs, r) or not is_known(filter, r) or op.group("predicate"):
+    if not is_known(product.rhs, r) or not is_known(filter, r) or op.predicate is not None:
         return None
     factor, weights = r.array(product.rhs), r.array(filter)
     if factor is None or weights is None or weights.dtype.kind in "iub":
@@ -111,7 +111,7 @@ def _scale_inputs(op: Any, factor: Array, weights: Array) -> Array | None:
         return weights * factor.reshape(())
     rank = len(shape_of(op.operands[0]))
     if isinstance(op, ConvOp):
-        axis = rank - 1 if op.prop("layout") == "NHWC" else 1
+        axis = rank - 1 if op.layout == "NHWC" else 1
     else:
         axis = rank - 1
     shape = (1,) * (rank - factor.ndim) + factor.shape
@@ -119,7 +119,7 @@ def _scale_inputs(op: Any, factor: Array, weights: Array) -> Array | None:
         return None
     if not isinstance(op, ConvOp):
         return weights * factor.reshape(-1, 1)
-    if op.prop("group") != 1:
+    if op.group != 1:
         return None
     return weights * along(factor.reshape(-1), axis, rank)
 

@@ -46,7 +46,7 @@ def fold(op: GraphOp, r: Rewriter) -> Values | None:
             return None
     if type(op) in _KNOWN or not op.has_trait(Pure):
         return None
-    values: list[SSAValue] = [v for name, _ in op.groups() for v in op.group(name)]
+    values: list[SSAValue] = [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
     if not values:
         return None
     arrays: list[Array] = []

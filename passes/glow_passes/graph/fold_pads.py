@@ -27,7 +27,7 @@ def _spatial_pads(pad: Any, op: Any) -> tuple[int, ...] | None:
     """Begins and ends on the spatial axes where `pad` adds nothing on the others."""
     rank = len(shape_of(pad.input))
     axes = op.spatial_axes(rank)
-    pads = pad.prop("pads")
+    pads = pad.pads
     if any(pads[i] or pads[i + rank] for i in range(rank) if i not in axes):
         return None
     return (*(pads[i] for i in axes), *(pads[i + rank] for i in axes))
@@ -35,21 +35,21 @@ def _spatial_pads(pad: Any, op: Any) -> tuple[int, ...] | None:
 
 def _found(op: Any, value: float) -> tuple[Any, tuple[int, ...]] | None:
     pad: Any = producer(op.operands[0], PadOp, single=True)
-    if pad is None or pad.prop("mode") != "constant" or pad.prop("value") != value:
+    if pad is None or pad.mode != "constant" or pad.value != value:
         return None
     spatial = _spatial_pads(pad, op)
     return None if spatial is None else (pad, spatial)
 
 
 def _again(op: Any, pad: Any, extra: tuple[int, ...], r: Rewriter, **more: Any) -> SSAValue:
-    joined = tuple(a + b for a, b in zip(op.prop("pads"), extra, strict=True))
+    joined = tuple(a + b for a, b in zip(op.pads, extra, strict=True))
     properties = {**plain_properties(op), "pads": joined, **more}
     return r(type(op)(pad.input, *op.operands[1:], **properties))
 
 
 def pad_before_conv(op: Any, r: Rewriter) -> SSAValue | None:
     """conv(pad(x, 0)) -> conv(x) with more pads."""
-    found = None if op.group("predicate") else _found(op, 0.0)
+    found = None if op.predicate is not None else _found(op, 0.0)
     return None if found is None else _again(op, *found, r)
 
 
@@ -58,7 +58,7 @@ def pad_before_max_pool(op: Any, r: Rewriter) -> SSAValue | None:
 
     Zeros do as well as -inf where no element is negative.
     """
-    if op.group("predicate"):
+    if op.predicate is not None:
         return None
     found = _found(op, -math.inf)
     if found is None:
@@ -70,10 +70,10 @@ def pad_before_max_pool(op: Any, r: Rewriter) -> SSAValue | None:
 
 def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
     """avg_pool(pad(x, 0)) -> avg_pool(x) that counts its pads, smaller than the window."""
-    found = None if op.group("predicate") else _found(op, 0.0)
-    if found is None or (any(op.prop("pads")) and not op.prop("count_include_pad")):
+    found = None if op.predicate is not None else _found(op, 0.0)
+    if found is None or (any(op.pads) and not op.count_include_pad):
         return None
-    if not _inside(op, found[1]) or any(d != 1 for d in op.prop("dilations")):
+    if not _inside(op, found[1]) or any(d != 1 for d in op.dilations):
         return None
     return _again(op, *found, r, count_include_pad=True)
 
@@ -81,18 +81,18 @@ def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
 def pad_below_transpose(op: Any, r: Rewriter) -> SSAValue | None:
     """transpose(pad(x)) -> pad(transpose(x)): next to the window, with less to transpose."""
     pad: Any = producer(op.input, PadOp, single=True)
-    if pad is None or op.group("predicate") or pad.group("predicate"):
+    if pad is None or op.predicate is not None or pad.predicate is not None:
         return None
-    permutation = op.prop("permutation")
+    permutation = op.permutation
     pads = [side[i] for side in (pad.begins(), pad.ends()) for i in permutation]
     moved = r(TransposeOp(pad.input, permutation=permutation))
-    return r(PadOp(moved, pads=pads, mode=pad.prop("mode"), value=pad.prop("value")))
+    return r(PadOp(moved, pads=pads, mode=pad.mode, value=pad.value))
 
 
 def _inside(op: Any, extra: tuple[int, ...]) -> bool:
     """Whether every window still meets the input."""
-    kernel = op.prop("kernel")
-    pads = [a + b for a, b in zip(op.prop("pads"), extra, strict=True)]
+    kernel = op.kernel
+    pads = [a + b for a, b in zip(op.pads, extra, strict=True)]
     return all(p < k for p, k in zip(pads, (*kernel, *kernel), strict=True))
 
 

@@ -21,12 +21,12 @@ from glow_passes.graph.match import is_known
 
 def gather_to_slice(op: Any, r: Rewriter) -> SSAValue | None:
     """gather(x, 2) -> reshape(x[2:3]); gather(x, [1, 3, 5]) -> x[1:6:2]."""
-    if not is_known(op.indices, r) or op.group("predicate"):
+    if not is_known(op.indices, r) or op.predicate is not None:
         return None
     indices = r.array(op.indices)
     if indices is None or indices.size == 0 or indices.ndim > 1:
         return None
-    shape, axis = shape_of(op.data), op.prop("axis")
+    shape, axis = shape_of(op.data), op.axis
     places = np.where(indices < 0, indices + shape[axis], indices).astype(np.int64).reshape(-1)
     steps = np.diff(places)
     step = int(steps[0]) if steps.size else 1

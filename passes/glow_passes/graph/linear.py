@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, dtype_of, is_float, shape_of, typed
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, dtype_of, is_float, present, shape_of, typed
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -36,7 +37,7 @@ class Linear:
     @property
     def last(self) -> bool:
         """Whether channels come last in the result."""
-        return isinstance(self.op, FullyConnectedOp | MatmulOp) or self.op.prop("layout") == "NHWC"
+        return isinstance(self.op, FullyConnectedOp | MatmulOp) or self.op.layout == "NHWC"
 
     @property
     def channels(self) -> int:
@@ -50,7 +51,7 @@ class Linear:
             return self.weights * factor
         if isinstance(self.op, ConvOp):
             return self.weights * factor.reshape(-1, *(1,) * (self.weights.ndim - 1))
-        group = self.op.prop("group")
+        group = self.op.group
         rows = factor.reshape(group, -1)  # one row a group of output channels
         grouped = self.weights.reshape(group, -1, *self.weights.shape[1:])
         if self.last:
@@ -78,12 +79,12 @@ class Linear:
 def linear_of(value: SSAValue, r: Rewriter) -> Linear | None:
     """The float linear operator with known weights that makes `value` for one reader."""
     op: Any = value.owner
-    if not isinstance(op, LINEAR) or not is_used_once(value) or op.group("predicate"):
+    if not isinstance(op, LINEAR) or not is_used_once(value) or op.predicate is not None:
         return None
     if not is_float(typed(value).element_type) or not is_known(op.operands[1], r):
         return None
     bias = None
-    for vector in op.group("bias") if not isinstance(op, MatmulOp) else ():
+    for vector in present(op.bias) if not isinstance(op, MatmulOp) else ():
         bias = r.array(vector)
         if bias is None:
             return None

@@ -44,7 +44,7 @@ def terms(op: Any) -> list[SSAValue]:
         value = pending.pop()
         inner: Any = producer(value, AddOp)
         inside = value.type == op.result.type and (value is op.result or is_used_once(value))
-        if inner is not None and inside and not inner.group("predicate"):
+        if inner is not None and inside and inner.predicate is None:
             pending += [inner.rhs, inner.lhs]
         else:
             found.append(value)

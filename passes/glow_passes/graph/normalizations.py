@@ -41,12 +41,12 @@ def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, f
 def _mean_of_square(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]] | None:
     """(d, axes) where `value` is the mean of d * d over axes, kept as 1."""
     mean: Any = producer(value, ReduceMeanOp)
-    if mean is None or not mean.prop("keepdims"):
+    if mean is None or not mean.keepdims:
         return None
     square: Any = producer(mean.input, MulOp)
     if square is None or square.lhs is not square.rhs:
         return None
-    return square.lhs, tuple(sorted(mean.prop("axes")))
+    return square.lhs, tuple(sorted(mean.axes))
 
 
 def normalized(op: Any, r: Rewriter) -> SSAValue | None:
@@ -80,9 +80,9 @@ def _centred(d: SSAValue, axes: tuple[int, ...]) -> SSAValue | None:
     if difference is None:
         return None
     mean: Any = producer(difference.rhs, ReduceMeanOp)
-    if mean is None or mean.input is not difference.lhs or not mean.prop("keepdims"):
+    if mean is None or mean.input is not difference.lhs or not mean.keepdims:
         return None
-    return difference.lhs if tuple(sorted(mean.prop("axes"))) == axes else None
+    return difference.lhs if tuple(sorted(mean.axes)) == axes else None
 
 
 def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue | None:
@@ -101,34 +101,34 @@ def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner: Any = producer(value, kind)
         if inner is not None and is_used_once(value) and value.type == op.result.type:
-            return (inner, other) if not inner.group("predicate") else None
+            return (inner, other) if inner.predicate is None else None
     return None
 
 
 def scale_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
     """layer_norm(x) * s -> layer_norm(x, s), s of the shape of the normalised axes."""
     found = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
-    if found is None or found[0].group("scale") or found[0].operands[1:]:
+    if found is None or found[0].scale is not None or found[0].operands[1:]:
         return None
     norm, other = found
-    axis = norm.prop("axis")
+    axis = norm.axis
     scale = _parameter(other, shape_of(norm.input)[axis:], r)
     if scale is None:
         return None
-    return r(type(norm)(norm.input, scale, axis=axis, epsilon=norm.prop("epsilon")))
+    return r(type(norm)(norm.input, scale, axis=axis, epsilon=norm.epsilon))
 
 
 def bias_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
     """layer_norm(x, s) + b -> layer_norm(x, s, b), b of the shape of the normalised axes."""
     found = _norm(op, LayerNormOp)
-    if found is None or found[0].group("bias"):
+    if found is None or found[0].bias is not None:
         return None
     norm, other = found
-    axis = norm.prop("axis")
+    axis = norm.axis
     bias = _parameter(other, shape_of(norm.input)[axis:], r)
     if bias is None:
         return None
-    return r(LayerNormOp(norm.input, norm.scale, bias, axis=axis, epsilon=norm.prop("epsilon")))
+    return r(LayerNormOp(norm.input, norm.scale, bias, axis=axis, epsilon=norm.epsilon))
 
 
 #: Makes operators that backends may lack; only before lowering.

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import shape_of
+from glow_dialects.core.types import present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -47,12 +47,10 @@ def matmul_and_bias(op: Any, r: Rewriter) -> SSAValue | None:
     """matmul(x, w) + b -> fully_connected(x, w, b), b one number a column."""
     for product, bias in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner: Any = product.owner
-        plain = isinstance(inner, MatmulOp) or (
-            isinstance(inner, FullyConnectedOp) and not inner.group("bias")
-        )
+        plain = isinstance(inner, MatmulOp) or (isinstance(inner, FullyConnectedOp) and inner.bias is None)
         if not plain or not is_used_once(product) or product.type != op.result.type:
             continue
-        if not _row(bias, shape_of(product)[1]) or inner.group("predicate"):
+        if not _row(bias, shape_of(product)[1]) or inner.predicate is not None:
             continue
         row = bias if len(shape_of(bias)) == 1 else r(ReshapeOp.to(bias, shape_of(bias)[-1:]))
         return r(FullyConnectedOp(inner.operands[0], inner.operands[1], row))
@@ -62,16 +60,16 @@ def matmul_and_bias(op: Any, r: Rewriter) -> SSAValue | None:
 def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w), w as high or as wide as x of few channels -> conv(x', w'), those places as channels."""
     batch, channels, spatial = op.sizes(op.input)
-    if len(spatial) != 2 or channels > FEW_CHANNELS or op.prop("group") != 1 or op.group("predicate"):
+    if len(spatial) != 2 or channels > FEW_CHANNELS or op.group != 1 or op.predicate is not None:
         return None
-    last, pads = op.prop("layout") == "NHWC", op.prop("pads")
+    last, pads = op.layout == "NHWC", op.pads
     spanned = [
         k == n > 1 and not (b or e) for k, n, b, e in zip(op.kernel, spatial, pads, pads[2:], strict=False)
     ]
     if spanned not in ([True, False], [False, True]) or 1 in spatial or (spanned[0] and last):
         return None
     (height, width), (rows, columns), out = spatial, op.kernel, shape_of(op.filter)[0]
-    known, bias = plain_properties(op), next(iter(op.group("bias")), None)
+    known, bias = plain_properties(op), next(iter(present(op.bias)), None)
     if spanned[0]:
         x = r(ReshapeOp.to(op.input, (batch, channels * height, 1, width)))
         w = r(ReshapeOp.to(op.filter, (out, channels * height, 1, columns)))

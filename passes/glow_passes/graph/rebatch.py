@@ -145,7 +145,7 @@ class _Rebatch:
         place = next(self.places[v] for v in op.operands if v in self.places)
         for name in SIZES:
             if isinstance(op.properties.get(name), DenseArrayBase):
-                entries = list(op.prop(name))
+                entries = list(getattr(op, name))
                 if place.axis < len(entries) and entries[place.axis] == self.size(place):
                     entries[place.axis] = place.outer * self.new * place.inner
                     op.properties[name] = to_attribute(tuple(entries))

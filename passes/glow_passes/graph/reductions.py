@@ -31,7 +31,7 @@ FOLDS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
 def reduce_one_element(op: Any, r: Rewriter) -> SSAValue | None:
     """reduce(x) over axes of size 1 -> reshape(x)."""
     shape = shape_of(op.input)
-    if any(shape[axis] != 1 for axis in op.prop("axes")):
+    if any(shape[axis] != 1 for axis in op.axes):
         return None
     if op.input.type == op.result.type:
         return op.input
@@ -44,9 +44,9 @@ def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
     inner: Any = producer(op.input, kind, single=True)
     if inner is None:
         return None
-    first, rank = set(inner.prop("axes")), len(shape_of(inner.input))
-    left = range(rank) if inner.prop("keepdims") else [i for i in range(rank) if i not in first]
-    axes: list[int] = sorted(first | {left[axis] for axis in op.prop("axes")})
+    first, rank = set(inner.axes), len(shape_of(inner.input))
+    left = range(rank) if inner.keepdims else [i for i in range(rank) if i not in first]
+    axes: list[int] = sorted(first | {left[axis] for axis in op.axes})
     made = r(type(op)(inner.input, axes=axes, keepdims=True))
     return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
 
@@ -54,9 +54,9 @@ def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
 def image_to_pool(op: Any, r: Rewriter) -> SSAValue | None:
     """reduce_mean(x : NxCxHxW) over H and W -> avg_pool of the whole image; max likewise."""
     shape = shape_of(op.input)
-    if len(shape) != 4 or tuple(sorted(op.prop("axes"))) != (2, 3):
+    if len(shape) != 4 or tuple(sorted(op.axes)) != (2, 3):
         return None
-    if not is_float(typed(op.input).element_type) or op.group("predicate"):
+    if not is_float(typed(op.input).element_type) or op.predicate is not None:
         return None
     pool = AvgPoolOp if is_a(op, ReduceMeanOp) else MaxPoolOp
     made = r(pool(op.input, kernel=shape[2:]))

@@ -48,7 +48,7 @@ def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     """f(reshape(x), y, c) -> reshape(f(x, reshape(y), c)), y of the result's shape, c a row."""
     if not op.DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
         return None
-    if op.group("predicate"):
+    if op.predicate is not None:
         return None
     shape = shape_of(op.result)
     inner: Any = next((o for v in op.operands if (o := _source(v, shape)) is not None), None)

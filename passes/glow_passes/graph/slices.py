@@ -45,7 +45,7 @@ def slice_of_concat(op: Any, r: Rewriter) -> SSAValue | None:
     inner: Any = producer(op.input, ConcatOp)
     if inner is None or 0 in shape_of(op.result):
         return None
-    axis = inner.prop("axis")
+    axis = inner.axis
     starts, ends, steps = (list(b) for b in op.bounds())
     if steps[axis] < 0:
         return None
@@ -70,21 +70,21 @@ def insert_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
     if inner is None or inner.input is not op.big:
         return None
     starts, _, steps = inner.bounds()
-    return op.big if starts == op.prop("starts") and steps == op.strides() else None
+    return op.big if starts == op.starts and steps == op.strides() else None
 
 
 def flip_of_flip(op: Any, r: Rewriter) -> SSAValue | None:
     """flip(flip(x)) -> flip of the axes of one of them, or x; axes of size 1 do not matter."""
     shape = shape_of(op.input)
-    axes = {a for a in op.prop("axes") if shape[a] > 1}
+    axes = {a for a in op.axes if shape[a] > 1}
     inner: Any = producer(op.input, FlipOp) if is_used_once(op.input) else None
     source = op.input
     if inner is not None:
-        axes ^= set(inner.prop("axes"))
+        axes ^= set(inner.axes)
         source = inner.input
     if not axes:
         return source
-    if inner is None and len(axes) == len(op.prop("axes")):
+    if inner is None and len(axes) == len(op.axes):
         return None
     return r(FlipOp(source, axes=sorted(axes)))
 

@@ -26,7 +26,7 @@ def _reduction(value: SSAValue, kind: type[GraphOp]) -> Any:
     found: Any = producer(value if turned is None else turned.input, kind)
     if found is None:
         return None
-    kept = tuple(1 if i in found.prop("axes") else n for i, n in enumerate(shape_of(found.input)))
+    kept = tuple(1 if i in found.axes else n for i, n in enumerate(shape_of(found.input)))
     return found if shape_of(value) == kept else None
 
 
@@ -41,13 +41,13 @@ def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
     total = _reduction(op.rhs, ReduceSumOp)
     if raised is None or total is None or total.input is not op.lhs:
         return None
-    axes, x = total.prop("axes"), raised.input
+    axes, x = total.axes, raised.input
     if len(axes) != 1:
         return None
     shifted: Any = producer(x, SubOp)
     if shifted is not None:
         top = _reduction(shifted.rhs, ReduceMaxOp)
-        if top is not None and top.input is shifted.lhs and top.prop("axes") == axes:
+        if top is not None and top.input is shifted.lhs and top.axes == axes:
             x = shifted.lhs
     return r(SoftmaxOp(x, axis=axes[0])) if x.type == op.result.type else None
 
@@ -55,7 +55,7 @@ def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
 def log_of_softmax(op: Any, r: Rewriter) -> SSAValue | None:
     """log(softmax(x)) -> log_softmax(x)."""
     inner: Any = producer(op.input, SoftmaxOp, single=True)
-    return None if inner is None else r(LogSoftmaxOp(inner.input, axis=inner.prop("axis")))
+    return None if inner is None else r(LogSoftmaxOp(inner.input, axis=inner.axis))
 
 
 #: Makes operators that backends may lack; only before lowering.

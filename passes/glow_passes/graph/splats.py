@@ -69,7 +69,7 @@ def computed_splat(op: Any, r: Rewriter) -> Values | None:
         return None
     if not all(is_known(v, r) for v in op.operands):
         return None
-    if op.group("predicate") or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
+    if op.predicate is not None or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
         return None
     numbers = [_number(v, r) for v in op.operands]
     if any(n is None for n in numbers):
@@ -99,7 +99,7 @@ def _scalar(array: Array) -> SplatOp:
 
 def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
     """add(x, splat : 8x8) -> add(x, splat : scalar) where x alone has the result's shape."""
-    if not is_a(op, BinaryOp, SelectOp) or op.group("predicate"):
+    if not is_a(op, BinaryOp, SelectOp) or op.predicate is not None:
         return None
     known = [is_known(v, r) for v in op.operands]
     if not any(known):

@@ -48,7 +48,7 @@ def inserts_as_concat(op: Any, r: Rewriter) -> SSAValue | None:
         if len(cut) != 1:
             return None
         axes.add(cut[0])
-        parts.append((inner.prop("starts")[cut[0]], inner.small))
+        parts.append((inner.starts[cut[0]], inner.small))
     if len(axes) != 1:
         return None
     (axis,) = axes
@@ -68,7 +68,7 @@ def products_as_one(op: Any, r: Rewriter) -> SSAValue | None:
     others: list[SSAValue] = []
     for leaf in leaves:
         inner = producer(leaf, MatmulOp, single=True)
-        if inner is None or inner.group("predicate"):
+        if inner is None or inner.predicate is not None:
             others.append(leaf)
         else:
             found.append(inner)
@@ -96,18 +96,18 @@ def _row_of(value: SSAValue) -> tuple[SSAValue, int] | None:
     if shaped is None:
         return None
     cut = producer(shaped.operands[0], SliceOp)
-    if cut is None or any(s != 1 for s in cut.prop("steps")):
+    if cut is None or any(s != 1 for s in cut.steps):
         return None
     whole, part = shape_of(cut.operands[0]), shape_of(cut.result)
     if len(whole) != 3 or part != (1, *whole[1:]) or shape_of(value) != whole[1:]:
         return None
-    return cut.operands[0], cut.prop("starts")[0]
+    return cut.operands[0], cut.starts[0]
 
 
 def rows_times_matrix(op: Any, r: Rewriter) -> SSAValue | None:
     """x[0] @ w, x[1] @ w, ... -> rows of one product of all rows of x with w."""
     row = _row_of(op.lhs)
-    if row is None or op.group("predicate"):
+    if row is None or op.predicate is not None:
         return None
     whole, index = row
     count, height, depth = shape_of(whole)

@@ -37,7 +37,7 @@ def transpose_of_transpose(op: Any, r: Rewriter) -> SSAValue | None:
     inner: Any = producer(op.input, TransposeOp)
     if inner is None:
         return None
-    first, second = inner.prop("permutation"), op.prop("permutation")
+    first, second = inner.permutation, op.permutation
     joined = tuple(first[i] for i in second)
     if joined == tuple(range(len(joined))):
         return inner.input
@@ -46,7 +46,7 @@ def transpose_of_transpose(op: Any, r: Rewriter) -> SSAValue | None:
 
 def transpose_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
     """A transpose that moves only dimensions of size 1 is a reshape; of none, nothing."""
-    permutation, shape = op.prop("permutation"), shape_of(op.input)
+    permutation, shape = op.permutation, shape_of(op.input)
     real = [axis for axis in permutation if shape[axis] != 1]
     if real != sorted(real):
         return None
@@ -75,7 +75,7 @@ def rebuilt(op: GraphOp, operands: Sequence[SSAValue], shape: Sequence[int]) -> 
 
 def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     """f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')), one permutation, c constant."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
     if not any(type(value.owner) is TransposeOp for value in op.operands):
         return None
@@ -83,9 +83,9 @@ def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     for value in op.operands:
         owner = value.owner
         if isinstance(owner, TransposeOp):
-            if permutation not in (None, owner.prop("permutation")) or not _may_pass(value):
+            if permutation not in (None, owner.permutation) or not _may_pass(value):
                 return None
-            permutation = owner.prop("permutation")
+            permutation = owner.permutation
         elif not (is_known(value, r) or prod(shape_of(value)) == 1):
             return None
     shape = shape_of(op.result)
@@ -120,10 +120,10 @@ def below_concat(op: Any, r: Rewriter) -> SSAValue | None:
     parts: list[Any] = [producer(v, TransposeOp) for v in op.inputs]
     if not parts or any(p is None or not _may_pass(p.result) for p in parts):
         return None
-    permutation = parts[0].prop("permutation")
-    if any(p.prop("permutation") != permutation for p in parts):
+    permutation = parts[0].permutation
+    if any(p.permutation != permutation for p in parts):
         return None
-    joined = r(ConcatOp([p.input for p in parts], axis=permutation[op.prop("axis")]))
+    joined = r(ConcatOp([p.input for p in parts], axis=permutation[op.axis]))
     return r(TransposeOp(joined, permutation=permutation))
 
 
@@ -132,10 +132,10 @@ def below_slice(op: Any, r: Rewriter) -> SSAValue | None:
     inner: Any = producer(op.input, TransposeOp, single=True)
     if inner is None:
         return None
-    permutation = inner.prop("permutation")
+    permutation = inner.permutation
     inverse = _inverse(permutation)
     bounds: dict[str, Any] = {
-        name: tuple(op.prop(name)[i] for i in inverse) for name in ("starts", "ends", "steps")
+        name: tuple(getattr(op, name)[i] for i in inverse) for name in ("starts", "ends", "steps")
     }
     return r(TransposeOp(r(SliceOp(inner.input, **bounds)), permutation=permutation))
 
@@ -145,9 +145,9 @@ def below_reduction(op: Any, r: Rewriter) -> SSAValue | None:
     inner: Any = producer(op.input, TransposeOp, single=True)
     if inner is None:
         return None
-    permutation: Permutation = inner.prop("permutation")
-    axes: set[int] = {permutation[axis] for axis in op.prop("axes")}
-    keepdims = op.prop("keepdims")
+    permutation: Permutation = inner.permutation
+    axes: set[int] = {permutation[axis] for axis in op.axes}
+    keepdims = op.keepdims
     reduced = r(type(op)(inner.input, axes=tuple(sorted(axes)), keepdims=keepdims))
     if keepdims:
         return r(TransposeOp(reduced, permutation=permutation))

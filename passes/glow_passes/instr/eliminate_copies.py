@@ -85,7 +85,7 @@ def _movable(copy: CopyOp, base: SSAValue, order: Mapping[Operation, int]) -> bo
 
 def _in_place(op: InstrOp, result: SSAValue, operand: SSAValue) -> bool:
     """Whether `op` may write `result` over `operand`: sgd's w - lr g, where w is what is saved to."""
-    allowed = [v for n in op.INPLACE for v in op.group(n)]
+    allowed = [v for n in op.INPLACE for v in op.operand_group(n)]
     once = sum(v is operand for v in op.operands) == 1 and sum(v is result for v in op.operands) == 1
     may = op.EACH_INPLACE or op.written()[0] is result
     return once and may and operand in allowed and result.type == operand.type

@@ -45,7 +45,7 @@ def share(function: InstrFuncOp) -> int:
         out = op.written()[0]
         if not isinstance(out.owner, AllocOp) or first.get(out) is not op:
             continue
-        for operand in (v for n in op.INPLACE for v in op.group(n)):
+        for operand in (v for n in op.INPLACE for v in op.operand_group(n)):
             base = origin(operand)
             if not isinstance(base.owner, AllocOp) or last.get(base) is not op or base is out:
                 continue

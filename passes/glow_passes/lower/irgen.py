@@ -10,8 +10,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import VariadicDef
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import buffer_type, typed
 from glow_dialects.instr.memory import (
     AllocOp,
@@ -86,8 +87,8 @@ class IRGen:
         if SEGMENTS in properties:
             sizes = results + list(properties.pop(SEGMENTS).get_values())  # pyright: ignore
         else:
-            predicated = bool(op.group("predicate"))
-            sizes = results + [len(op.group(n)) for n, _ in op.groups()] + [int(predicated)]
+            predicated = op.predicate is not None
+            sizes = results + [len(op.operand_group(n)) for n, _ in op.operand_groups()] + [int(predicated)]
         instruction = op.INSTR.create(
             operands=[*outs, *ins],
             properties=op.INSTR.normalized(sizes, properties),

@@ -99,7 +99,7 @@ def _last(values: list[SSAValue], root: GraphOp) -> GraphOp | None:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    return isinstance(op, ELEMENTWISE) and len(op.results) == 1 and not op.group("predicate")
+    return isinstance(op, ELEMENTWISE) and len(op.results) == 1 and op.predicate is None
 
 
 def _is_known(value: SSAValue, reader: GraphOp, r: Rewriter) -> bool:

@@ -26,7 +26,7 @@ Contents = Callable[[SSAValue], Array | None]
 
 def variable(op: GraphOp, array: Contents) -> SSAValue | None:
     """The one operand that a result depends on element by element, where the others are numbers."""
-    if not isinstance(op, UnaryOp | BinaryOp) or op.group("predicate") or len(op.results) != 1:
+    if not isinstance(op, UnaryOp | BinaryOp) or op.predicate is not None or len(op.results) != 1:
         return None
     result = op.results[0]
     known = [array(v) for v in op.operands]

@@ -21,7 +21,7 @@ def channel_axis(op: Operation) -> int | None:
     """The axis of a layer's input that weights are summed over; None where `op` is no layer."""
     if not isinstance(op, LAYERS):
         return None
-    return 1 if isinstance(op, ConvOp) and op.prop("layout") == "NCHW" else -1
+    return 1 if isinstance(op, ConvOp) and op.layout == "NCHW" else -1
 
 
 def output_axis(op: Any) -> int:
@@ -33,10 +33,10 @@ def by_weight(op: Any, vector: Array, weights: Array) -> Array:
     """A vector with one number an input channel, in a form that broadcasts with the weights."""
     if not isinstance(op, ConvOp):
         return vector[:, None]
-    group = op.prop("group")
+    group = op.group
     rows = np.repeat(vector.reshape(group, -1), weights.shape[0] // group, axis=0)
     ones = [1] * (weights.ndim - 2)
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     return rows.reshape(len(rows), *ones, -1) if last else rows.reshape(*rows.shape, *ones)
 
 
@@ -50,9 +50,9 @@ def relative_size(op: Any, weights: Array, count: int, per_channel: bool) -> Arr
     size = np.moveaxis(size / np.where(unit > 0, unit, 1.0), axis, 0)
     if not isinstance(op, ConvOp):
         return size.max(axis=0, initial=0)
-    if op.prop("layout") == "NHWC":
+    if op.layout == "NHWC":
         size = np.moveaxis(size, -1, 1)
-    groups = size.reshape(op.prop("group"), -1, size.shape[1], *size.shape[2:])
+    groups = size.reshape(op.group, -1, size.shape[1], *size.shape[2:])
     return groups.max(axis=(1, *range(3, groups.ndim)), initial=0).reshape(count)
 
 

@@ -74,7 +74,7 @@ class Converter:
         """The narrow form of a value known at compile time."""
         owner, kind = value.owner, self.kind(value)
         if isinstance(owner, SplatOp):
-            number = narrowed(np.array(owner.prop("value"), np.float64), kind)
+            number = narrowed(np.array(owner.value, np.float64), kind)
             return b(SplatOp(results=kind, value=float(number)))
         if isinstance(owner, LiteralOp):
             made = self.symbols.add(narrowed(owner.array(), kind), kind, "literal")

@@ -125,7 +125,7 @@ def dequantize_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
 def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
     """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move; parts of one type."""
     parts: list[Any] = [producer(v, DequantizeOp) for v in op.operands]
-    if op.group("predicate") or any(p is None for p in parts):
+    if op.predicate is not None or any(p is None for p in parts):
         return None
     kind = quantized_type(parts[0].input)
     if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
@@ -141,7 +141,7 @@ def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
 def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
     """max(dequantize(p), dequantize(q)) -> dequantize(max(p, q)) where both have one type."""
     parts: list[Any] = [producer(v, DequantizeOp) for v in (op.lhs, op.rhs)]
-    if op.group("predicate") or any(p is None for p in parts):
+    if op.predicate is not None or any(p is None for p in parts):
         return None
     kind = quantized_type(parts[0].input)
     if kind.axis.data >= 0 or quantized_type(parts[1].input) != kind:
@@ -151,7 +151,7 @@ def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
 
 def requantizing_again(op: Any, r: Callable[[Any], SSAValue], result: Any = None, **changed: Any) -> SSAValue:
     """A requantising operator with another result type or other limits."""
-    groups = [op.group(name) for name, _ in op.groups()]
+    groups = [op.operand_group(name) for name, _ in op.operand_groups()]
     operands = [values[0] if values else None for values in groups]
     properties = {**plain_properties(op), **changed}
     return r(type(op)(*operands, results=result or op.results[0].type, **properties))
@@ -175,9 +175,9 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     """relu(dequantize(quantized_conv)) -> dequantize(quantized_conv from the zero point on)."""
     inner: Any = producer(op.input, DequantizeOp, single=True)
     made: Any = inner and producer(inner.input, RequantizingOp, single=True)
-    if not made or op.group("predicate"):
+    if not made or op.predicate is not None:
         return None
-    low, high = (0.0, np.inf) if is_a(op, ReluOp) else (op.prop("min"), op.prop("max"))
+    low, high = (0.0, np.inf) if is_a(op, ReluOp) else (op.min, op.max)
     if low > high:
         return None
     bounds = narrowed(quantized_type(made.results[0]), low, high, made.limits())
@@ -187,12 +187,12 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
 def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
     """rescale(quantized_conv) -> quantized_conv with the other result type."""
     made: Any = producer(op.input, RequantizingOp, single=True)
-    if made is None or made.group("predicate"):
+    if made is None or made.predicate is not None:
         return None
     old, new = quantized_type(op.input), quantized_type(op.result)
     if new.axis.data >= 0 or new.storage.width != old.storage.width:
         return None
-    limits = np.array([made.prop("low"), made.prop("high")], np.int64)
+    limits = np.array([made.low, made.high], np.int64)
     moved = quantize_array(dequantize_array(np.clip(limits, *limits_of(old)), old), new)
     smallest, largest = limits_of(new)
     low = NO_LOW if limits[0] == NO_LOW and moved[0] == smallest else int(moved[0])

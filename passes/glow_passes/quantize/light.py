@@ -44,7 +44,7 @@ def light_layers(function: FuncOp, array: Callable[[SSAValue], Array | None]) ->
             continue
         size = products(op, weights)
         total += size
-        if isinstance(op, ConvOp) and op.prop("group") > 1 and _each(op, weights) < FEW:
+        if isinstance(op, ConvOp) and op.group > 1 and _each(op, weights) < FEW:
             found.add(op)
         else:
             sizes.append((size, op))
@@ -64,8 +64,8 @@ def tiled_layers(function: FuncOp) -> set[Operation]:
     """
     found: set[Operation] = set()
     for op in function.body.block.ops:
-        if isinstance(op, ConvOp) and op.prop("group") == 1:
-            plain = set(op.prop("strides")) == {1} and set(op.prop("dilations")) == {1}
+        if isinstance(op, ConvOp) and op.group == 1:
+            plain = set(op.strides) == {1} and set(op.dilations) == {1}
             if op.kernel == (3, 3) and plain and prod(op.sizes(op.result)[2]) >= TILED:
                 found.add(op)
     return found

@@ -53,12 +53,12 @@ def bit_cast_of_bit_cast(op: Any, r: Rewriter) -> SSAValue | None:
 def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
     """transpose(dequantize(constant)) -> dequantize(transposed constant)."""
     inner: Any = producer(op.input, DequantizeOp)
-    if inner is None or op.group("predicate"):
+    if inner is None or op.predicate is not None:
         return None
     array = r.array(inner.input)
     if array is None:
         return None
-    kind, order = quantized_type(inner.input), op.prop("permutation")
+    kind, order = quantized_type(inner.input), op.permutation
     if kind.axis.data >= 0:
         scales, zeros = kind.scale_array.tolist(), kind.zero_point_array.tolist()
         width, axis = kind.storage.width.data, tuple(order).index(kind.axis.data)
@@ -131,7 +131,7 @@ def _linear(
     op: Any, r: Rewriter, made: Any, axis: int, bias: SSAValue | None, **given: Any
 ) -> SSAValue | None:
     x = _byte_source(op.operands[0])
-    w = None if x is None or op.group("predicate") else _weights(op.operands[1], axis, r)
+    w = None if x is None or op.predicate is not None else _weights(op.operands[1], axis, r)
     if x is None or w is None or element_of(op.results[0]) != f32:
         return None
     units = quantized_type(w).scale_array * scale_of(quantized_type(x))
@@ -160,7 +160,7 @@ def conv(op: Any, r: Rewriter) -> SSAValue | None:
 def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
     """conv(x, w - z) -> conv(x, w - 128) + (128 - z) sum of x's windows, where w - z is no signed byte."""
     x, known = _byte_source(op.operands[0]), _known_bytes(op.operands[1], 0, r)
-    if x is None or known is None or op.prop("group") != 1 or op.group("predicate"):
+    if x is None or known is None or op.group != 1 or op.predicate is not None:
         return None
     if _weights(op.operands[1], 0, r) is not None or element_of(op.results[0]) != f32:
         return None
@@ -171,7 +171,7 @@ def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
     total = r(ConvOp(op.operands[0], weights, op.bias, results=op.results[0].type, **window))
     ones = np.ones((1, *numbers.shape[1:]), np.int8)
     each = r.weight(ones, "ones", tensor(ones.shape, UniformQuantizedType.of(8, 1.0)))
-    shape, axis = list(shape_of(op.results[0])), -1 if op.prop("layout") == "NHWC" else 1
+    shape, axis = list(shape_of(op.results[0])), -1 if op.layout == "NHWC" else 1
     shape[axis] = 1
     sums = r(QuantizedConvOp(x, each, None, results=tensor(shape, f32), **window))
     spread = [1] * len(shape)
@@ -192,7 +192,7 @@ def product(op: Any, r: Rewriter) -> SSAValue | None:
         if made is not None:
             return made
     parts = [_byte_source(v) for v in op.operands[:2]]
-    if None in parts or op.group("predicate") or element_of(op.results[0]) != f32:
+    if None in parts or op.predicate is not None or element_of(op.results[0]) != f32:
         return None
     total = r(QuantizedMatmulOp(*parts, results=op.results[0].type))
     return total if bias is None else r(AddOp(total, bias))
@@ -229,8 +229,8 @@ def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
     value: SSAValue = op.input
     limits = (-np.inf, np.inf)
     limiter: Any = producer(value, ReluOp, single=True) or producer(value, ClipOp, single=True)
-    if limiter is not None and not limiter.group("predicate"):
-        limits = (0.0, np.inf) if isinstance(limiter, ReluOp) else (limiter.prop("min"), limiter.prop("max"))
+    if limiter is not None and limiter.predicate is None:
+        limits = (0.0, np.inf) if isinstance(limiter, ReluOp) else (limiter.min, limiter.max)
         value = limiter.operands[0]
     shaped: Any = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
@@ -250,11 +250,11 @@ def quantize_of_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     value, limits = op.input, (-np.inf, np.inf)
     limiter: Any = producer(value, ReluOp, single=True)
-    if limiter is not None and not limiter.group("predicate"):
+    if limiter is not None and limiter.predicate is None:
         value, limits = limiter.input, (0.0, np.inf)
     for plain, stored in _ARITHMETIC:
         inner: Any = producer(value, plain, single=True)
-        if inner is not None and not inner.group("predicate"):
+        if inner is not None and inner.predicate is None:
             parts = [_byte_source(v) for v in inner.operands]
             if any(p is None for p in parts):
                 return None
@@ -273,7 +273,7 @@ _ARITHMETIC: tuple[tuple[Any, Callable[..., Any]], ...] = (
 def quantize_of_pool(op: Any, r: Rewriter) -> SSAValue | None:
     """quantize(avg_pool(dequantize(q))) -> quantized_avg_pool(q)."""
     inner: Any = producer(op.input, AvgPoolOp, single=True)
-    source = None if inner is None or inner.group("predicate") else _byte_source(inner.input)
+    source = None if inner is None or inner.predicate is not None else _byte_source(inner.input)
     kind = quantized_type(op.result)
     if inner is None or source is None or kind.axis.data >= 0 or kind.storage.width.data != 8:
         return None

@@ -24,6 +24,7 @@ from glow_dialects.core.types import (
     Tensor,
     UniformQuantizedType,
     element_type,
+    present,
     shape_of,
     tensor,
     tensor_of,
@@ -140,7 +141,7 @@ class Quantizer:
 
     def _stays_float(self, op: GraphOp) -> bool:
         """Whether an operator is none for integers, or one that was asked to be kept."""
-        if not op.results or op.group("predicate"):
+        if not op.results or op.predicate is not None:
             return True
         known = {op.name.removeprefix("glow."), self.names[op.results[0]]}
         reader = _limiter(op.results[0])
@@ -391,7 +392,7 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
         assert source is not None
         weights = weights * by_weight(op, factors, weights).astype(np.float32)
         means = None if means is None else means / factors
-    biases: list[SSAValue] = op.group("bias") if "bias" in dict(op.groups()) else []
+    biases: list[SSAValue] = present(op.bias) if "bias" in dict(op.operand_groups()) else []
     arrays = [a for v in biases if (a := q.array(v)) is not None and np.isfinite(a).all()]
     if len(arrays) != len(biases):
         return None
@@ -450,7 +451,7 @@ def concat(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
     to = q.kind(op.result)
     if not q.all_integer(op) or to is None:
         return None
-    return b(ConcatOp([q.quantized(v, to) for v in op.inputs], axis=op.prop("axis")))
+    return b(ConcatOp([q.quantized(v, to) for v in op.inputs], axis=op.axis))
 
 
 RULES: dict[type[GraphOp], QuantizeRule] = {

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.cast import CastOp
@@ -40,7 +40,7 @@ SMALLEST = 1e-30
 def dynamic_product(op: Any, r: Rewriter) -> SSAValue | None:
     """fully_connected(x, w, b) with constant weights -> integers times the scales of rows."""
     x, w = op.operands[0], op.operands[1]
-    if element_of(x) != f32 or op.group("predicate") or is_known(x, r) or not is_known(w, r):
+    if element_of(x) != f32 or op.predicate is not None or is_known(x, r) or not is_known(w, r):
         return None
     weights = r.array(w)
     if weights is None or not np.isfinite(weights).all():
@@ -55,7 +55,7 @@ def dynamic_product(op: Any, r: Rewriter) -> SSAValue | None:
     packed = r.weight(stored, w.name_hint or "weights", tensor(weights.shape, kind))
     total = r(QuantizedFullyConnectedOp(integers, packed, None, results=op.result.type))
     real = r(MulOp(total, scale))
-    for bias in op.group("bias") if isinstance(op, FullyConnectedOp) else ():
+    for bias in present(op.bias) if isinstance(op, FullyConnectedOp) else ():
         real = r(AddOp(real, bias))
     return real
 

@@ -90,7 +90,7 @@ def _positions(node: Node) -> float:
         value = value.owner.operands[0]
     if value is None or not isinstance(value.owner, ArgMaxOp | ArgMinOp):
         return math.inf
-    return shape_of(value.owner.operands[0].type)[value.owner.prop("axis")]
+    return shape_of(value.owner.operands[0].type)[value.owner.axis]
 
 
 @dataclass(eq=False)

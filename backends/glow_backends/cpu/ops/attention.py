@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import ints_prop
-from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
+from glow_dialects.core.properties import ints_prop, opt_float_prop
+from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, present, shape_of, tensor
 from glow_dialects.ops.softmax import log_softmax
 from glow_dialects.ops.transpose import inverse
 
@@ -33,7 +31,7 @@ class AttentionOp(PureOp):
     k_order = ints_prop(PLAIN)
     v_order = ints_prop(PLAIN)
     order = ints_prop(PLAIN)
-    scale = opt_prop_def(FloatAttr)
+    scale = opt_float_prop()
     q = operand_def(Tensor)
     k = operand_def(Tensor)
     v = operand_def(Tensor)
@@ -42,19 +40,31 @@ class AttentionOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         for name in ("q", "k", "v"):
-            if len(shape_of(self.group(name)[0])) != 4:
+            if len(shape_of(self.operand_group(name)[0])) != 4:
                 raise VerifyException(f"{self.name}: {name} must have four axes")
         for name in ("q_order", "k_order", "v_order", "order"):
-            if sorted(self.prop(name)) != [0, 1, 2, 3]:
-                raise VerifyException(f"{self.name}: {name} {list(self.prop(name))} is no permutation")
-        q, k, v = (ordered(shape_of(self.group(n)[0]), self.prop(f"{n}_order")) for n in ("q", "k", "v"))
+            if sorted(getattr(self, name)) != [0, 1, 2, 3]:
+                raise VerifyException(f"{self.name}: {name} {list(getattr(self, name))} is no permutation")
+        q, k, v = (
+            ordered(shape_of(self.operand_group(n)[0]), getattr(self, f"{n}_order")) for n in ("q", "k", "v")
+        )
         if q[:2] != k[:2] or k[:3] != v[:3] or q[3] != k[3]:
             raise VerifyException(f"{self.name}: heads q {q}, k {k} and v {v} do not fit")
-        for value in self.group("mask"):
+        for value in present(self.mask):
             scores = (*q[:3], k[2])
             if broadcast_shapes(shape_of(value), scores) != scores:
                 raise VerifyException(f"{self.name}: the mask {value.type} does not broadcast to {scores}")
-        return [tensor(ordered((*q[:3], v[3]), self.prop("order")), element_of(self.q))]
+        return [tensor(ordered((*q[:3], v[3]), self.order), element_of(self.q))]
+
+    def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:
+        q, k, v = (np.transpose(a, getattr(self, f"{n}_order")) for n, a in (("q", q), ("k", k), ("v", v)))
+        scores = np.matmul(q, np.swapaxes(k, 2, 3))
+        if self.scale is not None:
+            scores = scores * scores.dtype.type(self.scale)
+        if mask is not None:
+            scores = scores + mask
+        y = np.matmul(np.exp(log_softmax(scores, 3)), v)
+        result[...] = np.transpose(y, self.order)
 
 
 def ordered(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
@@ -78,20 +88,3 @@ def four(values: Sequence[int]) -> tuple[int, int, int, int]:
 def result_order(order: Sequence[int]) -> tuple[int, ...]:
     """The order that takes a result back to [batch, heads, rows, columns]."""
     return tuple(inverse(order))
-
-
-@instr_op(of=AttentionOp)
-class AttentionInstr(InstrOp):
-    """Scores, softmax and the mean of the values."""
-
-    name = "glow_cpu_instr.attention"
-
-    def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:
-        q, k, v = (np.transpose(a, self.prop(f"{n}_order")) for n, a in (("q", q), ("k", k), ("v", v)))
-        scores = np.matmul(q, np.swapaxes(k, 2, 3))
-        if self.prop("scale") is not None:
-            scores = scores * scores.dtype.type(self.prop("scale"))
-        if mask is not None:
-            scores = scores + mask
-        y = np.matmul(np.exp(log_softmax(scores, 3)), v)
-        result[...] = np.transpose(y, self.prop("order"))

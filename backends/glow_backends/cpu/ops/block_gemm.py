@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, f64
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import float_prop, int_prop
+from glow_dialects.core.properties import float_prop, int_prop, opt_floats_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.dequantize_blocks import FORM, dequantize_blocks
 
@@ -30,7 +29,7 @@ class BlockGemmOp(PureOp):
     block = int_prop()
     depth = int_prop()
     point = float_prop(0.0)
-    levels = opt_prop_def(DenseArrayBase.constr(f64))
+    levels = opt_floats_prop()
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     a = operand_def(Tensor)
     codes = operand_def(Tensor)
@@ -42,20 +41,13 @@ class BlockGemmOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         (*lead, k), rows = shape_of(self.a), shape_of(self.codes)
-        if len(rows) != 2 or k != self.prop("depth"):
+        if len(rows) != 2 or k != self.depth:
             raise VerifyException(f"{self.name}: {self.a.type} by {self.codes.type}")
         return [tensor((*lead, rows[0]), element_of(self.a))]
 
     def check(self) -> None:
         check_columns(self)
         check_extras(self)
-
-
-@instr_op(of=BlockGemmOp)
-class BlockGemmInstr(InstrOp):
-    """np.matmul by the expanded weights, with its epilogue."""
-
-    name = "glow_cpu_instr.block_gemm"
 
     def reference(
         self,
@@ -67,7 +59,7 @@ class BlockGemmInstr(InstrOp):
         bias: Array | None,
         extras: Sequence[Array],
     ) -> None:
-        weights = dequantize_blocks(codes, scales, points, **{n: self.prop(n) for n in FORM})
+        weights = dequantize_blocks(codes, scales, points, **{n: getattr(self, n) for n in FORM})
         y = np.matmul(a, weights.T)
         y = y if bias is None else y + bias
         result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)

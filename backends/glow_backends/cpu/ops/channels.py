@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 
@@ -25,7 +24,7 @@ class PermuteChannelsOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        shape, order = shape_of(self.input), self.prop("order")
+        shape, order = shape_of(self.input), self.order
         if len(shape) != 5:
             raise VerifyException(f"{self.name}: {self.input.type} has no blocks of channels")
         if not order or not 0 <= min(order) <= max(order) < shape[1] * shape[4]:
@@ -33,14 +32,7 @@ class PermuteChannelsOp(PureOp):
         blocks = -(-len(order) // shape[4])
         return [tensor((shape[0], blocks, *shape[2:]), element_of(self.input))]
 
-
-@instr_op(of=PermuteChannelsOp)
-class PermuteChannelsInstr(InstrOp):
-    """Shuffles of vectors."""
-
-    name = "glow_cpu_instr.permute_channels"
-
     def reference(self, result: Array, input: Array) -> None:
-        order = list(self.prop("order"))
+        order = list(self.order)
         plain = unblock_channels(input, input.shape[1] * input.shape[-1])[:, order]
         result[...] = block_channels(plain, input.shape[-1])

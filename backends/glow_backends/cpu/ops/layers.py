@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, i64
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
 from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
-from glow_dialects.core.properties import bool_prop, check_choice, int_prop, ints_prop, str_prop
+from glow_dialects.core.properties import (
+    bool_prop,
+    check_choice,
+    int_prop,
+    ints_prop,
+    opt_float_prop,
+    str_prop,
+)
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.windows import LAYOUTS, channels_first, channels_last, output_sizes
@@ -35,24 +41,17 @@ class BlockOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        check_choice(self.name, "layout", self.layout, LAYOUTS)
         shape = shape_of(self.input)
         if len(shape) != 4:
             raise VerifyException(f"{self.name}: expected a tensor of rank 4, got {self.input.type}")
-        if self.prop("layout") == "NHWC":
+        if self.layout == "NHWC":
             shape = (shape[0], shape[3], shape[1], shape[2])
-        return [tensor(blocked_shape(shape, self.prop("lanes")), element_of(self.input))]
-
-
-@instr_op(of=BlockOp)
-class BlockInstr(InstrOp):
-    """Gather channels into blocks."""
-
-    name = "glow_cpu_instr.block"
+        return [tensor(blocked_shape(shape, self.lanes), element_of(self.input))]
 
     def reference(self, result: Array, input: Array) -> None:
-        plain = channels_first(input) if self.prop("layout") == "NHWC" else input
-        result[...] = block_channels(plain, self.prop("lanes"))
+        plain = channels_first(input) if self.layout == "NHWC" else input
+        result[...] = block_channels(plain, self.lanes)
 
 
 @graph_op
@@ -66,25 +65,18 @@ class UnblockOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "layout", self.prop("layout"), LAYOUTS)
+        check_choice(self.name, "layout", self.layout, LAYOUTS)
         batch, blocks, height, width, lanes = blocked(self, self.input)
-        channels = self.prop("channels")
+        channels = self.channels
         if -(-channels // lanes) != blocks:
             raise VerifyException(f"{self.name}: {channels} channels are not {blocks} blocks of {lanes}")
-        last = self.prop("layout") == "NHWC"
+        last = self.layout == "NHWC"
         shape = (batch, height, width, channels) if last else (batch, channels, height, width)
         return [tensor(shape, element_of(self.input))]
 
-
-@instr_op(of=UnblockOp)
-class UnblockInstr(InstrOp):
-    """Scatter blocks to channels."""
-
-    name = "glow_cpu_instr.unblock"
-
     def reference(self, result: Array, input: Array) -> None:
-        plain = unblock_channels(input, self.prop("channels"))
-        result[...] = channels_last(plain) if self.prop("layout") == "NHWC" else plain
+        plain = unblock_channels(input, self.channels)
+        result[...] = channels_last(plain) if self.layout == "NHWC" else plain
 
 
 def blocked(op: PureOp, value: Any) -> tuple[int, int, int, int, int]:
@@ -107,12 +99,13 @@ class ConvOp(PureOp):
     """
 
     name = "glow_cpu.conv"
+    INPLACE = ("extras",)
     algorithm = str_prop("direct")
     lanes = int_prop()
     strides = ints_prop()
     pads = ints_prop()
     dilations = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    group = int_prop(1)
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     form = str_prop("OIHW")
     input = operand_def(Tensor)
@@ -128,26 +121,19 @@ class ConvOp(PureOp):
         return len(shape_of(self.input)) == 4
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "algorithm", self.prop("algorithm"), ALGORITHMS)
-        check_choice(self.name, "form", self.prop("form"), FORMS)
+        check_choice(self.name, "algorithm", self.algorithm, ALGORITHMS)
+        check_choice(self.name, "form", self.form, FORMS)
         shape = shape_of(self.input) if self.plain_input else blocked(self, self.input)
-        out, inner, kernel = sizes_of(shape_of(self.filter), self.prop("form"))
-        channels, lanes = inner * self.prop("group"), self.prop("lanes")
+        out, inner, kernel = sizes_of(shape_of(self.filter), self.form)
+        channels, lanes = inner * self.group, self.lanes
         if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
             raise VerifyException(f"{self.name}: {self.input.type} does not hold {channels} channels")
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (self.strides, self.pads, self.dilations)
         sizes = output_sizes(shape[2:4], kernel, *window)
         return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.filter))]
 
     def check(self) -> None:
         check_extras(self)
-
-
-@instr_op(of=ConvOp, inplace=("extras",))
-class ConvInstr(InstrOp):
-    """A blocked convolution with its epilogue."""
-
-    name = "glow_cpu_instr.conv"
 
     def reference(
         self,
@@ -158,15 +144,15 @@ class ConvInstr(InstrOp):
         extras: Sequence[Array],
         packed: Array | None,
     ) -> None:
-        filter = plain_filter(filter, self.prop("form"))
-        out, group = filter.shape[0], self.prop("group")
+        filter = plain_filter(filter, self.form)
+        out, group = filter.shape[0], self.group
         if input.ndim == 5:
             input = unblock_channels(input, filter.shape[1] * group)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (self.strides, self.pads, self.dilations)
         y = convolve(input, filter, *window, group, bias)
         plain = [unblock_channels(e, out) for e in extras]
         y = run_steps(steps_of(self.properties["steps"]), y, plain)
-        result[...] = block_channels(y, self.prop("lanes"))
+        result[...] = block_channels(y, self.lanes)
 
 
 @graph_op
@@ -193,24 +179,17 @@ class PlaneConvOp(PureOp):
         out, inner, *kernel = shape_of(self.filter)
         if channels != inner:
             raise VerifyException(f"{self.name}: {channels} channels, the filter takes {inner}")
-        window = ((self.prop("row_stride"), 1), (0, 0, 0, 0), self.prop("dilations"))
+        window = ((self.row_stride, 1), (0, 0, 0, 0), self.dilations)
         return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]
 
     def check(self) -> None:
         check_extras(self)
 
-
-@instr_op(of=PlaneConvOp)
-class PlaneConvInstr(InstrOp):
-    """A plain convolution with its epilogue."""
-
-    name = "glow_cpu_instr.plane_conv"
-
     def reference(
         self, result: Array, input: Array, filter: Array, bias: Array | None, extras: Sequence[Array]
     ) -> None:
-        strides = (self.prop("row_stride"), 1)
-        y = convolve(input, filter, strides, (0, 0, 0, 0), self.prop("dilations"), 1, bias)
+        strides = (self.row_stride, 1)
+        y = convolve(input, filter, strides, (0, 0, 0, 0), self.dilations, 1, bias)
         result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
 
 
@@ -228,22 +207,15 @@ class PoolOp(PureOp):
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "mode", self.prop("mode"), ("max", "avg"))
+        check_choice(self.name, "mode", self.mode, ("max", "avg"))
         batch, blocks, height, width, lanes = blocked(self, self.input)
-        window = (self.prop("kernel"), self.prop("strides"), self.prop("pads"))
+        window = (self.kernel, self.strides, self.pads)
         sizes = output_sizes((height, width), *window, (1, 1))
         return [tensor((batch, blocks, *sizes, lanes), element_of(self.input))]
 
-
-@instr_op(of=PoolOp)
-class PoolInstr(InstrOp):
-    """Windows of vectors."""
-
-    name = "glow_cpu_instr.pool"
-
     def reference(self, result: Array, input: Array) -> None:
-        kernel, strides, pads = self.prop("kernel"), self.prop("strides"), self.prop("pads")
-        largest = self.prop("mode") == "max"
+        kernel, strides, pads = self.kernel, self.strides, self.pads
+        largest = self.mode == "max"
         width = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)]
 
         def windows(x: Array, fill: float) -> Array:
@@ -254,7 +226,7 @@ class PoolInstr(InstrOp):
         if largest:
             result[...] = windows(input, -np.inf).max(axis=(-2, -1))
             return
-        padding = int(self.prop("count_include_pad"))
+        padding = int(self.count_include_pad)
         counts = windows(np.ones_like(input), padding).sum(axis=(-2, -1))
         result[...] = windows(input, 0).sum(axis=(-2, -1)) / np.maximum(counts, 1)
 
@@ -270,7 +242,7 @@ class GemmOp(PureOp):
     name = "glow_cpu.gemm"
     transpose_a = bool_prop(False)
     transpose_b = bool_prop(False)
-    scale = opt_prop_def(FloatAttr)
+    scale = opt_float_prop()
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     a = operand_def(Tensor)
     b = operand_def(Tensor)
@@ -280,9 +252,9 @@ class GemmOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         (*a_batch, m, k), (*b_batch, rows, n) = shape_of(self.a), shape_of(self.b)
-        if self.prop("transpose_a"):
+        if self.transpose_a:
             m, k = k, m
-        if self.prop("transpose_b"):
+        if self.transpose_b:
             rows, n = n, rows
         if k != rows:
             raise VerifyException(f"{self.name}: {k} columns of a meet {rows} rows of b")
@@ -292,20 +264,13 @@ class GemmOp(PureOp):
         check_columns(self)
         check_extras(self)
 
-
-@instr_op(of=GemmOp)
-class GemmInstr(InstrOp):
-    """np.matmul with its epilogue."""
-
-    name = "glow_cpu_instr.gemm"
-
     def reference(
         self, result: Array, a: Array, b: Array, bias: Array | None, extras: Sequence[Array]
     ) -> None:
-        left = np.swapaxes(a, -1, -2) if self.prop("transpose_a") else a
-        right = np.swapaxes(b, -1, -2) if self.prop("transpose_b") else b
+        left = np.swapaxes(a, -1, -2) if self.transpose_a else a
+        right = np.swapaxes(b, -1, -2) if self.transpose_b else b
         y = np.matmul(left, right)
-        if self.prop("scale") is not None:
-            y = y * y.dtype.type(self.prop("scale"))
+        if self.scale is not None:
+            y = y * y.dtype.type(self.scale)
         y = y if bias is None else y + bias
         result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)

@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 from glow_dialects.ops.lrn import LrnOp
@@ -31,20 +30,13 @@ class BlockedLrnOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.input)
-        if len(shape) != 5 or -(-self.prop("channels") // shape[4]) != shape[1]:
-            raise VerifyException(f"{self.name}: {self.prop('channels')} channels in {self.input.type}")
+        if len(shape) != 5 or -(-self.channels // shape[4]) != shape[1]:
+            raise VerifyException(f"{self.name}: {self.channels} channels in {self.input.type}")
         return [self.input.type]
 
-
-@instr_op(of=BlockedLrnOp)
-class BlockedLrnInstr(InstrOp):
-    """Sums of squares across lanes and neighbouring blocks."""
-
-    name = "glow_cpu_instr.lrn"
-
     def reference(self, result: Array, input: Array) -> None:
-        plain = unblock_channels(input, self.prop("channels"))
-        numbers = {n: self.prop(n) for n in ("size", "alpha", "beta", "bias")}
+        plain = unblock_channels(input, self.channels)
+        numbers = {n: getattr(self, n) for n in ("size", "alpha", "beta", "bias")}
         block = Block(arg_types=[tensor_of(plain)])
         (made,) = LrnOp(*block.args, **numbers).evaluate([plain])
         result[...] = block_channels(made, input.shape[-1])

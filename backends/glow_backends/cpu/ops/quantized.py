@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import int_prop, ints_prop
-from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, shape_of
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
 from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
@@ -38,7 +36,7 @@ class QuantizedConvOp(PureOp):
     strides = ints_prop()
     pads = ints_prop()
     dilations = ints_prop()
-    group_count = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64), prop_name="group")
+    group = int_prop(1)
     low = int_prop(NO_LOW)
     high = int_prop(NO_HIGH)
     sum_low = int_prop(NO_LOW)
@@ -56,44 +54,37 @@ class QuantizedConvOp(PureOp):
         if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
             raise VerifyException(f"{self.name}: the residual is {self.residual.type}")
         source = quantized_type(self.input)
-        depthwise = 1 < self.prop("group") == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
-        if source.signed or (any(self.prop("pads")) and zero_of(source) and not depthwise):
+        depthwise = 1 < self.group == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
+        if source.signed or (any(self.pads) and zero_of(source) and not depthwise):
             raise VerifyException(
                 f"{self.name}: the input must be unsigned, with zero point 0 where it is padded, "
                 f"got {self.input.type}"
             )
         batch, _, height, width, lanes = shape_of(self.input)
         out, _, *kernel = shape_of(self.filter)
-        window = (kernel, self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (kernel, self.strides, self.pads, self.dilations)
         want = (batch, -(-out // lanes), *output_sizes((height, width), *window), lanes)
         if shape_of(self.results[0]) != want:
             raise VerifyException(f"{self.name}: the result is {self.results[0].type}, expected {want}")
-
-
-@instr_op(of=QuantizedConvOp)
-class QuantizedConvInstr(InstrOp):
-    """The card's integer arithmetic on blocks."""
-
-    name = "glow_cpu_instr.quantized_conv"
 
     def reference(
         self, result: Array, input: Array, filter: Array, bias: Array | None, residual: Array | None
     ) -> None:
         source, to = quantized_type(self.operands[1]), element_of(self.operands[0])
         between: Any = self.properties.get("between")
-        group = self.prop("group")
+        group = self.group
         x = unblock_channels(input, filter.shape[1] * group).astype(np.float64) - zero_of(source)
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"), group)
+        window = (self.strides, self.pads, self.dilations, group)
         offset = None if bias is None else bias.astype(np.float64)
         total = convolve(x, filter.astype(np.float64), *window, bias=offset)
         scales = quantized_type(self.operands[2]).scale_array.reshape(1, -1, 1, 1)
         own = between or to
-        y = requantized(total, scale_of(source), scales, own, self.prop("low"), self.prop("high"))
-        y = block_channels(y.astype(result.dtype), self.prop("lanes"))
+        y = requantized(total, scale_of(source), scales, own, self.low, self.high)
+        y = block_channels(y.astype(result.dtype), self.lanes)
         if residual is not None:
             assert isinstance(to, UniformQuantizedType)
-            kinds = (between, quantized_type(self.group("residual")[0]), to)
-            y = finish(sum_of(y, residual, *kinds), to, self.prop("sum_low"), self.prop("sum_high"))
+            (added,) = map(quantized_type, present(self.residual))
+            y = finish(sum_of(y, residual, between, added, to), to, self.sum_low, self.sum_high)
         result[...] = y
 
 

@@ -15,7 +15,6 @@ from xdsl.irdl import operand_def, opt_operand_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, floats_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
@@ -54,8 +53,8 @@ class CpuRecurrentOp(PureOp):
     result = var_result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        check_choice(self.name, "kind", self.prop("kind"), tuple(CARDS))
-        card = CARDS[self.prop("kind")]
+        check_choice(self.name, "kind", self.kind, tuple(CARDS))
+        card = CARDS[self.kind]
         steps, samples, columns = shape_of(self.projected)
         directions, rows, hidden = shape_of(self.recurrence)
         if columns != directions * rows or rows != card.GATES * hidden:
@@ -63,13 +62,6 @@ class CpuRecurrentOp(PureOp):
         kind = element_of(self.projected)
         last = tensor((directions, samples, hidden), kind)
         return [tensor((steps, directions, samples, hidden), kind), *[last] * card.STATES]
-
-
-@instr_op(of=CpuRecurrentOp)
-class CpuRecurrentInstr(InstrOp):
-    """The operator's own steps, each direction reading its columns of the projected input."""
-
-    name = "glow_cpu_instr.recurrent"
 
     def reference(
         self,
@@ -82,7 +74,7 @@ class CpuRecurrentInstr(InstrOp):
         initial_cell: Array | None,
         peepholes: Array | None,
     ) -> None:
-        card, x = CARDS[self.prop("kind")], widen(projected)
+        card, x = CARDS[self.kind], widen(projected)
         directions, rows, _ = recurrence.shape
         # The projection is done: the weights that are left pick the direction's columns.
         pick = np.eye(directions * rows, dtype=x.dtype).reshape(directions, rows, directions * rows)
@@ -98,7 +90,7 @@ class CpuRecurrentInstr(InstrOp):
         if bias is not None:
             found["bias"] = np.concatenate([np.zeros_like(bias), bias], 1)
         names = card.get_irdl_definition().properties
-        properties = {n: 0 if n == "layout" else self.prop(n) for n in names}
+        properties = {n: 0 if n == "layout" else getattr(self, n) for n in names}
         made = run(ArrayMath(x.dtype), card, properties, found, [x.shape, pick.shape, recurrence.shape])
         for out, value in zip(result, made, strict=True):
             out[...] = value

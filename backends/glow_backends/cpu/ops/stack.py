@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -23,8 +23,8 @@ from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.steps import to_param
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp, PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, shape_of, tensor, tensor_of
 from glow_dialects.dialects import card_ops
@@ -85,8 +85,8 @@ def steps_attr(program: Pointwise) -> ArrayAttr:
 def program_in(op: Any, arrays: Sequence[Array] | None = None) -> Pointwise:
     """The program of a stack node or instruction, on its operands or on arrays in their place."""
     texts = [t.data for t in op.properties["steps"].data if isinstance(t, StringAttr)]
-    inputs = op.group("inputs") if arrays is None else [tensor_of(a) for a in arrays]
-    return program_of(texts, [dtype_name(v) for v in inputs], op.prop("outputs"))
+    inputs = op.inputs if arrays is None else [tensor_of(a) for a in arrays]
+    return program_of(texts, [dtype_name(v) for v in inputs], op.outputs)
 
 
 @graph_op
@@ -94,6 +94,8 @@ class StackOp(PureOp):
     """Element-wise steps on broadcast operands; every result has the shape of the loop."""
 
     name = "glow_cpu.stack"
+    INPLACE = ("inputs",)
+    EACH_INPLACE = True
     CHEAP = True
     steps = prop_def(ArrayAttr)
     outputs = ints_prop()
@@ -109,6 +111,14 @@ class StackOp(PureOp):
         wanted = shape_of(self.results[0])
         if len(shapes) > 1 or broadcast_shapes(wanted, *map(shape_of, self.inputs)) != wanted:
             raise VerifyException(f"{self.name}: operands and results do not make one loop")
+
+    def reference(self, result: Sequence[Array], inputs: Sequence[Array]) -> None:
+        program, known = program_in(self, inputs), list(inputs)
+        for step in program.steps:
+            known.append(run_step(step, [known[a] for a in step.args]))
+        made = [known[o] for o in program.outputs]
+        for out, value in zip(result, made, strict=True):
+            out[...] = value
 
 
 @cache
@@ -128,19 +138,3 @@ def run_step(step: Step, arrays: Sequence[Array]) -> Array:
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
     made = operator(*block.args, results=result, **properties)
     return made.evaluate(arrays)[0]
-
-
-@instr_op(of=StackOp, inplace=("inputs",))
-class StackInstr(InstrOp):
-    """One loop over all steps."""
-
-    name = "glow_cpu_instr.stack"
-    EACH_INPLACE: ClassVar[bool] = True
-
-    def reference(self, result: Sequence[Array], inputs: Sequence[Array]) -> None:
-        program, known = program_in(self, inputs), list(inputs)
-        for step in program.steps:
-            known.append(run_step(step, [known[a] for a in step.args]))
-        made = [known[o] for o in program.outputs]
-        for out, value in zip(result, made, strict=True):
-            out[...] = value

@@ -14,9 +14,8 @@ from glow_backends.cpu.kernels.filter_pack import FORMS, FilterPackSpec, pack_fi
 from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
 from glow_backends.cpu.steps import run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.instr_op import InstrOp, instr_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, int_prop, ints_prop, str_prop
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.conv_backward_weights import filter_gradient
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp
@@ -42,28 +41,19 @@ class PackFilterOp(PureOp):
         return [tensor(filter_pack_spec(self).shape, element_of(self.input))]
 
     def check(self) -> None:
-        check_choice(self.name, "form", self.prop("form"), FORMS)
-        if self.prop("tile") and filter_pack_spec(self).kernel != (3, 3):
+        check_choice(self.name, "form", self.form, FORMS)
+        if self.tile and filter_pack_spec(self).kernel != (3, 3):
             raise VerifyException(f"{self.name}: Winograd tiles of the filter {self.input.type}")
 
-
-def filter_pack_spec(op: PureOp | InstrOp) -> FilterPackSpec:
-    """What a `glow_cpu.pack_filter` node or instruction does."""
-    form: str = op.prop("form")
-    (filters,) = op.group("input")
-    sizes = sizes_of(shape_of(filters), form)
-    return FilterPackSpec(*sizes, form, op.prop("lanes"), op.prop("width"), op.prop("tile"))
-
-
-@instr_op(of=PackFilterOp)
-class PackFilterInstr(InstrOp):
-    """Rearrange, and multiply by Winograd's matrices."""
-
-    name = "glow_cpu_instr.pack_filter"
-
     def reference(self, result: Array, input: Array) -> None:
-        weights = plain_filter(input, self.prop("form"))
-        result[...] = pack_filter(weights, self.prop("lanes"), self.prop("width"), self.prop("tile"))
+        weights = plain_filter(input, self.form)
+        result[...] = pack_filter(weights, self.lanes, self.width, self.tile)
+
+
+def filter_pack_spec(op: PackFilterOp) -> FilterPackSpec:
+    """What a `glow_cpu.pack_filter` node or instruction does."""
+    sizes = sizes_of(shape_of(op.input), op.form)
+    return FilterPackSpec(*sizes, op.form, op.lanes, op.width, op.tile)
 
 
 @graph_op
@@ -86,24 +76,17 @@ class ConvWeightsOp(PureOp):
     result = result_def(Tensor)
 
     def check(self) -> None:
-        check_choice(self.name, "form", self.prop("form"), FORMS[:2])
-        check_choice(self.name, "algorithm", self.prop("algorithm"), ("direct", "winograd4"))
+        check_choice(self.name, "form", self.form, FORMS[:2])
+        check_choice(self.name, "algorithm", self.algorithm, ("direct", "winograd4"))
         if len(shape_of(self.grad)) != 5 or len(shape_of(self.input)) not in (4, 5):
             raise VerifyException(f"{self.name}: operands {self.input.type} and {self.grad.type}")
 
-
-@instr_op(of=ConvWeightsOp)
-class ConvWeightsInstr(InstrOp):
-    """Products of windows and gradients."""
-
-    name = "glow_cpu_instr.conv_weights"
-
     def reference(self, result: Array, input: Array, grad: Array) -> None:
-        out, channels, kernel = sizes_of(result.shape, self.prop("form"))
+        out, channels, kernel = sizes_of(result.shape, self.form)
         x = unblock_channels(input, channels) if input.ndim == 5 else input
-        window = (self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        window = (self.strides, self.pads, self.dilations)
         made = filter_gradient(x, unblock_channels(grad, out), kernel, *window)
-        result[...] = made.transpose(["OIHW".index(axis) for axis in self.prop("form")])
+        result[...] = made.transpose(["OIHW".index(axis) for axis in self.form])
 
 
 @graph_op
@@ -114,6 +97,7 @@ class BatchNormTrainOp(PureOp):
     """
 
     name = "glow_cpu.batch_norm_train"
+    INPLACE = ("input", "extras")
     epsilon = float_prop(1e-5)
     steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     input = operand_def(Tensor)
@@ -127,13 +111,6 @@ class BatchNormTrainOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         return [self.input.type, self.scale.type, self.scale.type]
 
-
-@instr_op(of=BatchNormTrainOp, inplace=("input", "extras"))
-class BatchNormTrainInstr(InstrOp):
-    """Statistics of each channel, then a factor and an offset."""
-
-    name = "glow_cpu_instr.batch_norm_train"
-
     def reference(
         self,
         result: Array,
@@ -146,7 +123,7 @@ class BatchNormTrainInstr(InstrOp):
     ) -> None:
         x = unblock_channels(input, len(scale))
         centre, spread = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
-        unit = (x - _row(centre)) / np.sqrt(_row(spread) + np.float32(self.prop("epsilon")))
+        unit = (x - _row(centre)) / np.sqrt(_row(spread) + np.float32(self.epsilon))
         others = [unblock_channels(e, len(scale)) for e in extras]
         y = run_steps(steps_of(self.properties["steps"]), unit * _row(scale) + _row(bias), others)
         result[...] = block_channels(y, input.shape[-1])
@@ -161,6 +138,7 @@ class BatchNormBackwardOp(PureOp):
     """
 
     name = "glow_cpu.batch_norm_backward"
+    INPLACE = ("grad",)
     epsilon = float_prop(1e-5)
     input = operand_def(Tensor)
     scale = operand_def(Tensor)
@@ -174,13 +152,6 @@ class BatchNormBackwardOp(PureOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [self.input.type, self.scale.type, self.scale.type]
-
-
-@instr_op(of=BatchNormBackwardOp, inplace=("grad",))
-class BatchNormBackwardInstr(InstrOp):
-    """Two sums a channel, then a combination of them with each element."""
-
-    name = "glow_cpu_instr.batch_norm_backward"
 
     def reference(
         self,
@@ -196,7 +167,7 @@ class BatchNormBackwardInstr(InstrOp):
     ) -> None:
         dy = grad if gate is None else np.where(gate > 0, grad, 0)
         x, dy = unblock_channels(input, len(scale)), unblock_channels(dy, len(scale))
-        inverse = 1 / np.sqrt(variance + np.float32(self.prop("epsilon")))
+        inverse = 1 / np.sqrt(variance + np.float32(self.epsilon))
         unit = (x - _row(mean)) * _row(inverse)
         total, bias = (dy * unit).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
         count = np.float32(x.size // len(scale))
@@ -224,29 +195,20 @@ class PoolBackwardOp(PureOp):
     result = result_def(Tensor)
 
     def check(self) -> None:
-        check_choice(self.name, "mode", self.prop("mode"), ("max", "avg"))
-        window = (self.prop("kernel"), self.prop("strides"), self.prop("pads"), self.prop("dilations"))
+        check_choice(self.name, "mode", self.mode, ("max", "avg"))
+        window = (self.kernel, self.strides, self.pads, self.dilations)
         wanted = output_sizes(shape_of(self.result)[2:4], *window)
-        if shape_of(self.grad)[2:4] != tuple(wanted) or (self.prop("mode") == "max") != bool(
-            self.group("input")
-        ):
+        if shape_of(self.grad)[2:4] != tuple(wanted) or (self.mode == "max") != bool(present(self.input)):
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a pool of {self.result.type}")
-
-
-@instr_op(of=PoolBackwardOp)
-class PoolBackwardInstr(InstrOp):
-    """The plain operator's reference on plain channels."""
-
-    name = "glow_cpu_instr.pool_backward"
 
     def reference(self, result: Array, grad: Array, input: Array | None) -> None:
         batch, blocks, *size, lanes = result.shape
-        window = {n: self.prop(n) for n in ("kernel", "strides", "pads", "dilations")}
+        window = {n: getattr(self, n) for n in ("kernel", "strides", "pads", "dilations")}
         plain = [unblock_channels(v, blocks * lanes) for v in (input, grad) if v is not None]
         kind = tensor((batch, blocks * lanes, *size), result.dtype)
         block = Block(arg_types=[tensor(v.shape, v.dtype) for v in plain])
         if input is None:
-            include = self.prop("count_include_pad")
+            include = self.count_include_pad
             op = AvgPoolBackwardOp(*block.args, results=kind, count_include_pad=include, **window)
         else:
             op = MaxPoolBackwardOp(*block.args, results=kind, **window)

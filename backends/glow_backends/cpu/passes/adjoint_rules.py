@@ -23,7 +23,7 @@ from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.passes.plane_rules import plain_image
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import Array, dtype_of, shape_of, tensor
+from glow_dialects.core.types import Array, dtype_of, present, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.pad import PadOp
@@ -89,13 +89,13 @@ def phase_filters(array: Array, rows: Axis, columns: Axis, group: int = 1) -> Ar
 
 def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
     """conv_transpose(x, w) -> shuffle(conv(x, filters of all phases)), one or two spatial axes."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
-    group = op.prop("group")
-    if rank not in (3, 4) or op.group("predicate"):
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
+    group = op.group
+    if rank not in (3, 4) or op.predicate is not None:
         return False
-    if not all(region.is_known(v) for v in (op.filter, *op.group("bias"))):
+    if not all(region.is_known(v) for v in (op.filter, *present(op.bias))):
         return False
-    array, bias = region.array(op.filter), [region.array(v) for v in op.group("bias")]
+    array, bias = region.array(op.filter), [region.array(v) for v in present(op.bias)]
     if array is None or dtype_of(op.input.type) != np.float32:
         return False
     array = np.moveaxis(array, -1, 1) if last else array
@@ -103,7 +103,7 @@ def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bo
     channels = array.shape[1] * group
     row = np.zeros(channels, np.float32) if not bias or bias[0] is None else bias[0]
     sizes, results = op.sizes(op.input)[2], op.sizes(op.result)[2]
-    window = (op.prop("strides"), op.prop("pads")[: len(sizes)], op.prop("dilations"))
+    window = (op.strides, op.pads[: len(sizes)], op.dilations)
     axes = [Axis.of(*a) for a in zip(sizes, results, op.kernel, *window, strict=True)]
     if rank == 3:
         axes.insert(0, Axis.of(1, 1, 1, 1, 0, 1))
@@ -129,7 +129,7 @@ def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bo
 
 def _plane(op: ConvTransposeOp, region: Region, axes: Sequence[Axis], filters: Array, row: Array) -> SSAValue:
     """All phases of few channels, a vector of pixels at a time."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
     image = plain_image(op.input, region, last, rank)
     (top, bottom), (left, right) = axes[0].pads, axes[1].pads
     if top or bottom or left or right:
@@ -159,7 +159,7 @@ def _plain_pixels(
     """[N, phases channels, rows, columns] as the result's pixels."""
     batch, rows, columns = shape_of(value)[0], *axes
     split = (batch, rows.stride, columns.stride, channels, rows.steps, columns.steps)
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     order = (0, 4, 1, 5, 2, 3) if last else (0, 3, 4, 1, 5, 2)
     image = (rows.steps * rows.stride, columns.steps * columns.stride)
     moved = region.add(TransposeOp(region.add(ReshapeOp.to(value, split)), permutation=order))
@@ -178,7 +178,7 @@ def _spec(op: ConvTransposeOp, axes: Sequence[Axis], filters: int, group: int) -
     (top, bottom), (left, right) = axes[0].pads, axes[1].pads
     return DirectConvSpec(
         batch,
-        channels * group // op.prop("group"),
+        channels * group // op.group,
         filters,
         (axes[0].size, axes[1].size),
         (axes[0].window, axes[1].window),
@@ -191,7 +191,7 @@ def _apart(
     op: ConvTransposeOp, axes: Sequence[Axis], filters: Array, target: CpuTarget
 ) -> list[tuple[Axis, Axis, Array]] | None:
     """(rows, columns, filters) of each phase, where the phases are faster one by one."""
-    (rows, columns), group, count = axes, op.prop("group"), filters.shape[2]
+    (rows, columns), group, count = axes, op.group, filters.shape[2]
     parts: list[tuple[Axis, Axis, Array]] = []
     for y in range(rows.stride):
         for x in range(columns.stride):
@@ -218,7 +218,7 @@ def _blocked_phases(
     target: CpuTarget,
 ) -> bool:
     """Each phase fills whole blocks of channels; the result stays blocked."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
     form = region.blocked(op.input, last)
     if form is None:
         return False
@@ -228,7 +228,7 @@ def _blocked_phases(
     missing = blocks * lanes - channels
     wide = np.pad(filters, [(0, 0), (0, 0), (0, missing), (0, 0), (0, 0), (0, 0)])
     vector = np.pad(row, (0, missing))
-    source, group = form.value, op.prop("group")
+    source, group = form.value, op.group
     parts = _apart(op, axes, wide, target)
     if parts is not None:
         made = [_convolution(region, source, (r, c), own, vector, group) for r, c, own in parts]

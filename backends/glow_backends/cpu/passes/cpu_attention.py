@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, strides_of
 from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.steps import steps_of
-from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.core.types import dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.softmax import SoftmaxOp
@@ -30,7 +30,7 @@ _SWAPPED = (0, 1, 3, 2)
 
 def _plain_product(op: GemmOp) -> bool:
     """Whether a product has no epilogue."""
-    return not (op.group("bias") or steps_of(op.properties["steps"]) or op.prop("scale") is not None)
+    return not (present(op.bias) or steps_of(op.properties["steps"]) or op.scale is not None)
 
 
 def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
@@ -39,7 +39,7 @@ def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
         return None
     masks: list[SSAValue] = []
     add = producer(value, AddOp)
-    if add is not None and not add.group("predicate"):
+    if add is not None and add.predicate is None:
         for own, other in ((0, 1), (1, 0)):
             if producer(add.operands[own], GemmOp, single=True) and add.operands[own].type == value.type:
                 value, masks = add.operands[own], [add.operands[other]]
@@ -50,7 +50,7 @@ def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
     steps = steps_of(product.properties["steps"])
     if any(s.op != "add" or not s.binary for s in steps):
         return None
-    return product, [*masks, *product.group("bias"), *product.group("extras")]
+    return product, [*masks, *present(product.bias), *product.extras]
 
 
 def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
@@ -59,7 +59,7 @@ def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
     move = producer(value, TransposeOp)
     if move is None:
         return value, order
-    permutation = move.prop("permutation")
+    permutation = move.permutation
     return move.input, tuple(permutation[axis] for axis in order)
 
 
@@ -88,13 +88,13 @@ def _four_mask(mask: SSAValue, scores: Sequence[int], r: Rewriter) -> SSAValue |
 def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     """gemm(softmax(gemm(q, k') + mask), v) -> attention(q, k, v, mask)."""
     softmax = producer(op.a, SoftmaxOp, single=True)
-    if softmax is None or not _plain_product(op) or op.prop("transpose_a"):
+    if softmax is None or not _plain_product(op) or op.transpose_a:
         return None
     rank = len(shape_of(softmax.result))
-    if softmax.prop("axis") % rank != rank - 1 or dtype_of(op.result.type) != np.float32:
+    if softmax.axis % rank != rank - 1 or dtype_of(op.result.type) != np.float32:
         return None
     found = _scores(softmax.input)
-    if found is None or found[0].prop("transpose_a") or len(found[1]) > 1:
+    if found is None or found[0].transpose_a or len(found[1]) > 1:
         return None
     product, masks = found
     lead = shape_of(op.result)[:-2]
@@ -110,8 +110,8 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     values: list[SSAValue] = []
     sources = (
         ("q", product.a, False),
-        ("k", product.b, not product.prop("transpose_b")),
-        ("v", op.b, op.prop("transpose_b")),
+        ("k", product.b, not product.transpose_b),
+        ("v", op.b, op.transpose_b),
     )
     for name, value, swapped in sources:
         if rank == 4:
@@ -123,8 +123,8 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
             return None
         values.append(value)
         made[f"{name}_order"] = order
-    if product.prop("scale") is not None:
-        made["scale"] = product.prop("scale")
+    if product.scale is not None:
+        made["scale"] = product.scale
     result = r(AttentionOp(*values, *mask, **made))
     return result if rank == 4 else r(ReshapeOp(result, results=op.result.type))
 
@@ -132,11 +132,15 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
 def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(attention(q, k, v)) -> attention(q, k, v) {order}, columns last."""
     made = producer(op.input, AttentionOp, single=True)
-    permutation = op.prop("permutation")
-    if made is None or made.prop("order") != PLAIN or permutation[3] != 3:
+    permutation = op.permutation
+    if made is None or made.order != PLAIN or permutation[3] != 3:
         return None
-    same = {n: made.prop(n) for n in ("q_order", "k_order", "v_order", "scale") if made.prop(n) is not None}
-    return r(AttentionOp(made.q, made.k, made.v, *made.group("mask"), order=permutation, **same))
+    same = {
+        n: getattr(made, n)
+        for n in ("q_order", "k_order", "v_order", "scale")
+        if getattr(made, n) is not None
+    }
+    return r(AttentionOp(made.q, made.k, made.v, *present(made.mask), order=permutation, **same))
 
 
 PATTERNS = (Pattern((GemmOp,), attention), Pattern((TransposeOp,), ordered_result))

@@ -25,12 +25,12 @@ def shuffled(op: BlockOp, r: Rewriter) -> SSAValue | None:
     turned = producer(joined.input, TransposeOp) if joined else None
     split = producer(turned.input, ReshapeOp) if turned else None
     source = producer(split.input, UnblockOp) if split else None
-    if turned is None or split is None or source is None or op.prop("lanes") != shape_of(source.input)[-1]:
+    if turned is None or split is None or source is None or op.lanes != shape_of(source.input)[-1]:
         return None
-    if op.prop("layout") != "NCHW" or source.prop("layout") != "NCHW":
+    if op.layout != "NCHW" or source.layout != "NCHW":
         return None
     batch, channels, *size = shape_of(source.result)
-    parts, permutation = shape_of(split.result), turned.prop("permutation")
+    parts, permutation = shape_of(split.result), turned.permutation
     inner = parts[1:-2]
     fits = parts[0] == batch and list(parts[-2:]) == size and prod(inner) == channels
     last = len(parts)

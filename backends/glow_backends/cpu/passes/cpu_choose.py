@@ -139,13 +139,13 @@ def tile_of(algorithm: str) -> int:
 
 def packed(conv: ConvOp, target: CpuTarget) -> None:
     """Pack the filter of a convolution in front of it, unless the kernel itself does so."""
-    spec, tile = conv_spec(conv), tile_of(conv.prop("algorithm"))
+    spec, tile = conv_spec(conv), tile_of(conv.algorithm)
     if tile and supports_changing(WinogradSpec(spec, tile), target):
         return
     plan = plan_winograd(WinogradSpec(spec, tile), target) if tile else plan_conv(spec, target)
     width, lanes = plan.block.vectors * target.lanes, 1 if spec.plain_input else target.lanes
     b = Builder.before(conv)
-    made = b(PackFilterOp(conv.filter, form=conv.prop("form"), lanes=lanes, width=width, tile=tile))
+    made = b(PackFilterOp(conv.filter, form=conv.form, lanes=lanes, width=width, tile=tile))
     new = rebuilt(conv, packed=[made])
     b.insert(new)
     new.results[0].name_hint = conv.result.name_hint
@@ -181,8 +181,8 @@ class CpuChoosePass(ModulePass):
                     continue
                 owner = conv.filter.owner
                 constant = isinstance(owner, GetOp) and isinstance(owner.target(), ConstantOp)
-                if self.winograd and conv.prop("algorithm") == "direct":
+                if self.winograd and conv.algorithm == "direct":
                     chosen = choose(conv_spec(conv), target, self.search, not constant)
                     conv.properties["algorithm"] = StringAttr(chosen)
-                if not constant and not conv.group("packed"):
+                if not constant and conv.packed is None:
                     packed(conv, target)

@@ -22,8 +22,9 @@ from glow_backends.cpu.passes.numbers import known_number
 from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_backends.cpu.target import named
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import Array, element_of, shape_of, tensor, tensor_of
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, element_of, present, shape_of, tensor, tensor_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.concat import ConcatOp
@@ -47,8 +48,8 @@ COMMUTATIVE = ("add", "mul", "max", "min")
 
 def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
     """The same convolution or product with other operand groups or properties."""
-    names = [n for n, _ in op.groups()]
-    operands = [changes.pop(n, op.group(n)) for n in names]
+    names = [n for n, _ in op.operand_groups()]
+    operands = [changes.pop(n, op.operand_group(n)) for n in names]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     return type(op)(*operands, **{**known, **changes})
 
@@ -56,7 +57,7 @@ def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
 def fused(op: Kernel, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp:
     """`op` with one more step in its epilogue."""
     steps = steps_attr([*steps_of(op.properties["steps"]), step])
-    return rebuilt(op, steps=steps, extras=[*op.group("extras"), *extras])
+    return rebuilt(op, steps=steps, extras=[*op.extras, *extras])
 
 
 def _kernel(value: SSAValue) -> Kernel | None:
@@ -70,7 +71,7 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
     A number as the right-hand side stands in the step: mul(conv(x), 0.5) -> conv(x) {mul(0.5)}.
     """
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
     name, result = op.name.removeprefix("glow."), op.results[0]
     if dtype_name(result) not in COMPUTED or not supports(name, "f32"):
@@ -101,7 +102,7 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """relu(transpose(conv(x))) -> transpose(relu(conv(x))): what is moved is computed where it was made."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
     numbers = [known_number(v, r.symbols) for v in op.operands]
     moved = [v for v, n in zip(op.operands, numbers, strict=True) if n is None]
@@ -125,7 +126,7 @@ def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """relu(concat(conv(x), conv(y))) -> concat(relu(conv(x)), relu(conv(y)))."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate"):
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
     numbers = [known_number(v, r.symbols) for v in op.operands]
     own = [i for i, n in enumerate(numbers) if n is None]
@@ -139,7 +140,7 @@ def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:
     for part in join.inputs:
         operands = [part if i == own[0] else v for i, v in enumerate(op.operands)]
         parts.append(r(type(op)(*operands, results=part.type, **known)))
-    return r(ConcatOp(parts, axis=join.prop("axis")))
+    return r(ConcatOp(parts, axis=join.axis))
 
 
 def _join(value: SSAValue) -> ConcatOp | None:
@@ -165,7 +166,7 @@ def _moved_kernel(move: GraphOp) -> bool:
 def gate_of(op: SelectOp, symbols: Symbols) -> SSAValue | None:
     """y of select(y > 0, x, 0), of the result's type: the gradient of a relu whose result is y."""
     test = producer(op.condition, CmpGtOp)
-    if test is None or op.group("predicate"):
+    if test is None or op.predicate is not None:
         return None
     tested, bound = test.operands[:2]
     if known_number(bound, symbols) != 0 or known_number(op.rhs, symbols) != 0:
@@ -184,12 +185,12 @@ def gated(op: SelectOp, r: Rewriter) -> SSAValue | None:
 def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
     """matmul(a, b) -> glow_cpu.gemm(a, b), constants as the module's own."""
     kind = dtype_name(op.operands[0])
-    if op.group("predicate") or kind not in COMPUTED:
+    if op.predicate is not None or kind not in COMPUTED:
         return None
     if kind != "f32" and any(r.array(v) is None for v in op.operands[1:]):
         return None
     a, b = op.operands[0], _constant(op.operands[1], r)
-    bias = op.group("bias") if isinstance(op, FullyConnectedOp) else []
+    bias = present(op.bias) if isinstance(op, FullyConnectedOp) else []
     return r(GemmOp(a, b, bias, []))
 
 
@@ -204,13 +205,13 @@ def _constant(value: SSAValue, r: Rewriter) -> SSAValue:
 def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
     """gemm(a, transpose(b)) -> gemm(a, b) {transpose_b}, where the last two axes are exchanged."""
     for name, flag in (("a", "transpose_a"), ("b", "transpose_b")):
-        (value,) = op.group(name)
+        (value,) = op.operand_group(name)
         source = producer(value, TransposeOp)
         if source is None or (name == "a" and dtype_name(value) != "f32"):
             continue
         rank = len(shape_of(value))
-        if source.prop("permutation") == (*range(rank - 2), rank - 1, rank - 2):
-            changes: dict[str, Any] = {name: source.input, flag: not op.prop(flag)}
+        if source.permutation == (*range(rank - 2), rank - 1, rank - 2):
+            changes: dict[str, Any] = {name: source.input, flag: not getattr(op, flag)}
             return r(rebuilt(op, **changes))
     return None
 
@@ -218,14 +219,14 @@ def transposed_operand(op: GemmOp, r: Rewriter) -> SSAValue | None:
 def transposed_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(gemm(a, b)) -> gemm(b, a), both the other way round; constants stay where they are packed."""
     kernel, rank = producer(op.input, GemmOp, single=True), len(shape_of(op.input))
-    if kernel is None or op.prop("permutation") != (*range(rank - 2), rank - 1, rank - 2):
+    if kernel is None or op.permutation != (*range(rank - 2), rank - 1, rank - 2):
         return None
-    if kernel.group("bias") or steps_of(kernel.properties["steps"]):
+    if kernel.bias is not None or steps_of(kernel.properties["steps"]):
         return None
     if any(len(shape_of(v)) != rank or r.array(v) is not None for v in (kernel.a, kernel.b)):
         return None
     turned: dict[str, Any] = {"a": kernel.b, "b": kernel.a}
-    turned |= {f"transpose_{n}": not kernel.prop(f"transpose_{o}") for n, o in ("ab", "ba")}
+    turned |= {f"transpose_{n}": not getattr(kernel, f"transpose_{o}") for n, o in ("ab", "ba")}
     return r(rebuilt(kernel, **turned))
 
 
@@ -239,10 +240,10 @@ def scaled(op: GraphOp, r: Rewriter) -> SSAValue | None:
         if kernel is None or value.type != op.results[0].type:
             continue
         number = r.uniform(factor)
-        if number is None or kernel.group("bias") or steps_of(kernel.properties["steps"]):
+        if number is None or kernel.bias is not None or steps_of(kernel.properties["steps"]):
             continue
         number = 1 / number if isinstance(op, DivOp) else number
-        return r(rebuilt(kernel, scale=(kernel.prop("scale") or 1.0) * number))
+        return r(rebuilt(kernel, scale=(kernel.scale or 1.0) * number))
     return None
 
 
@@ -252,7 +253,7 @@ def biased(op: GraphOp, r: Rewriter) -> SSAValue | None:
         kernel = producer(value, GemmOp, single=True) or producer(value, BlockGemmOp, single=True)
         if kernel is None or value.type != op.results[0].type:
             continue
-        if kernel.group("bias") or steps_of(kernel.properties["steps"]):
+        if kernel.bias is not None or steps_of(kernel.properties["steps"]):
             continue
         columns = shape_of(value)[-1]
         vector = _vector(other, columns, r)
@@ -289,7 +290,7 @@ def folded(op: GraphOp, r: Rewriter) -> SSAValue | None:
             continue
         count = shape_of(kernel.filter)[0]
         vector = _channels(r.array(other), shape_of(value), count)
-        filters, old = r.array(kernel.filter), [r.array(v) for v in kernel.group("bias")]
+        filters, old = r.array(kernel.filter), [r.array(v) for v in present(kernel.bias)]
         if vector is None or filters is None or any(b is None for b in old):
             continue
         bias = old[0] if old else None

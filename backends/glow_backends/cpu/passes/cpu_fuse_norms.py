@@ -35,7 +35,7 @@ def _norm(value: SSAValue) -> BatchNormTrainOp | None:
 def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValue]] | None:
     """The normalisation that an element-wise operator follows, the step it is, and what that reads."""
     name, operands = op.name.removeprefix("glow."), list(op.operands)
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.group("predicate") or not operands:
+    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None or not operands:
         return None
     if dtype_of(op.results[0].type) != np.float32 or not supports(name, "f32"):
         return None
@@ -70,8 +70,8 @@ def _follow(op: GraphOp) -> bool:
         return False
     norm, step, extras = found
     steps = steps_attr([*steps_of(norm.properties["steps"]), step])
-    every = [*norm.group("extras"), *extras]
-    epsilon = norm.prop("epsilon")
+    every = [*norm.extras, *extras]
+    epsilon = norm.epsilon
     new = BatchNormTrainOp(norm.input, norm.scale, norm.bias, every, steps=steps, epsilon=epsilon)
     _replace(norm, new, op)
     op.results[0].replace_all_uses_with(new.results[0])
@@ -83,13 +83,13 @@ def _follow(op: GraphOp) -> bool:
 def _gate(op: BatchNormBackwardOp, symbols: Symbols) -> bool:
     """norm_backward(x, select(y > 0, dy, 0)) -> norm_backward(x, dy, gate y)."""
     select = producer(op.grad, SelectOp)
-    if select is None or op.group("gate") or not is_used_once(select.result):
+    if select is None or op.gate is not None or not is_used_once(select.result):
         return False
     gate = gate_of(select, symbols)
     if gate is None or select.lhs.type != op.grad.type:
         return False
     operands = (op.input, op.scale, op.mean, op.variance, select.lhs, gate)
-    _replace(op, BatchNormBackwardOp(*operands, epsilon=op.prop("epsilon")), op)
+    _replace(op, BatchNormBackwardOp(*operands, epsilon=op.epsilon), op)
     return True
 
 

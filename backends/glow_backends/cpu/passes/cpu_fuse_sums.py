@@ -20,7 +20,7 @@ WINDOW = ("lanes", "strides", "pads", "dilations", "group", "low", "high")
 
 def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
     """quantized_add(quantized_conv(x), y) -> quantized_conv(x, y), one store."""
-    if op.group("predicate"):
+    if op.predicate is not None:
         return None
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         made: Any = producer(value, QuantizedConvOp, single=True)
@@ -37,9 +37,9 @@ def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
                 other,
                 results=op.result.type,
                 between=kind,
-                sum_low=op.prop("low"),
-                sum_high=op.prop("high"),
-                **{n: made.prop(n) for n in WINDOW},
+                sum_low=op.low,
+                sum_high=op.high,
+                **{n: getattr(made, n) for n in WINDOW},
             )
         )
     return None

@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.quantized import factor_of
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.bit_cast import BitCastOp
@@ -35,7 +35,7 @@ from glow_passes.graph.linear import plain_properties
 
 def conv(op: Any, r: Rewriter) -> SSAValue | None:
     """quantized_conv of 16-bit integers, along one or two axes."""
-    axis = len(shape_of(op.input)) - 1 if op.prop("layout") == "NHWC" else 1
+    axis = len(shape_of(op.input)) - 1 if op.layout == "NHWC" else 1
     return _halves(op, op.filter, axis, r) if len(shape_of(op.input)) in (3, 4) else None
 
 
@@ -46,9 +46,9 @@ def fully_connected(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
     source, to = quantized_type(op.input), element_of(op.result)
-    known = [r.array(v) for v in (weights, *op.group("bias"))]
+    known = [r.array(v) for v in (weights, *present(op.bias))]
     narrow = source.storage.width.data != 16 or quantized_type(weights).storage.width.data != 8
-    if narrow or not source.signed or any(a is None for a in known) or op.group("predicate"):
+    if narrow or not source.signed or any(a is None for a in known) or op.predicate is not None:
         return None
     if to == i32:
         return None
@@ -79,7 +79,7 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
     if not isinstance(to, UniformQuantizedType):
         return real
     shifted = r(AddOp(r(RoundOp(real)), number(zero_of(to), np.float32)))
-    smallest, largest = stored_limits(to, op.prop("low"), op.prop("high"))
+    smallest, largest = stored_limits(to, op.low, op.high)
     inside = r(ClipOp(shifted, min=float(smallest), max=float(largest)))
     name = f"{'' if to.signed else 'u'}int{to.storage.width.data}"
     return r(BitCastOp(wide(inside, name), results=op.result.type))

@@ -19,8 +19,9 @@ from glow_backends.cpu.passes.cpu_choose import BYTES_A_CYCLE, SHOWN, algorithm_
 from glow_backends.cpu.rules.blocked import conv_spec
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
-from glow_dialects.core.types import bytes_of, element_of, shape_of, tensor
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import bytes_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_dialects.ops.slice import SliceOp
@@ -37,7 +38,7 @@ def _batched(op: GraphOp) -> list[SSAValue]:
     """The operands that have as many images as the result; the others belong to all images."""
     shared: list[SSAValue] = []
     if isinstance(op, ConvOp | PlaneConvOp):
-        shared = [op.filter, *op.group("bias")]
+        shared = [op.filter, *present(op.bias)]
     rank, images = len(shape_of(op.results[0])), shape_of(op.results[0])[0]
     values = [v for v in op.operands if v not in shared]
     if isinstance(op, StackOp):
@@ -52,12 +53,12 @@ def takes_parts(op: Operation) -> int | None:
             fits = _constant(op.filter)
         case SliceOp():
             sizes = shape_of(op.input)
-            fits = bool(sizes) and (op.prop("starts")[0], op.prop("ends")[0]) == (0, sizes[0])
-            fits = fits and op.prop("steps")[0] == 1
+            fits = bool(sizes) and (op.starts[0], op.ends[0]) == (0, sizes[0])
+            fits = fits and op.steps[0] == 1
         case ConcatOp():
-            fits = op.prop("axis") != 0
+            fits = op.axis != 0
         case StackOp():
-            fits = len(shape_of(op.results[0])) > 1 and not op.group("predicate")
+            fits = len(shape_of(op.results[0])) > 1 and op.predicate is None
         case _:
             fits = isinstance(op, PoolOp | BlockOp | UnblockOp | PermuteChannelsOp)
     images = shape_of(op.results[0])[0] if fits else 0
@@ -66,7 +67,7 @@ def takes_parts(op: Operation) -> int | None:
 
 def _cycles(op: GraphOp, images: int, target: CpuTarget, winograd: bool) -> float:
     """Estimated cycles of the sums of a layer on a number of images."""
-    if not isinstance(op, ConvOp) or op.prop("algorithm") != "direct":
+    if not isinstance(op, ConvOp) or op.algorithm != "direct":
         return 0.0
     spec = replace(conv_spec(op), batch=images)
     costs = algorithm_cycles(spec, target, winograd)
@@ -110,10 +111,10 @@ def best_runs(gains: Sequence[float]) -> list[tuple[float, int, int]]:
 
 def _part_of(op: GraphOp, operands: dict[SSAValue, SSAValue], part: int) -> GraphOp:
     """The same layer on a part of its images."""
-    groups = [[operands.get(v, v) for v in op.group(name)] for name, _ in op.groups()]
+    groups = [[operands.get(v, v) for v in op.operand_group(name)] for name, _ in op.operand_groups()]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     if isinstance(op, SliceOp):
-        known["ends"] = (part, *op.prop("ends")[1:])
+        known["ends"] = (part, *op.ends[1:])
     results = [tensor((part, *shape_of(r)[1:]), element_of(r)) for r in op.results]
     return type(op)(*groups, results=results, **known)
 

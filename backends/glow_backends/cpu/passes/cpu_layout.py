@@ -72,7 +72,7 @@ def read_in_blocks(function: FuncOp, lanes: int) -> set[Operation]:
     found: set[Operation] = set()
     for op in reversed(list(function.body.block.ops)):
         values: Sequence[SSAValue] = []
-        if isinstance(op, ConvOp) and op.prop("layout") == "NCHW" and op.prop("group") == 1:
+        if isinstance(op, ConvOp) and op.layout == "NCHW" and op.group == 1:
             values = [op.input]
         elif isinstance(op, ConcatOp) and op in found:
             values = op.inputs
@@ -82,7 +82,7 @@ def read_in_blocks(function: FuncOp, lanes: int) -> set[Operation]:
             join, resize = producer(value, ConcatOp, single=True), producer(value, ResizeOp, single=True)
             if len(shape_of(value)) != 4 or dtype_of(value.type) != np.float32:
                 continue
-            if join is not None and join.prop("axis") == 1:
+            if join is not None and join.axis == 1:
                 found |= {join} if all(shape_of(v)[1] % lanes == 0 for v in join.inputs) else set()
             elif resize is not None and shape_of(value)[1] >= lanes:
                 found.add(resize)

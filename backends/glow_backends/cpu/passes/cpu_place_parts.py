@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.memory import ALIGN
-from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.instr_op import InstrOp, is_instr_of
 from glow_dialects.core.types import bytes_of, shape_of
 from glow_dialects.instr.memory import (
     AllocOp,
@@ -25,8 +25,8 @@ from glow_dialects.instr.memory import (
     uses_of,
     view_offset,
 )
-from glow_dialects.ops.concat import ConcatInstr
-from glow_dialects.ops.slice import SliceInstr
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.slice import SliceOp
 from glow_passes.instr.shrink_lives import shrink
 
 
@@ -55,16 +55,10 @@ def _replace(old: SSAValue, new: SSAValue) -> None:
     alloc.erase()
 
 
-def _only(op: InstrOp, name: str) -> SSAValue:
-    """The one operand of a group."""
-    (value,) = op.group(name)
-    return value
-
-
-def _block_offset(op: SliceInstr) -> int | None:
+def _block_offset(op: SliceOp) -> int | None:
     """The element at which a slice starts, if its elements are neighbours; else None."""
-    size, part = shape_of(_only(op, "input")), shape_of(_only(op, "result"))
-    starts, steps = op.prop("starts"), op.prop("steps")
+    size, part = shape_of(op.input), shape_of(op.result)
+    starts, steps = op.starts, op.steps
     if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if n > 1):
         return None
     whole = True  # all axes so far are taken entirely
@@ -78,9 +72,9 @@ def _block_offset(op: SliceInstr) -> int | None:
     return offset
 
 
-def view_slice(function: InstrFuncOp, op: SliceInstr) -> bool:
+def view_slice(function: InstrFuncOp, op: SliceOp) -> bool:
     """slice @out b, @in a -> b = tensorview a offset n."""
-    offset, result, source = _block_offset(op), _only(op, "result"), _only(op, "input")
+    offset, result, source = _block_offset(op), op.result, op.input
     if offset is None or not isinstance(result.owner, AllocOp) or len(_writers(result)) != 1:
         return False
     base = origin(source)
@@ -97,10 +91,10 @@ def view_slice(function: InstrFuncOp, op: SliceInstr) -> bool:
     return True
 
 
-def place_concat(function: InstrFuncOp, op: ConcatInstr) -> bool:
+def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
     """Parts of a concatenation along the outermost axis are computed where they belong."""
-    result, parts = _only(op, "result"), op.group("inputs")
-    axis: int = op.prop("axis")
+    result, parts = op.result, op.inputs
+    axis: int = op.axis
     if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
         return False
     starts = [sum(prod(shape_of(p)) for p in parts[:i]) for i in range(len(parts))]
@@ -135,9 +129,9 @@ def place(function: InstrFuncOp) -> int:
     """Place what can be placed; how many instructions that saved."""
     saved = 0
     for op in list(function.block.ops):
-        if isinstance(op, SliceInstr):
+        if is_instr_of(op, SliceOp):
             saved += view_slice(function, op)
-        elif isinstance(op, ConcatInstr):
+        elif is_instr_of(op, ConcatOp):
             saved += place_concat(function, op)
     if saved:
         shrink(function)

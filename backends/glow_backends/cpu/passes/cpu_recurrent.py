@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
-from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
+from glow_dialects.core.types import Array, dtype_of, present, shape_of, tensor_of
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.literal import LiteralOp
@@ -31,7 +31,7 @@ _SHARED = ("direction", "activations", "activation_alpha", "activation_beta", "c
 _OWN = ("input_forget", "linear_before_reset")
 
 
-def _biases(op: Any, array: Array | None, size: int) -> tuple[Array | None, Array | None]:
+def _biases(op: RecurrentOp, array: Array | None, size: int) -> tuple[Array | None, Array | None]:
     """(bias of the projected input [D G H], bias that stays in the loop [D, G H])."""
     if array is None:
         return None, None
@@ -43,9 +43,9 @@ def _biases(op: Any, array: Array | None, size: int) -> tuple[Array | None, Arra
 
 def is_splittable(op: RecurrentOp) -> bool:
     """Whether the pass takes a network: f32, and weights and bias constants of the module."""
-    if op.group("predicate") or dtype_of(op.operands[0].type) != np.float32:
+    if op.predicate is not None or dtype_of(op.operands[0].type) != np.float32:
         return False
-    for value in (*op.operands[1:3], *op.group("bias")):
+    for value in (*op.operands[1:3], *present(op.bias)):
         owner = value.owner
         if isinstance(owner, GetOp):
             if not isinstance(lookup(owner, owner.symbol.root_reference.data), ConstantOp):
@@ -61,10 +61,10 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
         return None
     x, weights, recurrence = op.operands[:3]
     w, loop = r.array(weights), r.array(recurrence)
-    b = [r.array(v) for v in op.group("bias")]
+    b = [r.array(v) for v in present(op.bias)]
     if w is None or loop is None or any(v is None for v in b):
         return None
-    batch_first = op.prop("layout") == 1
+    batch_first = op.layout == 1
     if batch_first:
         x = r(TransposeOp(x, permutation=(1, 0, 2)))
     steps, samples, inputs = shape_of(x)
@@ -81,20 +81,20 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
 
     def state(name: str) -> list[SSAValue]:
-        given = op.group(name) if name in dict(op.groups()) else []
+        given = op.operand_group(name) if name in dict(op.operand_groups()) else []
         return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in given]
 
-    names = {n for n, _ in op.groups()}
+    names = {n for n, _ in op.operand_groups()}
     properties: dict[str, Any] = {n: op.properties[n] for n in (*_SHARED, *_OWN) if n in op.properties}
     made = r.insert(
         CpuRecurrentOp(
             projected,
             recurrence if isinstance(recurrence.owner, GetOp) else weight(loop, "weights"),
             [] if inner is None else weight(np.ascontiguousarray(inner), "bias"),
-            op.group("lengths"),
+            present(op.lengths),
             state("initial_state"),
             state("initial_cell"),
-            op.group("peepholes") if "peepholes" in names else [],
+            present(op.peepholes) if "peepholes" in names else [],
             kind=op.name.removeprefix("glow."),
             **properties,
         )

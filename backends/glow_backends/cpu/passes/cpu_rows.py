@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.passes.numbers import known_number
-from glow_dialects.core.graph_op import SEGMENTS, GraphOp
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
@@ -67,7 +68,7 @@ def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | N
 def _rows(op: ScatterElementsOp | GatherElementsOp, data: SSAValue, r: Rewriter) -> SSAValue | None:
     """The indices of whole rows of `data`, [n, 1], where these are what the operator moves."""
     shape, size = shape_of(op.indices), shape_of(data)
-    if op.prop("axis") != 0 or len(shape) < 2 or shape[1:] != size[1:] or prod(shape[1:]) < 2:
+    if op.axis != 0 or len(shape) < 2 or shape[1:] != size[1:] or prod(shape[1:]) < 2:
         return None
     column = column_of(op.indices, r)
     return None if column is None else r(ReshapeOp.to(column, (shape[0], 1)))
@@ -75,21 +76,19 @@ def _rows(op: ScatterElementsOp | GatherElementsOp, data: SSAValue, r: Rewriter)
 
 def scatter_rows(op: ScatterElementsOp, r: Rewriter) -> Sequence[SSAValue] | None:
     """scatter_elements(x, expand(i), u) {axis = 0} -> scatter_nd(x, i, u)."""
-    rows = None if op.group("predicate") else _rows(op, op.data, r)
+    rows = None if op.predicate is not None else _rows(op, op.data, r)
     if rows is None:
         return None
-    return [
-        r(ScatterNdOp(op.data, rows, op.updates, reduction=op.prop("reduction"), checked=op.prop("checked")))
-    ]
+    return [r(ScatterNdOp(op.data, rows, op.updates, reduction=op.reduction, checked=op.checked))]
 
 
 def gather_rows(op: GatherElementsOp, r: Rewriter) -> Sequence[SSAValue] | None:
     """gather_elements(x, expand(i)) {axis = 0} -> gather(x, i) {axis = 0}."""
-    rows = None if op.group("predicate") else _rows(op, op.data, r)
+    rows = None if op.predicate is not None else _rows(op, op.data, r)
     if rows is None:
         return None
     flat = r(ReshapeOp.to(rows, shape_of(rows)[:1]))
-    return [r(GatherOp(op.data, flat, axis=0, checked=op.prop("checked")))]
+    return [r(GatherOp(op.data, flat, axis=0, checked=op.checked))]
 
 
 PATTERNS = (Pattern((ScatterElementsOp,), scatter_rows), Pattern((GatherElementsOp,), gather_rows))

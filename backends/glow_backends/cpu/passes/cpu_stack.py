@@ -34,7 +34,7 @@ def stackable(op: Operation) -> bool:
         return False
     if not op.DATA_PARALLEL and not is_quantized(op):
         return False
-    if op.group("predicate") or 0 in shape_of(op.results[0]):
+    if op.predicate is not None or 0 in shape_of(op.results[0]):
         return False
     kinds = [dtype_name(v) for v in (*op.operands, *op.results)]
     known = is_quantized(op) or supports(op.name.removeprefix("glow."), kinds[-1])

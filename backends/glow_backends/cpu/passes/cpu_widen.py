@@ -72,9 +72,9 @@ def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
 
 def widened(op: Any, r: Rewriter, target: CpuTarget) -> SSAValue | None:
     """The operator on f32 between casts."""
-    if computes(op, r, target) or (isinstance(op, ADDING) and op.prop("reduction") == "none"):
+    if computes(op, r, target) or (isinstance(op, ADDING) and op.reduction == "none"):
         return None
-    if op.group("predicate") or len(op.results) != 1 or not _is_narrow(op.results[0]):
+    if op.predicate is not None or len(op.results) != 1 or not _is_narrow(op.results[0]):
         return None
     made = type(op).create(
         operands=[_wide(v, r) for v in op.operands],

@@ -11,7 +11,7 @@ from glow_backends.cpu.kernels.gemm_blocks import has_block_kernel
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import element_of, shape_of
+from glow_dialects.core.types import element_of, present, shape_of
 from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp
 from glow_passes.graph.driver import Rewriter, producer
 
@@ -19,31 +19,24 @@ from glow_passes.graph.driver import Rewriter, producer
 def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
     """gemm(a, dequantize_blocks(codes, scales)) {transpose_b} -> block_gemm(a, codes, scales)."""
     weights = producer(op.b, DequantizeBlocksOp)
-    if (
-        weights is None
-        or not op.prop("transpose_b")
-        or op.prop("transpose_a")
-        or op.prop("scale") is not None
-    ):
+    if weights is None or not op.transpose_b or op.transpose_a or op.scale is not None:
         return None
     if len(shape_of(op.b)) != 2 or element_of(op.a) != f32 or 0 in shape_of(op.results[0]):
         return None
-    known = weights.prop("bits"), weights.prop("block"), weights.prop("levels")
+    known = weights.bits, weights.block, weights.levels
     if not has_block_kernel(*known, target) or any(r.array(v) is None for v in weights.operands):
         return None
     form: dict[str, Any] = {n: weights.properties[n] for n in FORM if n in weights.properties}
     form["steps"] = op.properties["steps"]
-    points = weights.group("points")
-    return r(
-        BlockGemmOp(op.a, weights.codes, weights.scales, points, op.group("bias"), op.group("extras"), **form)
-    )
+    points = present(weights.points)
+    return r(BlockGemmOp(op.a, weights.codes, weights.scales, points, present(op.bias), op.extras, **form))
 
 
 def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:
     """dequantize_blocks(constants) -> constant, where no product has taken it."""
-    arrays = [r.array(v) for v in (op.codes, op.scales, *op.group("points"))]
+    arrays = [r.array(v) for v in (op.codes, op.scales, *present(op.points))]
     if any(a is None for a in arrays):
         return None
-    if not op.group("points"):
+    if op.points is None:
         arrays.append(None)
     return r.weight(op.evaluate(arrays)[0], "weights")

@@ -39,7 +39,7 @@ from glow_backends.cpu.passes.training_rules import (
 from glow_backends.cpu.passes.volume_rules import volume_conv, volume_transpose
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.core.types import element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
@@ -83,10 +83,10 @@ def window_spec(op: ConvOp) -> DirectConvSpec:
         out,
         tuple(flat(spatial, 1)),  # pyright: ignore[reportArgumentType]
         tuple(flat(kernel, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.prop("strides"), 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat_pads(op.prop("pads"))),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.prop("dilations"), 1)),  # pyright: ignore[reportArgumentType]
-        op.prop("group"),
+        tuple(flat(op.strides, 1)),  # pyright: ignore[reportArgumentType]
+        tuple(flat_pads(op.pads)),  # pyright: ignore[reportArgumentType]
+        tuple(flat(op.dilations, 1)),  # pyright: ignore[reportArgumentType]
+        op.group,
         stored=dtype_name(op.input),
     )
 
@@ -99,15 +99,15 @@ def computes_conv(op: ConvOp, target: CpuTarget) -> bool:
     if few_channels(spec, target):
         return False
     own = 1 < spec.group == spec.in_channels
-    image = spec.in_channels < target.lanes and spec.group == 1 and op.prop("layout") == "NCHW"
+    image = spec.in_channels < target.lanes and spec.group == 1 and op.layout == "NCHW"
     return own or image or supports_half(spec, target)
 
 
 def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one to three spatial axes; one of two may have a filter that changes."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
-    known = all(region.is_known(v) for v in (op.filter, *op.group("bias")))
-    if 0 in (*shape_of(op.input), *shape_of(op.filter)) or op.group("predicate"):
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
+    known = all(region.is_known(v) for v in (op.filter, *present(op.bias)))
+    if 0 in (*shape_of(op.input), *shape_of(op.filter)) or op.predicate is not None:
         return False
     if rank == 5:
         return volume_conv(op, region, target)
@@ -151,7 +151,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     filters = _filters(op, region, last, rank)
     if filters is None:
         return False
-    bias = [region.constant(v) for v in op.group("bias")]
+    bias = [region.constant(v) for v in present(op.bias)]
     made = BlockedConvOp(
         source,
         filters,
@@ -189,17 +189,17 @@ def _filters(op: ConvOp, region: Region, last: bool, rank: int) -> SSAValue | No
 def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
     """A pool of a blocked value, without dilation."""
     form = region.known.get(op.input)
-    last = op.prop("layout") == "NHWC"
-    if form is None or form.last != last or set(op.prop("dilations")) != {1}:
+    last = op.layout == "NHWC"
+    if form is None or form.last != last or set(op.dilations) != {1}:
         return False
     average = isinstance(op, AvgPoolOp)
     made = PoolOp(
         form.value,
         mode="avg" if average else "max",
-        kernel=flat(op.prop("kernel"), 1),
-        strides=flat(op.prop("strides"), 1),
-        pads=flat_pads(op.prop("pads")),
-        count_include_pad=op.prop("count_include_pad") if average else False,
+        kernel=flat(op.kernel, 1),
+        strides=flat(op.strides, 1),
+        pads=flat_pads(op.pads),
+        count_include_pad=op.count_include_pad if average else False,
     )
     region.remember(op.result, replace(form, value=region.add(made)))
     return True
@@ -208,13 +208,13 @@ def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
 def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
     """The mean or the maximum over all spatial axes: a pool as large as the image."""
     form = region.known.get(op.input)
-    if form is None or tuple(sorted(op.prop("axes"))) != form.spatial:
+    if form is None or tuple(sorted(op.axes)) != form.spatial:
         return False
     kernel = shape_of(form.value)[2:4]
     mode = "avg" if isinstance(op, ReduceMeanOp) else "max"
     made = PoolOp(form.value, mode=mode, kernel=kernel, strides=(1, 1), pads=(0, 0, 0, 0))
     result = replace(form, value=region.add(made))
-    if op.prop("keepdims"):
+    if op.keepdims:
         region.remember(op.result, result)
     else:
         region.plains[op.result] = region.unblocked(result, op.result.type)
@@ -224,7 +224,7 @@ def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
 def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     """An element-wise operator with a blocked operand of the result's shape."""
     shapes = {shape_of(r) for r in op.results}
-    if len(shapes) != 1 or op.group("predicate"):
+    if len(shapes) != 1 or op.predicate is not None:
         return False
     shape = shapes.pop()
     forms = [region.known[v] for v in op.operands if v in region.known and shape_of(v) == shape]
@@ -256,12 +256,12 @@ def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
     """Normalisation with constant statistics: a product and a sum a channel."""
     form = region.known.get(op.operands[0])
     arrays = [region.array(v) if region.is_known(v) else None for v in op.operands[1:5]]
-    if form is None or form.axis != op.channel or op.group("predicate"):
+    if form is None or form.axis != op.channel or op.predicate is not None:
         return False
     if any(a is None for a in arrays):
         return False
     scale, shift, mean, variance = (np.asarray(a, np.float64) for a in arrays)
-    factor = scale / np.sqrt(variance + op.prop("epsilon"))
+    factor = scale / np.sqrt(variance + op.epsilon)
     shape = [-1 if a == form.axis else 1 for a in range(form.rank)]
     value = form.value
     for kind, vector in ((MulOp, factor), (AddOp, shift - mean * factor)):
@@ -281,7 +281,7 @@ def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
         first = region.blocked(op.inputs[0], last=False)
     if first is None or any(f and (f.last, f.rank) != (first.last, first.rank) for f in forms):
         return False
-    axis = op.prop("axis")
+    axis = op.axis
     counts = [shape_of(v)[first.axis] for v in op.inputs]
     if axis == first.axis and any(c % region.lanes for c in counts[:-1]):
         return False
@@ -323,7 +323,7 @@ def pad(op: PadOp, region: Region, target: CpuTarget) -> bool:
     if form is None or op.begins()[form.axis] or op.ends()[form.axis]:
         return False
     pads = (*form.over_blocks(op.begins(), 0, 0, 0), *form.over_blocks(op.ends(), 0, 0, 0))
-    made = PadOp(form.value, pads=pads, mode=op.prop("mode"), value=op.prop("value"))
+    made = PadOp(form.value, pads=pads, mode=op.mode, value=op.value)
     region.remember(op.result, replace(form, value=region.add(made)))
     return True
 
@@ -336,7 +336,7 @@ def transpose(op: TransposeOp, region: Region, target: CpuTarget) -> bool:
     axes = tuple(range(form.rank))
     to_last = (0, *axes[2:], 1)
     to_first = (0, axes[-1], *axes[1:-1])
-    if tuple(op.prop("permutation")) != (to_first if form.last else to_last):
+    if tuple(op.permutation) != (to_first if form.last else to_last):
         return False
     region.remember(op.result, replace(form, last=not form.last))
     return True
@@ -366,13 +366,13 @@ def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
 def resize(op: ResizeOp, region: Region, target: CpuTarget) -> bool:
     """Interpolation of anything but channels."""
     form = region.known.get(op.input)
-    if op.prop("coordinate_transformation_mode") == "tf_crop_and_resize":
+    if op.coordinate_transformation_mode == "tf_crop_and_resize":
         return False
     if form is None and op in region.early:
         form = region.blocked(op.input, last=False)
     if form is None:
         return False
-    sizes, scales = op.prop("sizes"), op.prop("scales")
+    sizes, scales = op.sizes, op.scales
     if sizes[form.axis] != form.channels or (scales and scales[form.axis] != 1):
         return False
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != "roi"}

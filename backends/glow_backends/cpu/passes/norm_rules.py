@@ -16,10 +16,10 @@ from glow_dialects.ops.lrn import LrnOp
 def lrn(op: LrnOp, region: Region, target: CpuTarget) -> bool:
     """Local response normalisation of a blocked NCHW value."""
     form = region.known.get(op.input)
-    size: int = op.prop("size")
+    size: int = op.size
     if form is None or form.last or size > 2 * target.lanes + 1 or dtype_of(op.input.type) != np.float32:
         return False
-    numbers = {n: op.prop(n) for n in ("alpha", "beta", "bias")}
+    numbers = {n: getattr(op, n) for n in ("alpha", "beta", "bias")}
     made = BlockedLrnOp(form.value, channels=form.channels, size=size, **numbers)
     region.remember(op.result, replace(form, value=region.add(made)))
     return True

@@ -18,7 +18,7 @@ def known_number(value: SSAValue, symbols: Symbols) -> float | int | bool | None
         value = value.owner.operands[0]
     kind = dtype_name(value)
     if isinstance(value.owner, SplatOp):
-        number = value.owner.value.value.data
+        number = value.owner.value
         if values.is_float(kind):
             return number
         return bool(number) if kind == "i1" else int(number)

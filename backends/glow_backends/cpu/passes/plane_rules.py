@@ -12,7 +12,7 @@ from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
 from glow_backends.cpu.ops.layers import PlaneConvOp
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import Array, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, element_of, present, shape_of, tensor
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -76,7 +76,7 @@ def plain_image(value: SSAValue, region: Region, last: bool, rank: int) -> SSAVa
 
 def plane_conv(op: ConvOp, region: Region, spec: DirectConvSpec, filters: SSAValue) -> bool:
     """conv -> plane_conv(pad(x)), the columns' stride as channels; `filters` is OIHW."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
     plane, stride = plane_spec(spec), spec.strides[1]
     if stride > 1:
         array = region.array(filters)
@@ -90,7 +90,7 @@ def plane_conv(op: ConvOp, region: Region, spec: DirectConvSpec, filters: SSAVal
         split = region.add(ReshapeOp.to(source, (batch, channels, height, width // stride, stride)))
         moved = region.add(TransposeOp(split, permutation=(0, 1, 4, 2, 3)))
         source = region.add(ReshapeOp.to(moved, (batch, channels * stride, height, width // stride)))
-    bias = [region.constant(v) for v in op.group("bias")]
+    bias = [region.constant(v) for v in present(op.bias)]
     window: dict[str, Any] = {"row_stride": plane.row_stride, "dilations": plane.dilations, "phases": stride}
     made = PlaneConvOp(source, filters, bias, [], **window)
     value = region.add(made)

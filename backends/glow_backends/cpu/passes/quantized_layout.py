@@ -21,7 +21,7 @@ from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.pad import PadOp
@@ -55,7 +55,7 @@ def _single(value: SSAValue) -> bool:
 
 def shifted(op: Any) -> dict[str, Any]:
     """The limits of a result that becomes unsigned."""
-    limits: dict[str, Any] = {"low": op.prop("low"), "high": op.prop("high")}
+    limits: dict[str, Any] = {"low": op.low, "high": op.high}
     if not is_byte(op.results[0]) or not _byte_kind(op.results[0]).signed:
         return limits
     return {n: v if v in (NO_LOW, NO_HIGH) else v + 128 for n, v in limits.items()}
@@ -96,10 +96,10 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
 
 def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one or two spatial axes with constant filter and bias."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
     array = region.array(op.filter) if region.is_known(op.filter) else None
     weights = element_of(op.filter)
-    known = array is not None and all(region.is_known(v) for v in op.group("bias"))
+    known = array is not None and all(region.is_known(v) for v in present(op.bias))
     if rank not in (3, 4) or not known or array is None:
         return False
     assert isinstance(weights, UniformQuantizedType)
@@ -113,11 +113,11 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     if form is None:
         return False
     out, _, kernel = op.sizes(op.filter)
-    strides, dilations = (_flat(op.prop(n), 1) for n in ("strides", "dilations"))
-    pads = op.prop("pads")
+    strides, dilations = (_flat(getattr(op, n), 1) for n in ("strides", "dilations"))
+    pads = op.pads
     pads = (0, pads[0], 0, pads[1]) if rank == 3 else tuple(pads)
     source, zero = form.value, zero_of(_byte_kind(form.value))
-    depthwise = 1 < op.prop("group") == op.sizes(op.input)[1] == out
+    depthwise = 1 < op.group == op.sizes(op.input)[1] == out
     if depthwise and prod(kernel) > LARGEST_KERNEL:
         return False
     if zero and any(pads) and not depthwise:
@@ -144,7 +144,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         strides=strides,
         pads=pads,
         dilations=dilations,
-        group=op.prop("group"),
+        group=op.group,
         **(shifted(op) if byte else {}),
     )
     region.remember(op.result, replace(form, value=region.add(made), channels=out))
@@ -159,7 +159,7 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
     """Operands of the result's shape, one of them blocked; bytes become unsigned."""
     shape = shape_of(op.results[0])
     inputs = list(op.operands)
-    if any(shape_of(v) != shape for v in inputs) or op.group("predicate"):
+    if any(shape_of(v) != shape for v in inputs) or op.predicate is not None:
         return False
     first = next((region.known[v] for v in inputs if v in region.known), None)
     if first is None or prod(shape) == 0:
@@ -189,8 +189,8 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
 
 def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     """The mean over all of a blocked image: exact float sums, requantised."""
-    last = op.prop("layout") == "NHWC"
-    whole = tuple(op.prop("kernel")) == op.sizes(op.input)[2] and not any(op.prop("pads"))
+    last = op.layout == "NHWC"
+    whole = tuple(op.kernel) == op.sizes(op.input)[2] and not any(op.pads)
     if not whole or not is_byte(op.input) or not is_byte(op.results[0]):
         return windows(op, region, target)
     form = blocked(op.input, region, last)
@@ -214,10 +214,10 @@ def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
 
 def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     """Means of windows of one size: sums as a convolution with ones, requantised by a loop."""
-    last, rank = op.prop("layout") == "NHWC", len(shape_of(op.input))
-    counted = op.prop("count_include_pad") or not any(op.prop("pads"))
+    last, rank = op.layout == "NHWC", len(shape_of(op.input))
+    counted = op.count_include_pad or not any(op.pads)
     bytes_only = is_byte(op.input) and is_byte(op.results[0])
-    size = prod(op.prop("kernel"))
+    size = prod(op.kernel)
     if rank != 4 or not counted or not bytes_only or 255 * size >= 1 << 24:
         return False
     form = blocked(op.input, region, last)
@@ -228,7 +228,7 @@ def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     centred = Steps(1)
     value = centred.with_number("sub", centred.add("cast", 0), zero_of(source))
     plain = region.add(_stack([form.value], centred, value, tensor(shape_of(form.value), f32)))
-    ones = region.weight(np.ones((channels, 1, *op.prop("kernel")), np.float32), "ones")
+    ones = region.weight(np.ones((channels, 1, *op.kernel), np.float32), "ones")
     total = region.add(
         FloatConvOp(
             plain,
@@ -237,9 +237,9 @@ def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
             [],
             algorithm="depthwise",
             lanes=target.lanes,
-            strides=op.prop("strides"),
-            pads=op.prop("pads"),
-            dilations=op.prop("dilations"),
+            strides=op.strides,
+            pads=op.pads,
+            dilations=op.dilations,
             group=channels,
         )
     )

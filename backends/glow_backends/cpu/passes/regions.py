@@ -70,7 +70,7 @@ def _channels_last(value: SSAValue) -> SSAValue | None:
     if turned is None:
         return None
     rank = len(shape_of(turned.input))
-    return turned.input if turned.prop("permutation") == (0, rank - 1, *range(1, rank - 1)) else None
+    return turned.input if turned.permutation == (0, rank - 1, *range(1, rank - 1)) else None
 
 
 class Region:

@@ -15,7 +15,7 @@ from glow_backends.cpu.ops import training as blocked
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
 from glow_dialects.ops.concat import ConcatOp
@@ -35,17 +35,17 @@ def _fits(
     op: ConvOp | ConvTransposeOp | ConvBackwardWeightsOp, region: Region, channels: Sequence[int]
 ) -> bool:
     """Whether blocks suit a convolution of two spatial axes: `channels` fill them."""
-    if len(shape_of(op.input)) != 4 or op.group("predicate") or op.prop("group") != 1:
+    if len(shape_of(op.input)) != 4 or op.predicate is not None or op.group != 1:
         return False
     if dtype_of(op.input.type) != np.float32 or 0 in shape_of(op.input):
         return False
     # Plain kernels, which suit few channels, know channels before the axes of space only.
-    return op.prop("layout") == "NHWC" or min(channels) >= region.lanes
+    return op.layout == "NHWC" or min(channels) >= region.lanes
 
 
 def _source(op: ConvOp | ConvBackwardWeightsOp, region: Region) -> SSAValue | None:
     """The input as a convolution reads it: blocked, or NCHW for few channels."""
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     channels = op.sizes(op.input)[1]
     if channels < region.lanes and op.input not in region.known and not last:
         return region.plain(op.input)
@@ -55,7 +55,7 @@ def _source(op: ConvOp | ConvBackwardWeightsOp, region: Region) -> SSAValue | No
 
 def _form(op: Any, turned: bool = False) -> str:
     forms = {"NCHW": ("OIHW", "IOHW"), "NHWC": ("OHWI", "IHWO")}
-    return forms[op.prop("layout")][turned]
+    return forms[op.layout][turned]
 
 
 def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
@@ -67,8 +67,8 @@ def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if source is None:
         return False
     filters = region.constant(op.filter) if region.is_known(op.filter) else region.plain(op.filter)
-    made = _conv(op, source, filters, region, op.prop("pads"), op.prop("strides"))
-    last = op.prop("layout") == "NHWC"
+    made = _conv(op, source, filters, region, op.pads, op.strides)
+    last = op.layout == "NHWC"
     region.remember(op.result, Blocked(region.add(made), out, 4, last))
     return True
 
@@ -89,8 +89,8 @@ def _conv(
     pads: Sequence[int],
     strides: Sequence[int],
 ) -> BlockedConvOp:
-    window: dict[str, Any] = {"pads": pads, "strides": strides, "dilations": op.prop("dilations")}
-    bias = [_bias(v, region) for v in op.group("bias")]
+    window: dict[str, Any] = {"pads": pads, "strides": strides, "dilations": op.dilations}
+    bias = [_bias(v, region) for v in present(op.bias)]
     form = _form(op, isinstance(op, ConvTransposeOp))
     return BlockedConvOp(source, filters, bias, [], form=form, lanes=region.lanes, **window)
 
@@ -101,9 +101,9 @@ def changing_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -
     channels = op.sizes(op.input)[1]
     if not _fits(op, region, [out, channels]):
         return False
-    strides, last = op.prop("strides"), op.prop("layout") == "NHWC"
+    strides, last = op.strides, op.layout == "NHWC"
     sizes = op.sizes(op.result)[2]
-    if set(strides) != {1} and set(op.prop("dilations")) != {1}:
+    if set(strides) != {1} and set(op.dilations) != {1}:
         return False
     if any(n % s for n, s in zip(sizes, strides, strict=True)):
         return False
@@ -146,8 +146,8 @@ def _axis(op: ConvTransposeOp, axis: int, taps: int, size: int) -> list[_Part | 
     that equal place + pad modulo the stride: first, first + stride, ...; tap number j of them meets
     i = q + (place + pad - first) / stride - j, a convolution by the taps in reverse.
     """
-    stride, pad = op.prop("strides")[axis], op.prop("pads")[axis]
-    dilation, have = op.prop("dilations")[axis], op.sizes(op.input)[2][axis]
+    stride, pad = op.strides[axis], op.pads[axis]
+    dilation, have = op.dilations[axis], op.sizes(op.input)[2][axis]
     if stride == 1:
         begin = dilation * (taps - 1) - pad
         return [(0, 1, begin, size + dilation * (taps - 1) - have - begin)]
@@ -181,7 +181,7 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
     if not _fits(op, region, [op.sizes(op.result)[0]]):
         return False
     source = _source(op, region)
-    grad = region.blocked(op.grad, op.prop("layout") == "NHWC")
+    grad = region.blocked(op.grad, op.layout == "NHWC")
     if source is None or grad is None:
         return False
     made = blocked.ConvWeightsOp(
@@ -190,9 +190,9 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
         results=op.result.type,
         form=_form(op),
         lanes=region.lanes,
-        strides=op.prop("strides"),
-        pads=op.prop("pads"),
-        dilations=op.prop("dilations"),
+        strides=op.strides,
+        pads=op.pads,
+        dilations=op.dilations,
     )
     region.plains[op.result] = region.add(made)
     return True
@@ -201,24 +201,24 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
 def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) -> bool:
     """Normalisation by the statistics of a blocked batch."""
     form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.prop("layout") == "NHWC")):
+    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
         return False
     scale, bias = (region.plain(v) for v in (op.scale, op.bias))
-    made = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.prop("epsilon"))
+    made = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.epsilon)
     return _remember(op, made, form, region)
 
 
 def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarget) -> bool:
     """Its gradient."""
     form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.prop("layout") == "NHWC")):
+    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
         return False
     grad = region.blocked(op.grad, form.last)
     if grad is None:
         return False
     scale, mean, variance = (region.plain(v) for v in (op.scale, op.mean, op.variance))
     made = blocked.BatchNormBackwardOp(
-        form.value, scale, mean, variance, grad.value, None, epsilon=op.prop("epsilon")
+        form.value, scale, mean, variance, grad.value, None, epsilon=op.epsilon
     )
     return _remember(op, made, form, region)
 
@@ -234,15 +234,18 @@ def _remember(op: Any, made: Any, form: Blocked, region: Region) -> bool:
 
 def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, target: CpuTarget) -> bool:
     """The gradient of a pool of two axes, where its input is blocked or what it goes to probably is."""
-    last, kind = op.prop("layout") == "NHWC", element_of(op.grad)
+    last, kind = op.layout == "NHWC", element_of(op.grad)
     largest = isinstance(op, MaxPoolBackwardOp)
-    if len(shape_of(op.grad)) != 4 or dtype_of(op.grad.type) != np.float32 or op.group("predicate"):
+    if len(shape_of(op.grad)) != 4 or dtype_of(op.grad.type) != np.float32 or op.predicate is not None:
         return False
     if not last and op.sizes(op.grad)[1] < region.lanes:
         return False
     if largest and not last and op.input not in region.known:
         return False
-    size, window = op.sizes(op.result)[2], [op.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
+    size, window = (
+        op.sizes(op.result)[2],
+        [getattr(op, n) for n in ("kernel", "strides", "pads", "dilations")],
+    )
     spec = PoolBackwardSpec("max" if largest else "avg", 1, size, *window)  # pyright: ignore[reportArgumentType]
     if not supports_pool_backward_blocked(spec):
         return False
@@ -256,7 +259,7 @@ def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, tar
         None if source is None else source.value,
         results=tensor((batch, blocks, *op.sizes(op.result)[2], lanes), kind),
         mode="max" if largest else "avg",
-        **{n: op.prop(n) for n in names},
+        **{n: getattr(op, n) for n in names},
     )
     region.remember(op.result, Blocked(region.add(made), grad.channels, 4, last))
     return True
@@ -265,9 +268,9 @@ def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, tar
 def channel_sum(op: Any, region: Region, target: CpuTarget) -> bool:
     """The sum of each channel: the gradient of a bias."""
     form = region.known.get(op.input)
-    if form is None or op.prop("keepdims") or op.group("predicate"):
+    if form is None or op.keepdims or op.predicate is not None:
         return False
-    if sorted(op.prop("axes")) != sorted((0, *form.spatial)):
+    if sorted(op.axes) != sorted((0, *form.spatial)):
         return False
     sums = region.add(ReduceSumOp(form.value, axes=(0, 2, 3), keepdims=False))
     flat = region.add(ReshapeOp.to(sums, (prod(shape_of(sums)),)))

@@ -16,7 +16,7 @@ from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose
 from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.steps import steps_attr
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import Array, dtype_of, shape_of
+from glow_dialects.core.types import Array, dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
@@ -34,19 +34,19 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     The planes of all images are one batch; each sum adds to the one before while in registers.
     """
     array = region.array(op.filter) if region.is_known(op.filter) else None
-    biased = all(region.is_known(v) for v in op.group("bias"))
+    biased = all(region.is_known(v) for v in present(op.bias))
     if array is None or not biased or dtype_of(op.input.type) != np.float32:
         return False
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     filters = np.moveaxis(array, -1, 1) if last else array
     batch, channels, (depth, height, width) = op.sizes(op.input)
-    pads, strides, dilations = op.prop("pads"), op.prop("strides"), op.prop("dilations")
+    pads, strides, dilations = op.pads, op.strides, op.dilations
     flat_pads = (pads[1], pads[2], pads[4], pads[5])
     planes = _planes(op, region, last)
     if pads[0] or pads[3]:
         planes = region.add(PadOp(planes, pads=(0, pads[0], 0, 0, 0, 0, pads[3], 0, 0, 0)))
     depth += pads[0] + pads[3]
-    lanes, group = target.lanes, op.prop("group")
+    lanes, group = target.lanes, op.group
     if group == 1 and channels * filters.shape[2] < lanes:
         total = _as_channels(op, region, target, planes, filters)
         return _finish(op, region, total, last)
@@ -71,7 +71,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         weights = region.weight(
             np.ascontiguousarray(filters[:, :, tap]), f"{region.name_of(op.filter)}.plane"
         )
-        bias = [region.constant(v) for v in op.group("bias")] if total is None else []
+        bias = [region.constant(v) for v in present(op.bias)] if total is None else []
         made = BlockedConvOp(
             taken,
             weights,
@@ -103,9 +103,9 @@ def _finish(op: ConvOp, region: Region, total: SSAValue, last: bool) -> bool:
 def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue, filters: Array) -> SSAValue:
     """Few channels: the planes under each tap are channels of one convolution of planes."""
     batch, _, channels, height, width = shape_of(planes)
-    outputs, (stride, *strides) = op.sizes(op.result)[2], op.prop("strides")
-    dilation, *dilations = op.prop("dilations")
-    pads = op.prop("pads")
+    outputs, (stride, *strides) = op.sizes(op.result)[2], op.strides
+    dilation, *dilations = op.dilations
+    pads = op.pads
     taps: list[SSAValue] = []
     for tap in range(filters.shape[2]):
         start = tap * dilation
@@ -121,7 +121,7 @@ def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue
     made = BlockedConvOp(
         image,
         region.weight(np.ascontiguousarray(weights), f"{region.name_of(op.filter)}.planes"),
-        [region.constant(v) for v in op.group("bias")],
+        [region.constant(v) for v in present(op.bias)],
         [],
         lanes=target.lanes,
         strides=strides,
@@ -140,15 +140,15 @@ def _planes(op: ConvOp | ConvTransposeOp, region: Region, last: bool) -> SSAValu
 def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
     """conv_transpose(x[N C D H W], w): one of planes that makes what each filter plane adds, and sums."""
     array = region.array(op.filter) if region.is_known(op.filter) else None
-    if array is None or dtype_of(op.input.type) != np.float32 or op.prop("group") != 1:
+    if array is None or dtype_of(op.input.type) != np.float32 or op.group != 1:
         return False
-    if op.group("predicate") or not all(region.is_known(v) for v in op.group("bias")):
+    if op.predicate is not None or not all(region.is_known(v) for v in present(op.bias)):
         return False
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     filters = np.moveaxis(array, -1, 1) if last else array
     batch, channels, (depth, *size) = op.sizes(op.input)
     _, out, (planes, *result) = op.sizes(op.result)
-    pads, strides, dilations = op.prop("pads"), op.prop("strides"), op.prop("dilations")
+    pads, strides, dilations = op.pads, op.strides, op.dilations
     axis = Axis.of(depth, planes, filters.shape[2], strides[0], pads[0], dilations[0])
     if any(p < 0 for p in axis.pads):
         return False
@@ -162,7 +162,7 @@ def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> 
         strides=strides[1:],
         pads=(pads[1], pads[2], pads[4], pads[5]),
         dilations=dilations[1:],
-        output_pads=op.prop("output_pads")[1:],
+        output_pads=op.output_pads[1:],
     )
     made = region.add(flat)
     if conv_transpose(flat, region, target):
@@ -175,7 +175,7 @@ def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> 
     value = region.add(ReshapeOp.to(moved, (batch, out, axis.steps * axis.stride, *result)))
     if axis.steps * axis.stride != planes:
         value = region.add(SliceOp.window(value, (0,) * 5, (batch, out, planes, *result)))
-    for bias in op.group("bias"):
+    for bias in present(op.bias):
         value = region.add(AddOp(value, region.add(ReshapeOp.to(region.constant(bias), (1, out, 1, 1, 1)))))
     if last:
         value = region.add(TransposeOp(value, permutation=(0, 2, 3, 4, 1)))

@@ -63,9 +63,7 @@ def has_rule(op: GraphOp) -> bool:
 
 def _by_reference(op: GraphOp) -> bool:
     """Short inverse transforms stay with numpy.fft: published results hold its noise where zero is exact."""
-    return (
-        isinstance(op, DftOp) and op.prop("inverse") and not op.prop("onesided") and op.prop("length") <= 16
-    )
+    return isinstance(op, DftOp) and op.inverse and not op.onesided and op.length <= 16
 
 
 def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:

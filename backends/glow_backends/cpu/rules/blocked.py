@@ -43,27 +43,27 @@ from glow_backends.cpu.kernels.winograd_plan import (
 )
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, present
 
 
 def conv_spec(op: Any) -> DirectConvSpec:
     """The convolution of a `glow_cpu.conv` node or instruction."""
     size = shape(op.input)
-    out, inner, kernel = sizes_of(shape(op.filter), op.prop("form"))
-    group = op.prop("group")
+    out, inner, kernel = sizes_of(shape(op.filter), op.form)
+    group = op.group
     return DirectConvSpec(
         batch=size[0],
         in_channels=inner * group,
         out_channels=out,
         size=(size[2], size[3]),
         kernel=kernel,
-        strides=op.prop("strides"),
-        pads=op.prop("pads"),
-        dilations=op.prop("dilations"),
+        strides=op.strides,
+        pads=op.pads,
+        dilations=op.dilations,
         group=group,
         plain_input=len(size) == 4,
         epilogue=Epilogue(
-            bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"]), inplace=inplace(op)
+            bias=op.bias is not None, steps=steps_of(op.properties["steps"]), inplace=inplace(op)
         ),
         stored=dtype_name(op.result),
     )
@@ -72,9 +72,9 @@ def conv_spec(op: Any) -> DirectConvSpec:
 def conv(op: Any, context: CallContext) -> KernelCall | None:
     """A convolution by the algorithm the node names; its filter is a constant or was packed."""
     target, spec = context.target, conv_spec(op)
-    algorithm, form = op.prop("algorithm"), op.prop("form")
+    algorithm, form = op.algorithm, op.form
     scratch = 0
-    if algorithm == "direct" and spec.stored == "f32" and not op.group("packed"):
+    if algorithm == "direct" and spec.stored == "f32" and op.packed is None:
         spec = replace(spec, uneven=True)
     kernel_spec: DirectConvSpec | WinogradSpec | ChangingSpec = spec
     emit: Emitter = emit_conv_direct
@@ -89,7 +89,7 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         how = str(plan_winograd(kernel_spec, target).block.vectors)
     else:
         how = packing(spec, target)
-    packed: list[Operand | None] = list(op.group("packed"))
+    packed: list[Operand | None] = list(present(op.packed))
     changes = not packed and context.constant(op.filter) is None
     if isinstance(kernel_spec, WinogradSpec) and changes and supports_changing(kernel_spec, target):
         kernel_spec = ChangingSpec(kernel_spec, form)
@@ -102,10 +102,10 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         make = partial(_from_floats, make)
     if not packed:
         packed = [context.pack(op.filter, f"{algorithm}|{form}|{how}", lambda w: make(plain_filter(w, form)))]
-    biases: list[Operand | None] = [_bias(v, context) for v in op.group("bias")]
-    if packed[0] is None or None in biases or op.prop("lanes") != target.lanes:
+    biases: list[Operand | None] = [_bias(v, context) for v in present(op.bias)]
+    if packed[0] is None or None in biases or op.lanes != target.lanes:
         return None
-    operands = [op.result, op.input, *packed, *biases, *op.group("extras")]
+    operands = [op.result, op.input, *packed, *biases, *op.extras]
     taps = prod(spec.kernel) * spec.in_channels // spec.group
     flops = 2 * prod((spec.batch, *spec.out_size)) * spec.out_channels * taps
     return KernelCall(emit, kernel_spec, [o for o in operands if o is not None], scratch, flops)
@@ -133,15 +133,15 @@ def plane_conv(op: Any, context: CallContext) -> KernelCall | None:
         out_channels=out,
         size=(size[2], size[3]),
         kernel=(kernel[0], kernel[1]),
-        row_stride=op.prop("row_stride"),
-        dilations=op.prop("dilations"),
-        phases=op.prop("phases"),
-        epilogue=Epilogue(bias=bool(op.group("bias")), steps=steps_of(op.properties["steps"])),
+        row_stride=op.row_stride,
+        dilations=op.dilations,
+        phases=op.phases,
+        epilogue=Epilogue(bias=op.bias is not None, steps=steps_of(op.properties["steps"])),
     )
     filters = context.pack(op.filter, f"plane|{spec.phases}", lambda w: pack_plane(w, spec.phases))
     if filters is None or not supports_plane(spec, context.target):
         return None
-    operands = [op.result, op.input, filters, *op.group("bias"), *op.group("extras")]
+    operands = [op.result, op.input, filters, *present(op.bias), *op.extras]
     flops = 2 * prod(shape(op.result)) * prod(shape(op.filter)[1:])
     return KernelCall(emit_conv_plane, spec, operands, flops=flops)
 
@@ -149,7 +149,7 @@ def plane_conv(op: Any, context: CallContext) -> KernelCall | None:
 def block(op: Any, context: CallContext) -> KernelCall | None:
     """NCHW or NHWC to blocks."""
     size = shape(op.input)
-    last = op.prop("layout") == "NHWC"
+    last = op.layout == "NHWC"
     channels = size[3] if last else size[1]
     return _blocking(op, context, BlockingSpec(size[0], channels, prod(size[1:]) // channels, last))
 
@@ -157,13 +157,13 @@ def block(op: Any, context: CallContext) -> KernelCall | None:
 def unblock(op: Any, context: CallContext) -> KernelCall | None:
     """Blocks to NCHW or NHWC."""
     size = shape(op.input)
-    last = op.prop("layout") == "NHWC"
-    spec = BlockingSpec(size[0], op.prop("channels"), size[2] * size[3], last, unblock=True)
+    last = op.layout == "NHWC"
+    spec = BlockingSpec(size[0], op.channels, size[2] * size[3], last, unblock=True)
     return _blocking(op, context, spec)
 
 
 def _blocking(op: Any, context: CallContext, spec: BlockingSpec) -> KernelCall | None:
-    lanes = shape(op.input)[-1] if spec.unblock else op.prop("lanes")
+    lanes = shape(op.input)[-1] if spec.unblock else op.lanes
     width = values.size(dtype_name(op.input))
     if width < 4:
         source, last = shape(op.input), spec.channels_last

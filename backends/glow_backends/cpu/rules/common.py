@@ -7,7 +7,7 @@ from typing import Any
 
 from glow_backends.cpu import values
 from glow_backends.cpu.calls import Packed, dtype_name
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, present
 from glow_dialects.instr.memory import origin
 
 
@@ -18,14 +18,14 @@ def known(op: Any) -> bool:
 
 def float_typed(op: Any) -> str | None:
     """The one floating-point type of all buffers of an instruction (its predicate aside), if it has one."""
-    kinds = {dtype_name(v) for v in (*op.written(), *op.read()) if v not in op.group("predicate")}
+    kinds = {dtype_name(v) for v in (*op.written(), *op.read()) if v not in present(op.predicate)}
     kind = kinds.pop()
     return kind if not kinds and values.is_float(kind) else None
 
 
 def inplace(op: Any) -> bool:
     """Whether the result of an instruction lies where one of its extra operands does."""
-    return any(origin(v) is origin(op.result) for v in op.group("extras"))
+    return any(origin(v) is origin(op.result) for v in op.extras)
 
 
 def table(name: str, array: Array) -> Packed:

@@ -31,7 +31,7 @@ from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
 from glow_backends.cpu.kernels.trees import SUMS, TOGETHER, TreesSpec, emit_trees
 from glow_backends.cpu.rules.common import known, table
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.types import dtype_of, typed
+from glow_dialects.core.types import dtype_of, present, typed
 from glow_dialects.ops.pad import sources
 
 Movement = Callable[[Any, int], CopySpec]
@@ -51,15 +51,15 @@ def _movement(make: Movement) -> Rule:
 
 
 def _transpose(op: Any, width: int) -> CopySpec:
-    return layouts.transpose_spec(shape(op.input), op.prop("permutation"), width)
+    return layouts.transpose_spec(shape(op.input), op.permutation, width)
 
 
 def _slice(op: Any, width: int) -> CopySpec:
-    return layouts.slice_spec(shape(op.input), op.prop("starts"), op.prop("steps"), shape(op.result), width)
+    return layouts.slice_spec(shape(op.input), op.starts, op.steps, shape(op.result), width)
 
 
 def _tile(op: Any, width: int) -> CopySpec:
-    return layouts.tile_spec(shape(op.input), op.prop("repeats"), width)
+    return layouts.tile_spec(shape(op.input), op.repeats, width)
 
 
 def _expand(op: Any, width: int) -> CopySpec:
@@ -67,15 +67,15 @@ def _expand(op: Any, width: int) -> CopySpec:
 
 
 def _flip(op: Any, width: int) -> CopySpec:
-    return layouts.flip_spec(shape(op.input), op.prop("axes"), width)
+    return layouts.flip_spec(shape(op.input), op.axes, width)
 
 
 def _depth_to_space(op: Any, width: int) -> CopySpec:
-    return layouts.depth_to_space_spec(shape(op.input), op.prop("block"), op.prop("mode"), width)
+    return layouts.depth_to_space_spec(shape(op.input), op.block, op.mode, width)
 
 
 def _space_to_depth(op: Any, width: int) -> CopySpec:
-    return layouts.space_to_depth_spec(shape(op.input), op.prop("block"), op.prop("mode"), width)
+    return layouts.space_to_depth_spec(shape(op.input), op.block, op.mode, width)
 
 
 def concat(op: Any, context: CallContext) -> KernelCall | None:
@@ -83,9 +83,9 @@ def concat(op: Any, context: CallContext) -> KernelCall | None:
     del context
     if not known(op):
         return None
-    parts: list[Any] = op.group("inputs")
+    parts: list[Any] = op.inputs
     shapes = [shape(v) for v in parts]
-    axis: int = op.prop("axis")
+    axis: int = op.axis
     width = values.size(dtype_name(op.result))
     single = all(prod(s[axis:]) == 1 for s in shapes)
     if single and 2 <= len(parts) <= 16 and prod(shapes[0]) >= 16:
@@ -101,8 +101,8 @@ def insert(op: Any, context: CallContext) -> KernelCall | None:
         return None
     width = values.size(dtype_name(op.result))
     whole = op.result is not op.big
-    steps = op.prop("steps") or (1,) * len(shape(op.big))
-    spec = layouts.insert_spec(shape(op.big), shape(op.small), op.prop("starts"), steps, width, whole)
+    steps = op.steps or (1,) * len(shape(op.big))
+    spec = layouts.insert_spec(shape(op.big), shape(op.small), op.starts, steps, width, whole)
     return KernelCall(emit_copy, spec, [op.result, op.big, op.small] if whole else [op.result, op.small])
 
 
@@ -111,10 +111,10 @@ def pad(op: Any, context: CallContext) -> KernelCall | None:
     del context
     if not known(op):
         return None
-    size, pads, kind = shape(op.input), op.prop("pads"), dtype_name(op.input)
-    width, mode = values.size(kind), op.prop("mode")
+    size, pads, kind = shape(op.input), op.pads, dtype_name(op.input)
+    width, mode = values.size(kind), op.mode
     if mode == "constant":
-        value = np.array(op.prop("value")).astype(dtype_of(op.input.type))
+        value = np.array(op.value).astype(dtype_of(op.input.type))
         fill = int.from_bytes(value.tobytes(), sys.byteorder)
         spec = layouts.pad_constant_spec(size, pads, width, fill)
     else:
@@ -142,7 +142,7 @@ def literal(op: Any, context: CallContext) -> KernelCall | None:
 def gather(op: Any, context: CallContext) -> KernelCall | None:
     """Rows of the axis."""
     data = shape(op.data)
-    axis: int = op.prop("axis")
+    axis: int = op.axis
     outer, run = prod(data[:axis]), prod(data[axis + 1 :])
     count = prod(shape(op.indices))
     if not known(op) or (data[axis] == 0 and outer * count * run):
@@ -158,7 +158,7 @@ def _checked(op: Any, context: CallContext, limits: Sequence[int]) -> str | None
 
     `limits`: the sizes of the axes that index tuples, or single indices, go into.
     """
-    name: str | None = op.prop("checked")
+    name: str | None = op.checked
     array = context.constant(op.indices)
     inside = array is not None and bool(((array >= -np.array(limits)) & (array < limits)).all())
     return name if context.checked and not inside else None
@@ -166,7 +166,7 @@ def _checked(op: Any, context: CallContext, limits: Sequence[int]) -> str | None
 
 def gather_nd(op: Any, context: CallContext) -> KernelCall | None:
     """Rows by index tuples."""
-    spec, checked = _tuples(op, context, op.prop("batch_dims"))
+    spec, checked = _tuples(op, context, op.batch_dims)
     operands = [op.result, op.data, op.indices]
     return None if spec is None else KernelCall(emit_gather, spec, operands, checked=checked)
 
@@ -184,7 +184,7 @@ def _tuples(op: Any, context: CallContext, batch: int, **more: Any) -> tuple[Row
 
 def _scattered(op: Any, emit: Any, spec: Any, checked: str | None) -> KernelCall | None:
     # Sums in narrow floats would be rounded at every step, and booleans have no sums.
-    if spec is None or (op.prop("reduction") != "none" and spec.dtype in (*values.NARROW, "i1")):
+    if spec is None or (op.reduction != "none" and spec.dtype in (*values.NARROW, "i1")):
         return None
     data = [] if spec.in_place else [op.data]
     return KernelCall(emit, spec, [op.result, *data, op.indices, op.updates], checked=checked)
@@ -193,12 +193,12 @@ def _scattered(op: Any, emit: Any, spec: Any, checked: str | None) -> KernelCall
 def scatter_nd(op: Any, context: CallContext) -> KernelCall | None:
     """Updates of rows by index tuples."""
     in_place = op.result is op.data
-    spec, checked = _tuples(op, context, 0, reduction=op.prop("reduction"), in_place=in_place)
+    spec, checked = _tuples(op, context, 0, reduction=op.reduction, in_place=in_place)
     return _scattered(op, emit_scatter, spec, checked)
 
 
 def _elements(op: Any, context: CallContext, **more: Any) -> tuple[ElementsSpec | None, str | None]:
-    data, axis = shape(op.data), op.prop("axis")
+    data, axis = shape(op.data), op.axis
     if not known(op) or not data or data[axis] == 0:
         return None, None
     kinds, checked = (dtype_name(op.data), dtype_name(op.indices)), _checked(op, context, [data[axis]])
@@ -214,7 +214,7 @@ def gather_elements(op: Any, context: CallContext) -> KernelCall | None:
 
 def scatter_elements(op: Any, context: CallContext) -> KernelCall | None:
     """Updates of single elements of the axis."""
-    spec, checked = _elements(op, context, reduction=op.prop("reduction"), in_place=op.result is op.data)
+    spec, checked = _elements(op, context, reduction=op.reduction, in_place=op.result is op.data)
     return _scattered(op, emit_scatter_elements, spec, checked)
 
 
@@ -223,9 +223,9 @@ def one_hot(op: Any, context: CallContext) -> KernelCall | None:
     del context
     if not known(op):
         return None
-    size, axis = shape(op.indices), op.prop("axis")
+    size, axis = shape(op.indices), op.axis
     kinds = dtype_name(op.values), dtype_name(op.indices)
-    spec = OneHotSpec(prod(size[:axis]), op.prop("depth"), prod(size[axis:]), *kinds)
+    spec = OneHotSpec(prod(size[:axis]), op.depth, prod(size[axis:]), *kinds)
     return KernelCall(emit_one_hot, spec, [op.result, op.indices, op.values])
 
 
@@ -233,10 +233,10 @@ def cumsum(op: Any, context: CallContext) -> KernelCall | None:
     """Running sums."""
     del context
     size, kind = shape(op.input), dtype_name(op.input)
-    axis: int = op.prop("axis")
+    axis: int = op.axis
     if not known(op) or kind == "i1":
         return None
-    flags = op.prop("exclusive"), op.prop("reverse")
+    flags = op.exclusive, op.reverse
     spec = CumsumSpec(prod(size[:axis]), size[axis], prod(size[axis + 1 :]), *flags, kind)
     return KernelCall(emit_cumsum, spec, [op.result, op.input])
 
@@ -247,22 +247,22 @@ def trilu(op: Any, context: CallContext) -> KernelCall | None:
     if not known(op):
         return None
     *outer, rows, columns = shape(op.input)
-    diagonal = max(-rows - 1, min(columns + 1, op.prop("k")))
+    diagonal = max(-rows - 1, min(columns + 1, op.k))
     width = values.size(dtype_name(op.input))
-    spec = TriluSpec(prod(outer), rows, columns, op.prop("upper"), diagonal, width)
+    spec = TriluSpec(prod(outer), rows, columns, op.upper, diagonal, width)
     return KernelCall(emit_trilu, spec, [op.result, op.input])
 
 
 def top_k(op: Any, context: CallContext) -> KernelCall | None:
     """The best of every line."""
     size, kind = shape(op.input), dtype_name(op.input)
-    axis: int = op.prop("axis")
+    axis: int = op.axis
     if not known(op):
         return None
     inner = prod(size[axis + 1 :])
-    spec = TopKSpec(prod(size[:axis]), size[axis], inner, op.prop("k"), op.prop("largest"), kind)
+    spec = TopKSpec(prod(size[:axis]), size[axis], inner, op.k, op.largest, kind)
     scratch = spec.scratch * context.target.threads
-    return KernelCall(emit_top_k, spec, [op.group("values")[0], op.indices, op.input], scratch)
+    return KernelCall(emit_top_k, spec, [op.values[0], op.indices, op.input], scratch)
 
 
 def tree_sums(op: Any, context: CallContext) -> KernelCall | None:
@@ -272,7 +272,7 @@ def tree_sums(op: Any, context: CallContext) -> KernelCall | None:
         return None
     if max(nodes * targets, width * SUMS) >= 1 << 31:
         return None
-    spec = TreesSpec(samples, width, prod(shape(op.roots)), targets, op.prop("depth"))
+    spec = TreesSpec(samples, width, prod(shape(op.roots)), targets, op.depth)
     return KernelCall(emit_trees, spec, [op.result, *op.read()])
 
 
@@ -288,7 +288,7 @@ def non_zero(op: Any, context: CallContext) -> KernelCall | None:
 def non_max_suppression(op: Any, context: CallContext) -> KernelCall | None:
     """Boxes of every class, the best first."""
     del context
-    kinds = [dtype_name(v) for v in (op.boxes, op.overlap, *op.group("threshold"))]
+    kinds = [dtype_name(v) for v in (op.boxes, op.overlap, *present(op.threshold))]
     if not all(values.is_float(kind) for kind in kinds) or {
         dtype_name(op.most),
         dtype_name(op.available),
@@ -296,7 +296,7 @@ def non_max_suppression(op: Any, context: CallContext) -> KernelCall | None:
         return None
     batches, classes, boxes = shape(op.scores)
     spec = SuppressSpec(
-        batches, classes, boxes, op.prop("limit"), op.prop("center_point_box"), kinds[0], kinds[1], *kinds[2:]
+        batches, classes, boxes, op.limit, op.center_point_box, kinds[0], kinds[1], *kinds[2:]
     )
     return KernelCall(emit_suppress, spec, [*op.written(), *op.read()], spec.scratch)
 

@@ -25,7 +25,7 @@ from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pa
 from glow_backends.cpu.ops.attention import four, ordered, result_order, strides_of
 from glow_backends.cpu.rules.common import inplace, table
 from glow_backends.cpu.steps import steps_of
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import unpack
 
 
@@ -69,7 +69,7 @@ def _product(
 
 def matmul(op: Any, context: CallContext) -> KernelCall | None:
     """A product of matrices or of stacks of them."""
-    if op.group("predicate"):
+    if op.predicate is not None:
         return None
     return _product(context, op.result, op.lhs, op.rhs) or _double(op.result, op.lhs, op.rhs)
 
@@ -92,18 +92,18 @@ def _double(result: SSAValue, a: SSAValue, b: SSAValue) -> KernelCall | None:
 
 def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     """A product and a bias row."""
-    if op.group("predicate"):
+    if op.predicate is not None:
         return None
-    bias = op.group("bias")
+    bias = present(op.bias)
     epilogue = Epilogue(bias=bool(bias))
     return _product(context, op.result, op.input, op.weights, epilogue=epilogue, others=(*bias,))
 
 
 def gemm(op: Any, context: CallContext) -> KernelCall | None:
     """A product with transposed operands, scale, bias and further steps."""
-    bias, extras = op.group("bias"), op.group("extras")
-    epilogue = Epilogue(bool(bias), op.prop("scale"), steps_of(op.properties["steps"]), inplace(op))
-    transposed = (op.prop("transpose_a"), op.prop("transpose_b"))
+    bias, extras = present(op.bias), op.extras
+    epilogue = Epilogue(bool(bias), op.scale, steps_of(op.properties["steps"]), inplace(op))
+    transposed = (op.transpose_a, op.transpose_b)
     if context.target.computes(dtype_name(op.result)):
         return _half_product(op, context, epilogue)
     return _product(context, op.result, op.a, op.b, transposed, epilogue, (*bias, *extras))
@@ -116,18 +116,18 @@ def _half_product(op: Any, context: CallContext, epilogue: Epilogue) -> KernelCa
 
     def make(weights: Array) -> Array:
         matrix = weights.reshape(weights.shape[-2:])
-        return pack_half_gemm(matrix.T if op.prop("transpose_b") else matrix, spec, context.target)
+        return pack_half_gemm(matrix.T if op.transpose_b else matrix, spec, context.target)
 
-    how = f"gemm_half|{spec.block(context.target).vectors}|{op.prop('transpose_b')}"
-    biases = [context.pack(v, "bias|f32", lambda b: b.astype(np.float32)) for v in op.group("bias")]
+    how = f"gemm_half|{spec.block(context.target).vectors}|{op.transpose_b}"
+    biases = [context.pack(v, "bias|f32", lambda b: b.astype(np.float32)) for v in present(op.bias)]
     operands = [
         op.result,
         op.a,
         context.pack(op.b, how, make),
         *biases,
-        *op.group("extras"),
+        *op.extras,
     ]
-    if op.prop("transpose_a") or None in operands:
+    if op.transpose_a or None in operands:
         return None
     given = [o for o in operands if o is not None]
     return KernelCall(emit_gemm_half, spec, given, flops=2 * spec.m * spec.n * spec.k)
@@ -135,8 +135,8 @@ def _half_product(op: Any, context: CallContext, epilogue: Epilogue) -> KernelCa
 
 def block_gemm(op: Any, context: CallContext) -> KernelCall | None:
     """A product by constant weights of few bits."""
-    target, bits, depth = context.target, op.prop("bits"), op.prop("depth")
-    points, bias, extras = (op.group(name) for name in ("points", "bias", "extras"))
+    target, bits, depth = context.target, op.bits, op.depth
+    points, bias, extras = (op.operand_group(name) for name in ("points", "bias", "extras"))
     epilogue = Epilogue(bool(bias), None, steps_of(op.properties["steps"]), inplace(op))
     (*lead, _), (columns, _) = shape(op.a), shape(op.codes)
     spec = BlockGemmSpec(
@@ -144,9 +144,9 @@ def block_gemm(op: Any, context: CallContext) -> KernelCall | None:
         columns,
         depth,
         bits,
-        op.prop("block"),
-        op.prop("point"),
-        op.prop("levels"),
+        op.block,
+        op.point,
+        op.levels,
         bool(points),
         epilogue,
     )
@@ -174,11 +174,13 @@ def block_gemm(op: Any, context: CallContext) -> KernelCall | None:
 
 def attention(op: Any, context: CallContext) -> KernelCall | None:
     """Attention over heads of four axes."""
-    q, k, v = (ordered(shape(op.group(n)[0]), op.prop(f"{n}_order")) for n in ("q", "k", "v"))
+    q, k, v = (ordered(shape(op.operand_group(n)[0]), getattr(op, f"{n}_order")) for n in ("q", "k", "v"))
     if dtype_name(op.q) != "f32" or 0 in (*q, *k, *v):
         return None
-    (mask,) = op.group("mask") or (None,)
-    strides = {n: strides_of(shape(op.group(n)[0]), op.prop(f"{n}_order")) for n in ("q", "k", "v")}
+    (mask,) = present(op.mask) or (None,)
+    strides = {
+        n: strides_of(shape(op.operand_group(n)[0]), getattr(op, f"{n}_order")) for n in ("q", "k", "v")
+    }
     if mask is not None:
         strides["mask"] = four(broadcast_strides(shape(mask), (*q[:3], k[2])))
     spec = AttentionSpec(
@@ -188,8 +190,8 @@ def attention(op: Any, context: CallContext) -> KernelCall | None:
         keys=k[2],
         depth=q[3],
         width=v[3],
-        result=strides_of(shape(op.result), result_order(op.prop("order"))),
-        scale=op.prop("scale"),
+        result=strides_of(shape(op.result), result_order(op.order)),
+        scale=op.scale,
         **strides,
     )
     if spec.v[3] != 1 or spec.result[3] != 1 or 1 not in spec.k[2:]:
@@ -197,7 +199,7 @@ def attention(op: Any, context: CallContext) -> KernelCall | None:
     return KernelCall(
         emit_attention,
         spec,
-        [op.result, op.q, op.k, op.v, *op.group("mask")],
+        [op.result, op.q, op.k, op.v, *present(op.mask)],
         scratch=attention_scratch_bytes(spec, context.target),
         flops=2 * prod(q[:3]) * k[2] * (q[3] + v[3]),
     )

@@ -16,6 +16,7 @@ from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.rules import recurrent
 from glow_backends.cpu.rules.common import float_typed, known
+from glow_dialects.core.types import present
 
 
 def _softmax(log: bool) -> Rule:
@@ -24,7 +25,7 @@ def _softmax(log: bool) -> Rule:
         kind = float_typed(op)
         if kind is None:
             return None
-        spec = SoftmaxSpec(shape(op.input), op.prop("axis"), log, kind)
+        spec = SoftmaxSpec(shape(op.input), op.axis, log, kind)
         return KernelCall(emit_softmax, spec, [op.result, op.input])
 
     return rule
@@ -36,17 +37,17 @@ def _layer_norm(rms: bool) -> Rule:
         kind = float_typed(op)
         if kind is None:
             return None
-        scale: list[Any] = op.group("scale")
-        bias: list[Any] = [] if rms else op.group("bias")
+        scale: list[Any] = present(op.scale)
+        bias: list[Any] = [] if rms else present(op.bias)
         # The kernel reads parameters of the normalised shape, not what broadcasts to it.
-        whole = (1,) * op.prop("axis") + shape(op.input)[op.prop("axis") :]
+        whole = (1,) * op.axis + shape(op.input)[op.axis :]
         for value in (*scale, *bias):
             if (1,) * (len(whole) - len(shape(value))) + shape(value) != whole:
                 return None
         spec = normalize.LayerNormSpec(
             shape(op.input),
-            op.prop("axis"),
-            op.prop("epsilon"),
+            op.axis,
+            op.epsilon,
             bool(scale),
             bool(bias),
             rms,
@@ -63,8 +64,8 @@ def _group_norm(op: Any, context: CallContext) -> KernelCall | None:
     if kind is None:
         return None
     batch, channels, *size = shape(op.input)
-    groups = op.prop("groups") if "groups" in op.properties else channels
-    spec = normalize.GroupNormSpec(batch, channels, prod(size), groups, op.prop("epsilon"), kind)
+    groups = op.groups if "groups" in op.properties else channels
+    spec = normalize.GroupNormSpec(batch, channels, prod(size), groups, op.epsilon, kind)
     return KernelCall(normalize.emit_group_norm, spec, [op.result, op.input, op.scale, op.bias])
 
 
@@ -75,9 +76,9 @@ def _batch_norm(op: Any, context: CallContext) -> KernelCall | None:
         return None
     batch, *rest = shape(op.input)
     outer, channels, inner = batch, rest[0], prod(rest[1:])
-    if op.prop("layout") == "NHWC":
+    if op.layout == "NHWC":
         outer, channels, inner = batch * prod(rest[:-1]), rest[-1], 1
-    spec = normalize.BatchNormSpec(outer, channels, inner, op.prop("epsilon"), kind)
+    spec = normalize.BatchNormSpec(outer, channels, inner, op.epsilon, kind)
     return KernelCall(
         normalize.emit_batch_norm, spec, [op.result, op.input, op.scale, op.bias, op.mean, op.variance]
     )
@@ -90,9 +91,9 @@ def _pool(mode: str) -> Rule:
             return None
         batch, *rest = shape(op.input)
         outer, size, inner = batch * rest[0], tuple(rest[1:]), 1
-        if op.prop("layout") == "NHWC":
+        if op.layout == "NHWC":
             outer, size, inner = batch, tuple(rest[:-1]), rest[-1]
-        return pool_call(op, mode, outer, size, inner, op.prop("dilations"))
+        return pool_call(op, mode, outer, size, inner, op.dilations)
 
     return rule
 
@@ -102,18 +103,18 @@ def pool_call(
 ) -> KernelCall:
     """A pool over the tensor seen as [outer, *size, inner]; one over all of it is a reduction."""
     kind = dtype_name(op.input)
-    if op.prop("kernel") == size and not any(op.prop("pads")) and set(dilations) == {1}:
+    if op.kernel == size and not any(op.pads) and set(dilations) == {1}:
         reduction = ReduceSpec("mean" if mode == "avg" else "max", (outer, prod(size), inner), (1,), kind)
         return KernelCall(emit_reduce, reduction, [op.result, op.input])
-    counted = mode == "avg" and op.prop("count_include_pad")
+    counted = mode == "avg" and op.count_include_pad
     spec = PoolSpec(
         mode,
         outer,
         size,
         inner,
-        op.prop("kernel"),
-        op.prop("strides"),
-        op.prop("pads"),
+        op.kernel,
+        op.strides,
+        op.pads,
         dilations,
         counted,
         kind,
@@ -129,9 +130,9 @@ def _pool_argmax(op: Any, context: CallContext) -> KernelCall | None:
         return None
     batch, *rest = shape(op.input)
     outer, size, inner = batch * rest[0], tuple(rest[1:]), 1
-    if op.prop("layout") == "NHWC":
+    if op.layout == "NHWC":
         outer, size, inner = batch, tuple(rest[:-1]), rest[-1]
-    window = (op.prop("kernel"), op.prop("strides"), op.prop("pads"), op.prop("dilations"))
+    window = (op.kernel, op.strides, op.pads, op.dilations)
     spec = PoolSpec("max", outer, size, inner, *window, dtype=kind)
     return KernelCall(emit_pool_argmax, spec, [op.result, op.argmax, op.input])
 
@@ -139,10 +140,10 @@ def _pool_argmax(op: Any, context: CallContext) -> KernelCall | None:
 def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
     """Pooling on channel blocks."""
     del context
-    if not known(op) or (op.prop("mode") == "avg" and float_typed(op) is None):
+    if not known(op) or (op.mode == "avg" and float_typed(op) is None):
         return None
     batch, blocks, *size, lanes = shape(op.input)
-    return pool_call(op, op.prop("mode"), batch * blocks, tuple(size), lanes, (1,) * len(size))
+    return pool_call(op, op.mode, batch * blocks, tuple(size), lanes, (1,) * len(size))
 
 
 def _permute_channels(op: Any, context: CallContext) -> KernelCall | None:
@@ -152,7 +153,7 @@ def _permute_channels(op: Any, context: CallContext) -> KernelCall | None:
         return None
     batch, blocks, height, width, lanes = shape(op.input)
     plane, width_bytes = height * width, values.size(dtype_name(op.input))
-    spec = PermuteChannelsSpec(batch, plane, op.prop("order"), lanes, width_bytes, blocks * lanes)
+    spec = PermuteChannelsSpec(batch, plane, op.order, lanes, width_bytes, blocks * lanes)
     return KernelCall(emit_permute_channels, spec, [op.result, op.input])
 
 
@@ -162,7 +163,7 @@ def _lrn(op: Any, context: CallContext) -> KernelCall | None:
     if kind is None:
         return None
     batch, channels, *size = shape(op.input)
-    numbers = (op.prop(n) for n in ("size", "alpha", "beta", "bias"))
+    numbers = (getattr(op, n) for n in ("size", "alpha", "beta", "bias"))
     spec = normalize.LrnSpec(batch, channels, prod(size), *numbers, dtype=kind)
     return KernelCall(normalize.emit_lrn, spec, [op.result, op.input])
 
@@ -171,10 +172,10 @@ def _blocked_lrn(op: Any, context: CallContext) -> KernelCall | None:
     """Local response normalisation on channel blocks."""
     del context
     batch, _, height, width, lanes = shape(op.input)
-    if dtype_name(op.input) != "f32" or op.prop("size") > 2 * lanes + 1:
+    if dtype_name(op.input) != "f32" or op.size > 2 * lanes + 1:
         return None
-    numbers = (op.prop(n) for n in ("size", "alpha", "beta", "bias"))
-    spec = BlockedLrnSpec(batch, op.prop("channels"), height * width, lanes, *numbers)
+    numbers = (getattr(op, n) for n in ("size", "alpha", "beta", "bias"))
+    spec = BlockedLrnSpec(batch, op.channels, height * width, lanes, *numbers)
     return KernelCall(emit_lrn_blocked, spec, [op.result, op.input])
 
 
@@ -183,7 +184,7 @@ def _lp_normalize(op: Any, context: CallContext) -> KernelCall | None:
     kind = float_typed(op)
     if kind is None:
         return None
-    spec = normalize.LpNormalizeSpec(shape(op.input), op.prop("axis"), op.prop("p"), dtype=kind)
+    spec = normalize.LpNormalizeSpec(shape(op.input), op.axis, op.p, dtype=kind)
     return KernelCall(normalize.emit_lp_normalize, spec, [op.result, op.input])
 
 

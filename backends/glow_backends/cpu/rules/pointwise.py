@@ -11,23 +11,22 @@ from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementw
 from glow_backends.cpu.ops.stack import program_in
 from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.rules.common import known
-from glow_dialects.core.instr_op import InstrOp
 
 
-def elementwise(op: InstrOp, context: CallContext) -> KernelCall | None:
+def elementwise(op: Any, context: CallContext) -> KernelCall | None:
     """A data-parallel instruction as a loop of one step."""
     outs, ins = op.written(), op.read()
     name = op.name.removeprefix("glow_instr.")
-    if len(outs) != 1 or op.group("predicate"):
+    if len(outs) != 1 or op.predicate is not None:
         return None
     kind = dtype_name(outs[0])
     if name == "splat":
-        program = Pointwise(0, (Step("constant", (), (op.prop("value"),), kind),), (0,))
+        program = Pointwise(0, (Step("constant", (), (op.value,), kind),), (0,))
         return loop(program, outs, [])
     if not known(op) or not supports(name, kind):
         return None
     params = tuple(
-        op.prop(n)
+        getattr(op, n)
         for n in op.get_irdl_definition().properties
         if n != "operandSegmentSizes" and n in op.properties
     )
@@ -57,7 +56,7 @@ def copy(op: Any, context: CallContext) -> KernelCall | None:
 def stack(op: Any, context: CallContext) -> KernelCall | None:
     """A loop of many steps."""
     del context
-    return loop(program_in(op), op.group("result"), op.group("inputs"))
+    return loop(program_in(op), op.result, op.inputs)
 
 
 RULES: dict[str, Rule] = {"copy": copy, "glow_cpu_instr.stack": stack}

@@ -40,7 +40,7 @@ from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.rules.common import table
 from glow_backends.cpu.rules.pointwise import loop
-from glow_dialects.core.types import UniformQuantizedType, element_of
+from glow_dialects.core.types import UniformQuantizedType, element_of, present
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 
 
@@ -49,7 +49,7 @@ def elementwise(op: Any, context: CallContext) -> KernelCall | None:
     del context
     outs, ins = op.written(), op.read()
     names = [dtype_name(v) for v in (*outs, *ins)]
-    if op.group("predicate") or not all(map(values.has, names)) or not is_quantized(op):
+    if op.predicate is not None or not all(map(values.has, names)) or not is_quantized(op):
         return None
     steps = Steps(len(ins))
     result = expand(op, outs[0], ins, range(len(ins)), steps)
@@ -59,12 +59,12 @@ def elementwise(op: Any, context: CallContext) -> KernelCall | None:
 
 def _residual(op: Any, own: UniformQuantizedType, to: Any) -> Residual | None:
     """What the convolution's bytes are added to."""
-    if not op.group("residual"):
+    if op.residual is None:
         return None
-    other = element_of(op.group("residual")[0])
+    other = element_of(op.residual)
     assert isinstance(other, UniformQuantizedType)
     factors = [float(np.float32(scale_of(kind) / scale_of(to))) for kind in (own, other)]
-    limits = stored_limits(to, op.prop("sum_low"), op.prop("sum_high"))
+    limits = stored_limits(to, op.sum_low, op.sum_high)
     return Residual(zero_of(own), factors[0], zero_of(other), factors[1], zero_of(to), *limits)
 
 
@@ -72,18 +72,18 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
     """A blocked convolution of bytes with constant filter and bias, depthwise ones included."""
     target = context.target
     filters = context.constant(op.filter)
-    biases = [context.constant(v) for v in op.group("bias")]
-    if filters is None or any(b is None for b in biases) or op.prop("lanes") != target.lanes:
+    biases = [context.constant(v) for v in present(op.bias)]
+    if filters is None or any(b is None for b in biases) or op.lanes != target.lanes:
         return None
     batch, _, height, width, _ = shape(op.input)
     out, inner, *kernel = shape(op.filter)
-    group = op.prop("group")
+    group = op.group
     source, to = element_of(op.input), element_of(op.result)
     assert isinstance(source, UniformQuantizedType)
     own = op.properties.get("between") or to
     requantize = Requantize(real=own == f32, sums=own == i32)
     if isinstance(own, UniformQuantizedType):
-        limits = stored_limits(own, op.prop("low"), op.prop("high"))
+        limits = stored_limits(own, op.low, op.high)
         requantize = Requantize(zero_of(own), *limits, residual=_residual(op, own, to))
     conv_spec = DirectConvSpec(
         batch,
@@ -91,9 +91,9 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         out,
         (height, width),
         (kernel[0], kernel[1]),
-        op.prop("strides"),
-        op.prop("pads"),
-        op.prop("dilations"),
+        op.strides,
+        op.pads,
+        op.dilations,
         group,
     )
     # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
@@ -114,7 +114,7 @@ def conv(op: Any, context: CallContext) -> KernelCall | None:
         context.pack(op.filter, f"int8_conv|{how}", lambda w: packed(w, spec, target)),
         table("sums", pack_channels(bias, target)),
         table("factor", pack_channels(factor, target)),
-        *op.group("residual"),
+        *present(op.residual),
     ]
     flops = 2 * batch * prod(conv_spec.out_size) * out * inner * prod(kernel)
     return KernelCall(emit, spec, [o for o in operands if o is not None], flops=flops)
@@ -128,7 +128,7 @@ def _requantize(op: Any) -> Requantize | None:
         return Requantize(real=name == "f32", sums=name == "i32") if name in ("f32", "i32") else None
     if to.storage.width.data != 8:
         return None
-    return Requantize(zero_of(to), *stored_limits(to, op.prop("low"), op.prop("high")))
+    return Requantize(zero_of(to), *stored_limits(to, op.low, op.high))
 
 
 def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
@@ -137,7 +137,7 @@ def fully_connected(op: Any, context: CallContext) -> KernelCall | None:
     source, weights, to = (element_of(v) for v in (op.input, op.weights, op.result))
     assert isinstance(source, UniformQuantizedType) and isinstance(weights, UniformQuantizedType)
     array = context.constant(op.weights)
-    biases = [context.constant(v) for v in op.group("bias")]
+    biases = [context.constant(v) for v in present(op.bias)]
     bytes_only = source.storage.width.data == weights.storage.width.data == 8 and weights.signed
     if array is None or any(b is None for b in biases) or not bytes_only:
         return None
@@ -185,7 +185,7 @@ def matmul(op: Any, context: CallContext) -> KernelCall | None:
 def lookup(op: Any, context: CallContext) -> KernelCall | None:
     """A table of bytes."""
     kind = element_of(op.input)
-    if dtype_name(op.result) not in ("i8", "u8") or op.group("predicate"):
+    if dtype_name(op.result) not in ("i8", "u8") or op.predicate is not None:
         return None
     signed = isinstance(kind, UniformQuantizedType) and kind.signed
     return KernelCall(emit_lookup, LookupSpec(prod(shape(op.input)), signed), [op.result, op.input, op.table])

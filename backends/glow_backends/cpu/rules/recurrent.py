@@ -24,24 +24,26 @@ def recurrent(op: Any, context: CallContext) -> KernelCall | None:
     kind = dtype_name(op.projected)
     if kind not in ("f32", "f64"):
         return None
-    target, gates = context.target, GATES[op.prop("kind")]
+    target, gates = context.target, GATES[op.kind]
     steps, samples, _ = shape(op.projected)
-    reverse, hidden = _REVERSE[op.prop("direction")], shape(op.recurrence)[2]
-    properties = {n: op.prop(n) for n in ("activations", "activation_alpha", "activation_beta", "direction")}
+    reverse, hidden = _REVERSE[op.direction], shape(op.recurrence)[2]
+    properties = {
+        n: getattr(op, n) for n in ("activations", "activation_alpha", "activation_beta", "direction")
+    }
     optional: list[list[Any]] = [
-        op.group(n) for n in ("bias", "lengths", "initial_state", "initial_cell", "peepholes")
+        op.operand_group(n) for n in ("bias", "lengths", "initial_state", "initial_cell", "peepholes")
     ]
     bias, lengths, state, cell, peepholes = optional
     spec = RecurrentSpec(
-        op.prop("kind"),
+        op.kind,
         steps,
         samples,
         hidden,
         reverse,
         tuple(tuple(activations_of(properties, d)) for d in range(len(reverse))),
-        op.prop("clip"),
-        op.prop("input_forget"),
-        op.prop("linear_before_reset"),
+        op.clip,
+        op.input_forget,
+        op.linear_before_reset,
         bool(bias),
         dtype_name(lengths[0]) if lengths else "",
         bool(state),
@@ -53,7 +55,7 @@ def recurrent(op: Any, context: CallContext) -> KernelCall | None:
     packed = context.pack(op.recurrence, how, lambda w: pack_recurrence(w, spec, target))
     if packed is None:
         return None
-    operands: list[Operand] = [*op.group("result"), op.projected, packed]
+    operands: list[Operand] = [*op.result, op.projected, packed]
     operands += [v for part in optional for v in part]
     flops = 2 * steps * samples * len(reverse) * gates * hidden * hidden
     scratch, parts = recurrent_scratch_bytes(spec, target), recurrent_parts(spec, target)

@@ -10,9 +10,9 @@ from glow_backends.cpu.kernels.recurrent_train import emit_recurrent_train, recu
 
 
 def _call(op: Any, context: CallContext, spec: RecurrentTrainSpec) -> KernelCall | None:
-    if spec.dtype not in ("f32", "f64") or op.group("predicate"):
+    if spec.dtype not in ("f32", "f64") or op.predicate is not None:
         return None
-    operands = [v for name in op.ACCESS for v in op.group(name)]
+    operands = [v for name in op.ACCESS for v in op.operand_group(name)]
     flops = 2 * spec.steps * spec.samples * spec.gates * spec.hidden * spec.hidden
     scratch = recurrent_train_scratch_bytes(spec, context.target)
     return KernelCall(emit_recurrent_train, spec, operands, scratch, flops)
@@ -20,11 +20,11 @@ def _call(op: Any, context: CallContext, spec: RecurrentTrainSpec) -> KernelCall
 
 def _options(op: Any) -> dict[str, Any]:
     return {
-        "clip": op.prop("clip"),
-        "input_forget": op.prop("input_forget"),
-        "reset_first": op.prop("kind") == "gru" and not op.prop("linear_before_reset"),
-        "lengths": bool(op.group("lengths")),
-        "peepholes": bool(op.group("peepholes")),
+        "clip": op.clip,
+        "input_forget": op.input_forget,
+        "reset_first": op.kind == "gru" and not op.linear_before_reset,
+        "lengths": op.lengths is not None,
+        "peepholes": op.peepholes is not None,
     }
 
 
@@ -36,11 +36,11 @@ def _sizes(value: Any) -> tuple[int, int, int]:
 def forward(op: Any, context: CallContext) -> KernelCall | None:
     """Every step, with what the gradient needs."""
     spec = RecurrentTrainSpec(
-        op.prop("kind"),
+        op.kind,
         *_sizes(op.result),
-        op.prop("reverse"),
-        op.prop("activation"),
-        bias=bool(op.group("bias")),
+        op.reverse,
+        op.activation,
+        bias=op.bias is not None,
         dtype=dtype_name(op.projected),
         **_options(op),
     )
@@ -50,11 +50,11 @@ def forward(op: Any, context: CallContext) -> KernelCall | None:
 def backward(op: Any, context: CallContext) -> KernelCall | None:
     """Every step from the last one."""
     spec = RecurrentTrainSpec(
-        op.prop("kind"),
+        op.kind,
         *_sizes(op.grad),
-        op.prop("reverse"),
-        op.prop("activation"),
-        cells_grad=bool(op.group("cells_grad")),
+        op.reverse,
+        op.activation,
+        cells_grad=op.cells_grad is not None,
         backward=True,
         dtype=dtype_name(op.grad),
         **_options(op),

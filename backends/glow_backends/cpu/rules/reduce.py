@@ -24,7 +24,7 @@ def _reduce(name: str) -> Rule:
         if kind == "i1" and name not in _BOOLEAN:
             return None
         return KernelCall(
-            emit_reduce, ReduceSpec(name, shape(op.input), op.prop("axes"), kind), [op.result, op.input]
+            emit_reduce, ReduceSpec(name, shape(op.input), op.axes, kind), [op.result, op.input]
         )
 
     return rule
@@ -35,8 +35,8 @@ def _arg_reduce(name: str) -> Rule:
         del context
         if not known(op) or 0 in shape(op.input):
             return None
-        last = op.prop("select_last_index")
-        spec = ArgReduceSpec(name, shape(op.input), op.prop("axis"), dtype_name(op.input), last)
+        last = op.select_last_index
+        spec = ArgReduceSpec(name, shape(op.input), op.axis, dtype_name(op.input), last)
         return KernelCall(emit_arg_reduce, spec, [op.result, op.input])
 
     return rule

@@ -26,13 +26,14 @@ from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_b
 from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
 from glow_backends.cpu.ops.training import filter_pack_spec
 from glow_backends.cpu.steps import steps_of
+from glow_dialects.core.types import present
 
 
 def _plain(op: Any) -> bool:
     """Whether all buffers are f32 without a predicate, NCHW, of one or two spatial axes."""
-    if op.group("predicate") or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
+    if op.predicate is not None or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
         return False
-    return op.prop("layout") == "NCHW"
+    return op.layout == "NCHW"
 
 
 def _pair(values: tuple[int, ...], missing: int) -> tuple[int, int]:
@@ -41,11 +42,11 @@ def _pair(values: tuple[int, ...], missing: int) -> tuple[int, int]:
 
 
 def _window(op: Any) -> dict[str, Any]:
-    pads = tuple(op.prop("pads"))
+    pads = tuple(op.pads)
     return {
-        "strides": _pair(tuple(op.prop("strides")), 1),
+        "strides": _pair(tuple(op.strides), 1),
         "pads": (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads,
-        "dilations": _pair(tuple(op.prop("dilations")), 1),
+        "dilations": _pair(tuple(op.dilations), 1),
     }
 
 
@@ -61,14 +62,14 @@ def conv_gemm(op: Any, mode: str, context: CallContext, values: list[SSAValue]) 
         _pair(x[2:], 1),
         y[1],
         _pair(w[2:], 1),
-        group=op.prop("group"),
-        bias=mode == "forward" and bool(op.group("bias")),
+        group=op.group,
+        bias=mode == "forward" and op.bias is not None,
         **_window(op),
     )
     if spec.outputs != _pair(y[2:], 1):
         return None
     operands = {"forward": (1, 0, 2), "data": (0, 1, 2), "weights": (2, 0, 1)}[mode]
-    extra = op.group("bias") if spec.bias else []
+    extra = present(op.bias) if spec.bias else []
     emit, scratch = emit_conv_gemm, conv_gemm_scratch_bytes
     if panels_fit(spec, context.target):
         emit, scratch = emit_conv_panels, conv_panels_scratch_bytes
@@ -91,12 +92,12 @@ def _pool_backward(mode: str) -> Rule:
         if not _plain(op) or len(shape(op.result)) not in (3, 4):
             return None
         x = shape(op.result)
-        counted = mode == "avg" and bool(op.prop("count_include_pad"))
+        counted = mode == "avg" and bool(op.count_include_pad)
         spec = PoolBackwardSpec(
             mode,
             x[0] * x[1],
             _pair(x[2:], 1),
-            _pair(tuple(op.prop("kernel")), 1),
+            _pair(tuple(op.kernel), 1),
             count_include_pad=counted,
             **_window(op),
         )
@@ -110,29 +111,29 @@ def _blocked_pool(op: Any, context: CallContext) -> KernelCall | None:
     batch, blocks, height, width, lanes = shape(op.result)
     if lanes != context.target.lanes:
         return None
-    mode, window = op.prop("mode"), [op.prop(n) for n in ("kernel", "strides", "pads", "dilations")]
-    counted = op.prop("count_include_pad")
+    mode, window = op.mode, [getattr(op, n) for n in ("kernel", "strides", "pads", "dilations")]
+    counted = op.count_include_pad
     spec = PoolBackwardSpec(mode, batch * blocks, (height, width), *window, count_include_pad=counted)
-    return KernelCall(emit_pool_backward_blocked, spec, [op.result, *op.group("input"), op.grad])
+    return KernelCall(emit_pool_backward_blocked, spec, [op.result, *present(op.input), op.grad])
 
 
 def _batch_norm(backward: bool) -> Rule:
     def rule(op: Any, context: CallContext) -> KernelCall | None:
         del context
-        if op.group("predicate") or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
+        if op.predicate is not None or any(dtype_name(v) != "f32" or 0 in shape(v) for v in op.operands):
             return None
         batch, *rest = shape(op.input)
         outer, channels, inner = batch, rest[0], prod(rest[1:])
-        if op.prop("layout") == "NHWC":
+        if op.layout == "NHWC":
             outer, channels, inner = batch * prod(rest[:-1]), rest[-1], 1
-        spec = BatchNormTrainSpec(outer, channels, inner, op.prop("epsilon"), backward)
+        spec = BatchNormTrainSpec(outer, channels, inner, op.epsilon, backward)
         return KernelCall(emit_batch_norm_train, spec, list(op.operands))
 
     return rule
 
 
 def _pack_filter(op: Any, context: CallContext) -> KernelCall | None:
-    if op.prop("width") % context.target.lanes or dtype_name(op.input) != "f32":
+    if op.width % context.target.lanes or dtype_name(op.input) != "f32":
         return None
     return KernelCall(emit_filter_pack, filter_pack_spec(op), [op.result, op.input])
 
@@ -140,20 +141,20 @@ def _pack_filter(op: Any, context: CallContext) -> KernelCall | None:
 def conv_weights_spec(op: Any) -> ConvWeightsSpec:
     """What a `glow_cpu.conv_weights` node or instruction computes."""
     size = shape(op.input)
-    out, inner, kernel = sizes_of(shape(op.result), op.prop("form"))
-    window = (op.prop("strides"), op.prop("pads"), op.prop("dilations"))
+    out, inner, kernel = sizes_of(shape(op.result), op.form)
+    window = (op.strides, op.pads, op.dilations)
     plain = len(size) == 4
     conv = DirectConvSpec(size[0], inner, out, (size[2], size[3]), kernel, *window, plain_input=plain)
-    return ConvWeightsSpec(conv, op.prop("form"))
+    return ConvWeightsSpec(conv, op.form)
 
 
 def _conv_weights(op: Any, context: CallContext) -> KernelCall | None:
     spec = conv_weights_spec(op)
-    if op.prop("lanes") != context.target.lanes:
+    if op.lanes != context.target.lanes:
         return None
     conv, operands = spec.conv, [op.result, op.input, op.grad]
     flops = 2 * prod((conv.batch, *conv.out_size)) * conv.out_channels * conv.in_channels * prod(conv.kernel)
-    if op.prop("algorithm") == "direct":
+    if op.algorithm == "direct":
         scratch = conv_weights_scratch_bytes(spec, context.target)
         return KernelCall(emit_conv_weights, spec, operands, scratch, flops)
     scratch = winograd_weights_scratch_bytes(spec, context.target)
@@ -166,9 +167,9 @@ def _blocked_norm(backward: bool) -> Rule:
         if lanes != context.target.lanes:
             return None
         epilogue = Epilogue() if backward else Epilogue(steps=steps_of(op.properties["steps"]))
-        gate = backward and bool(op.group("gate"))
+        gate = backward and op.gate is not None
         channels = shape(op.scale)[0]
-        spec = BlockedNormSpec(batch, channels, height * width, op.prop("epsilon"), backward, gate, epilogue)
+        spec = BlockedNormSpec(batch, channels, height * width, op.epsilon, backward, gate, epilogue)
         return KernelCall(emit_batch_norm_blocked, spec, list(op.operands))
 
     return rule
@@ -176,9 +177,9 @@ def _blocked_norm(backward: bool) -> Rule:
 
 def _dropout(op: Any, context: CallContext) -> KernelCall | None:
     del context
-    if op.group("predicate") or dtype_name(op.input) != "f32":
+    if op.predicate is not None or dtype_name(op.input) != "f32":
         return None
-    spec = DropoutSpec(prod(shape(op.input)), op.prop("ratio"), op.prop("seed"))
+    spec = DropoutSpec(prod(shape(op.input)), op.ratio, op.seed)
     return KernelCall(emit_dropout, spec, [op.result, op.mask, op.input, op.step])
 
 

@@ -14,21 +14,21 @@ from glow_frontends.onnx.export.rule import Exporter, Rule
 
 def channels_second(op: Any, name: str, rank: int, e: Exporter) -> str:
     """A tensor with its channels second, as ONNX wants them."""
-    if op.prop("layout") != "NHWC":
+    if op.layout != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
 
 
 def back(op: Any, name: str, rank: int, e: Exporter) -> str:
     """A result in the operator's own layout."""
-    if op.prop("layout") != "NHWC":
+    if op.layout != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, *range(2, rank), 1])
 
 
 def window(op: Any, *names: str) -> dict[str, Any]:
     """Strides, pads and dilations (where there are any) as attributes."""
-    made = {n: list(op.prop(n)) for n in ("strides", "pads", "dilations", *names)}
+    made = {n: list(getattr(op, n)) for n in ("strides", "pads", "dilations", *names)}
     if set(made["dilations"]) == {1}:
         del made["dilations"]  # onnxruntime has quantised pools that do not take it
     return made
@@ -41,7 +41,7 @@ def _bias(op: Any, e: Exporter) -> list[str]:
 def _conv(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)]
-    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.prop("group"), **window(op))
+    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.group, **window(op))
     return back(op, made, rank, e)
 
 
@@ -50,8 +50,8 @@ def _conv_transpose(op: Any, e: Exporter) -> str:
     made = e.node(
         "ConvTranspose",
         [*(channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)), *_bias(op, e)],
-        group=op.prop("group"),
-        output_padding=list(op.prop("output_pads")),
+        group=op.group,
+        output_padding=list(op.output_pads),
         **window(op),
     )
     return back(op, made, rank, e)
@@ -63,9 +63,9 @@ def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
         made = e.node(
             kind,
             [channels_second(op, e.name(op.input), rank, e)],
-            kernel_shape=list(op.prop("kernel")),
-            p=op.prop("p") if p else None,
-            **{f: int(bool(op.prop(f))) for f in flags},
+            kernel_shape=list(op.kernel),
+            p=op.p if p else None,
+            **{f: int(bool(getattr(op, f))) for f in flags},
             **window(op),
         )
         return back(op, made, rank, e)
@@ -79,10 +79,10 @@ def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
         "MaxPool",
         [channels_second(op, e.name(op.input), rank, e)],
         2,
-        kernel_shape=list(op.prop("kernel")),
+        kernel_shape=list(op.kernel),
         **window(op),
     )
-    if op.prop("layout") != "NHWC":
+    if op.layout != "NHWC":
         return made
     # Positions count in the whole tensor: the pixel is the same, what surrounds it is not.
     batch, *spatial, channels = shape_of(op.input)
@@ -105,7 +105,7 @@ def _matmul(op: Any, e: Exporter) -> str:
 
 def _axis(kind: str) -> Rule:
     def rule(op: Any, e: Exporter) -> str:
-        return e.node(kind, [e.name(op.input)], axis=op.prop("axis"))
+        return e.node(kind, [e.name(op.input)], axis=op.axis)
 
     return rule
 
@@ -114,27 +114,27 @@ def _batch_norm(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     operands: list[SSAValue] = list(op.operands)[1:5]
     inputs = [channels_second(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
-    same = {"epsilon": op.prop("epsilon"), "momentum": op.prop("momentum")}
+    same = {"epsilon": op.epsilon, "momentum": op.momentum}
     return back(op, e.node("BatchNormalization", inputs, **same), rank, e)
 
 
 def _layer_norm(op: Any, e: Exporter) -> str:
-    axis = op.prop("axis")
+    axis = op.axis
     shape = shape_of(op.input)[axis:]
     scale = e.name(op.scale) if op.scale is not None else e.constant(np.ones(shape, np.float32), "ones")
     bias = [e.name(op.bias)] if op.bias is not None else []
     inputs = [e.name(op.input), scale, *bias]
-    return e.node("LayerNormalization", inputs, axis=axis, epsilon=op.prop("epsilon"))
+    return e.node("LayerNormalization", inputs, axis=axis, epsilon=op.epsilon)
 
 
 def _instance_norm(op: Any, e: Exporter) -> str:
     inputs = [e.name(v) for v in list(op.operands)[:3]]
-    return e.node("InstanceNormalization", inputs, epsilon=op.prop("epsilon"))
+    return e.node("InstanceNormalization", inputs, epsilon=op.epsilon)
 
 
 def _lrn(op: Any, e: Exporter) -> str:
     names = ("alpha", "beta", "bias", "size")
-    return e.node("LRN", [e.name(op.input)], **{n: op.prop(n) for n in names})
+    return e.node("LRN", [e.name(op.input)], **{n: getattr(op, n) for n in names})
 
 
 RULES: dict[str, Rule] = {

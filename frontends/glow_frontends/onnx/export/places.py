@@ -42,12 +42,12 @@ def _non_max_suppression(op: Any, e: Exporter) -> list[str]:
     end = number(e.node("Max", [e.name(op.available), zero]))
     boxes = e.node("Slice", [real(op.boxes), e.ints(0), end, e.ints(1)])
     scores = e.node("Slice", [real(op.scores), e.ints(0), end, e.ints(2)])
-    limit = e.constant(np.array(op.prop("limit"), np.int64))
+    limit = e.constant(np.array(op.limit, np.int64))
     most = number(e.node("Max", [e.node("Min", [e.name(op.most), limit]), zero]))
     inputs = [boxes, scores, most, number(real(op.overlap))]
     if op.threshold is not None:
         inputs.append(number(real(op.threshold)))
-    rows = e.node("NonMaxSuppression", inputs, center_point_box=int(bool(op.prop("center_point_box"))))
+    rows = e.node("NonMaxSuppression", inputs, center_point_box=int(bool(op.center_point_box)))
     return _filled(e, rows, 0, 2, shape_of(op.selected)[0])
 
 

@@ -45,8 +45,8 @@ def stored(op: Any, name: str, e: Exporter) -> str:
         return name
     inputs, axis = _parameters(kind, e)
     info = np.iinfo(dtype_of(kind))
-    low: int = op.prop("low") if "low" in op.properties else NO_LOW
-    high: int = op.prop("high") if "high" in op.properties else NO_HIGH
+    low: int = op.low if "low" in op.properties else NO_LOW
+    high: int = op.high if "high" in op.properties else NO_HIGH
     if low > info.min or high < info.max:
         # Limits of real numbers, in front of the rounding: an activation, as runtimes fuse them.
         limits = [(max(info.min, low) - zero_of(kind)), (min(info.max, high) - zero_of(kind))]
@@ -85,7 +85,7 @@ def _bias(op: Any, weights: SSAValue, e: Exporter) -> list[str]:
 def _conv(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, real(v, e), rank, e) for v in (op.input, op.filter)]
-    made = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.prop("group"), **window(op))
+    made = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.group, **window(op))
     return stored(op, back(op, made, rank, e), e)
 
 
@@ -116,8 +116,8 @@ def _avg_pool(op: Any, e: Exporter) -> str:
     made = e.node(
         "AveragePool",
         [channels_second(op, real(op.input, e), rank, e)],
-        kernel_shape=list(op.prop("kernel")),
-        count_include_pad=int(bool(op.prop("count_include_pad"))),
+        kernel_shape=list(op.kernel),
+        count_include_pad=int(bool(op.count_include_pad)),
         **window(op),
     )
     return stored(op, back(op, made, rank, e), e)

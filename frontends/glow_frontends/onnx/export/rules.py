@@ -19,8 +19,8 @@ def same(kind: str, *properties: str, **renamed: str) -> Rule:
     """The ONNX operator `kind` on the same operands; `properties` become attributes (or renamed ones)."""
 
     def rule(op: Any, e: Exporter) -> str | Sequence[str]:
-        attributes = {n: op.prop(n) for n in properties}
-        attributes |= {onnx_name: op.prop(ours) for ours, onnx_name in renamed.items()}
+        attributes = {n: getattr(op, n) for n in properties}
+        attributes |= {onnx_name: getattr(op, ours) for ours, onnx_name in renamed.items()}
         return e.node(kind, [e.name(v) for v in op.operands], len(op.results), **attributes)
 
     return rule
@@ -140,7 +140,7 @@ def _shift(direction: str) -> Rule:
 
 
 def _is_inf(op: Any, e: Exporter) -> str:
-    flags = {n: int(bool(op.prop(n))) for n in ("detect_negative", "detect_positive")}
+    flags = {n: int(bool(getattr(op, n))) for n in ("detect_negative", "detect_positive")}
     return e.node("IsInf", [e.name(op.input)], **flags)
 
 
@@ -151,25 +151,25 @@ def _indexed(kind: str, *properties: str) -> Rule:
         inputs = [e.name(v) for v in op.operands]
         if element_dtype(op.operands[1]) != np.int64:
             inputs[1] = e.node("Cast", [inputs[1]], to=onnx_type(np.dtype(np.int64)))
-        return e.node(kind, inputs, **{n: op.prop(n) for n in properties})
+        return e.node(kind, inputs, **{n: getattr(op, n) for n in properties})
 
     return rule
 
 
 def _clip(op: Any, e: Exporter) -> str:
-    low, high = op.prop("min"), op.prop("max")
+    low, high = op.min, op.max
     bounds = ["" if b is None or np.isinf(b) else e.scalar(b, op.input) for b in (low, high)]
     return e.node("Clip", [e.name(op.input), *bounds])
 
 
 def _swish(op: Any, e: Exporter) -> str:
-    x, alpha = e.name(op.input), op.prop("alpha")
+    x, alpha = e.name(op.input), op.alpha
     inner = x if alpha == 1 else e.node("Mul", [x, e.scalar(alpha, op.input)])
     return e.node("Mul", [x, e.node("Sigmoid", [inner])])
 
 
 def _gelu(op: Any, e: Exporter) -> str:
-    return e.node("Gelu", [e.name(op.input)], approximate=op.prop("approximate"))
+    return e.node("Gelu", [e.name(op.input)], approximate=op.approximate)
 
 
 def _cast(op: Any, e: Exporter) -> str:
@@ -178,7 +178,7 @@ def _cast(op: Any, e: Exporter) -> str:
 
 def _splat(op: Any, e: Exporter) -> str:
     shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
-    value = e.constant(np.array(op.prop("value")).astype(dtype))
+    value = e.constant(np.array(op.value).astype(dtype))
     return value if not shape else e.node("Expand", [value, e.ints(*shape)])
 
 
@@ -198,11 +198,11 @@ def _expand(op: Any, e: Exporter) -> str:
 
 
 def _concat(op: Any, e: Exporter) -> str:
-    return e.node("Concat", [e.name(v) for v in op.inputs], axis=op.prop("axis"))
+    return e.node("Concat", [e.name(v) for v in op.inputs], axis=op.axis)
 
 
 def _slice(op: Any, e: Exporter) -> str:
-    starts, ends, steps = op.prop("starts"), op.prop("ends"), op.prop("steps")
+    starts, ends, steps = op.starts, op.ends, op.steps
     steps = steps or (1,) * len(starts)
     # An end before the first element has no number of its own in ONNX: the smallest one says it.
     ends = [np.iinfo(np.int64).min if s < 0 and end < 0 else end for end, s in zip(ends, steps, strict=True)]
@@ -211,7 +211,7 @@ def _slice(op: Any, e: Exporter) -> str:
 
 
 def _flip(op: Any, e: Exporter) -> str:
-    axes = op.prop("axes")
+    axes = op.axes
     low = np.iinfo(np.int64).min
     parts = [e.ints(*[v] * len(axes)) for v in (-1, low)]
     return e.node("Slice", [e.name(op.input), *parts, e.ints(*axes), e.ints(*[-1] * len(axes))])
@@ -219,35 +219,35 @@ def _flip(op: Any, e: Exporter) -> str:
 
 def _insert(op: Any, e: Exporter) -> str:
     """ScatterND with the indices of the covered block."""
-    starts, small = op.prop("starts"), shape_of(op.small)
-    steps = op.prop("steps") or (1,) * len(starts)
+    starts, small = op.starts, shape_of(op.small)
+    steps = op.steps or (1,) * len(starts)
     ranges = [s + np.arange(n) * p for s, n, p in zip(starts, small, steps, strict=True)]
     grid = np.stack(np.meshgrid(*ranges, indexing="ij"), -1).astype(np.int64)
     return e.node("ScatterND", [e.name(op.big), e.constant(grid, "indices"), e.name(op.small)])
 
 
 def _tile(op: Any, e: Exporter) -> str:
-    return e.node("Tile", [e.name(op.input), e.ints(*op.prop("repeats"))])
+    return e.node("Tile", [e.name(op.input), e.ints(*op.repeats)])
 
 
 def _transpose(op: Any, e: Exporter) -> str:
-    if not op.prop("permutation"):
+    if not op.permutation:
         return e.node("Identity", [e.name(op.input)])
-    return e.node("Transpose", [e.name(op.input)], perm=op.prop("permutation"))
+    return e.node("Transpose", [e.name(op.input)], perm=op.permutation)
 
 
 def _pad(op: Any, e: Exporter) -> str:
-    inputs = [e.name(op.input), e.ints(*op.prop("pads"))]
-    mode = op.prop("mode")
+    inputs = [e.name(op.input), e.ints(*op.pads)]
+    mode = op.mode
     if mode == "constant":
-        inputs.append(e.constant(np.array(op.prop("value")).astype(element_dtype(op.input))))
+        inputs.append(e.constant(np.array(op.value).astype(element_dtype(op.input))))
     return e.node("Pad", inputs, mode=mode)
 
 
 def _reduce(kind: str) -> Rule:
     def rule(op: Any, e: Exporter) -> str:
-        inputs = [e.name(op.input), e.ints(*op.prop("axes"))]
-        return e.node(kind, inputs, keepdims=int(bool(op.prop("keepdims"))), noop_with_empty_axes=1)
+        inputs = [e.name(op.input), e.ints(*op.axes)]
+        return e.node(kind, inputs, keepdims=int(bool(op.keepdims)), noop_with_empty_axes=1)
 
     return rule
 
@@ -257,54 +257,54 @@ def _arg(kind: str) -> Rule:
         return e.node(
             kind,
             [e.name(op.input)],
-            axis=op.prop("axis"),
-            keepdims=int(bool(op.prop("keepdims"))),
-            select_last_index=int(bool(op.prop("select_last_index"))),
+            axis=op.axis,
+            keepdims=int(bool(op.keepdims)),
+            select_last_index=int(bool(op.select_last_index)),
         )
 
     return rule
 
 
 def _top_k(op: Any, e: Exporter) -> Sequence[str]:
-    flags = {n: int(bool(op.prop(n))) for n in ("largest", "sorted")}
-    return e.node("TopK", [e.name(op.input), e.ints(op.prop("k"))], 2, axis=op.prop("axis"), **flags)
+    flags = {n: int(bool(getattr(op, n))) for n in ("largest", "sorted")}
+    return e.node("TopK", [e.name(op.input), e.ints(op.k)], 2, axis=op.axis, **flags)
 
 
 def _cumsum(op: Any, e: Exporter) -> str:
-    flags = {n: int(bool(op.prop(n))) for n in ("exclusive", "reverse")}
-    axis = e.constant(np.array(op.prop("axis"), np.int64))
+    flags = {n: int(bool(getattr(op, n))) for n in ("exclusive", "reverse")}
+    axis = e.constant(np.array(op.axis, np.int64))
     return e.node("CumSum", [e.name(op.input), axis], **flags)
 
 
 def _trilu(op: Any, e: Exporter) -> str:
-    k = e.constant(np.array(op.prop("k") or 0, np.int64))
-    return e.node("Trilu", [e.name(op.input), k], upper=int(bool(op.prop("upper"))))
+    k = e.constant(np.array(op.k or 0, np.int64))
+    return e.node("Trilu", [e.name(op.input), k], upper=int(bool(op.upper)))
 
 
 def _dropout(op: Any, e: Exporter) -> Sequence[str]:
     """Inference keeps everything; the ratio is for the next training."""
-    ratio = e.scalar(op.prop("ratio"), op.input)
-    return e.node("Dropout", [e.name(op.input), ratio], 2, seed=op.prop("seed"))
+    ratio = e.scalar(op.ratio, op.input)
+    return e.node("Dropout", [e.name(op.input), ratio], 2, seed=op.seed)
 
 
 def _resize(op: Any, e: Exporter) -> str:
     """Scales where they make the sizes, else the sizes themselves."""
-    shape, sizes, scales = shape_of(op.input), op.prop("sizes"), op.prop("scales")
+    shape, sizes, scales = shape_of(op.input), op.sizes, op.scales
     by_scale = bool(scales) and all(int(d * s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
-    roi = e.constant(np.array(op.prop("roi"), np.float32), "roi") if op.prop("roi") else ""
+    roi = e.constant(np.array(op.roi, np.float32), "roi") if op.roi else ""
     if by_scale:
         inputs = [e.name(op.input), roi, e.constant(np.array(scales, np.float32), "scales")]
     else:
         inputs = [e.name(op.input), roi, "", e.ints(*sizes)]
     names = ("mode", "coordinate_transformation_mode", "cubic_coeff_a", "extrapolation_value")
-    nearest = op.prop("nearest_mode")
+    nearest = op.nearest_mode
     return e.node(
         "Resize",
         inputs,
-        exclude_outside=int(op.prop("exclude_outside")),
-        antialias=int(op.prop("antialias")),
-        nearest_mode=nearest if op.prop("mode") == "nearest" else None,
-        **{n: op.prop(n) for n in names},
+        exclude_outside=int(op.exclude_outside),
+        antialias=int(op.antialias),
+        nearest_mode=nearest if op.mode == "nearest" else None,
+        **{n: getattr(op, n) for n in names},
     )
 
 

@@ -67,9 +67,9 @@ def _exposed(op: Operation) -> bool:
 
 def _shift(op: Any, name: str) -> None:
     given = op.properties.get(name)
-    if given is None or op.prop(name) in (NO_LOW, NO_HIGH):
+    if given is None or getattr(op, name) in (NO_LOW, NO_HIGH):
         return
-    op.properties[name] = type(given)(op.prop(name) + _SHIFT, given.type)
+    op.properties[name] = type(given)(getattr(op, name) + _SHIFT, given.type)
 
 
 def _constant(get: GetOp) -> None:

@@ -1,0 +1,117 @@
+"""Operator: what graph operators and instructions share (operand groups, properties, printed form)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import FloatAttr, UnitAttr, i32
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, OptPropertyDef
+from xdsl.parser import Parser
+
+from glow_dialects.core.attributes import integers, to_attribute
+from glow_dialects.core.definition import PREDICATE, SEGMENTS, operand_groups, operands_of
+
+
+class Operator(IRDLOperation):
+    """What nodes and instructions share: groups of operands, properties and their printed form."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def predicate(self) -> SSAValue | None:
+            """The advisory condition: where it is false, a backend may leave the operation out."""
+
+    @classmethod
+    def operand_groups(cls) -> list[tuple[str, bool]]:
+        """(name, may be absent or many) of each operand group, the predicate excluded."""
+        return [g for g in operand_groups(cls).many.items() if g[0] != PREDICATE]
+
+    @classmethod
+    def property_defaults(cls) -> dict[str, Attribute]:
+        """Properties that may be left out, with the value that they then have."""
+        props = cls.get_irdl_definition().properties
+        return {n: d.default_value for n, d in props.items() if d.default_value is not None}
+
+    def operand_group(self, name: str) -> list[SSAValue]:
+        """The operands of one group, by its name."""
+        return operands_of(self, name)
+
+    @classmethod
+    def attributes_of(cls, values: Mapping[str, object]) -> dict[str, Attribute]:
+        """Properties from Python values: None and false flags are left out, an int will do for a float."""
+        found: dict[str, Attribute] = {}
+        for name, value in values.items():
+            if type(value) is int and name in _properties_of(cls, FloatAttr):
+                value = float(value)
+            elif type(value) is bool and name in _properties_of(cls, UnitAttr):
+                value = UnitAttr() if value else None
+            if value is not None:
+                found[name] = to_attribute(value)
+        return found
+
+    @classmethod
+    def segment_sizes(cls, count: int, predicated: bool, parser: Parser) -> list[int]:
+        """How `count` operands fall into groups when at most one group is variadic."""
+        groups = cls.operand_groups()
+        flexible = [n for n, many in groups if many]
+        if len(flexible) > 1:
+            parser.raise_error(f"{cls.name} needs {SEGMENTS}: {' and '.join(flexible)} may be absent")
+        rest = count - (len(groups) - len(flexible))
+        if rest < 0 or (rest and not flexible):
+            parser.raise_error(f"{cls.name} takes {len(groups)} operands, got {count}")
+        return [rest if many else 1 for _, many in groups] + [int(predicated)]
+
+    @classmethod
+    def normalized(cls, sizes: Sequence[int], properties: dict[str, Attribute]) -> dict[str, Attribute]:
+        """Properties with defaults filled in and the segment sizes where the definition wants them."""
+        known = cls.get_irdl_definition().properties
+        out = {**cls.property_defaults(), **properties}
+        if SEGMENTS in known:
+            out[SEGMENTS] = integers(i32, tuple(sizes))
+        return out
+
+    def shown_properties(self) -> dict[str, Attribute]:
+        """Properties worth printing: not defaults, and segment sizes only where they are needed."""
+        defaults = self.property_defaults()
+        shown = {n: a for n, a in self.properties.items() if defaults.get(n) != a}
+        if sum(many for _, many in self.operand_groups()) <= 1:
+            shown.pop(SEGMENTS, None)
+        return shown
+
+    def infer(self) -> Sequence[Attribute] | None:
+        """Result types from operands and properties; None where the types are part of the op.
+
+        Raises VerifyException with the constraint and both values where operands do not fit.
+        """
+        return None
+
+    def check(self) -> None:
+        """Further verification; raises VerifyException."""
+
+    @classmethod
+    def split_dict(
+        cls, parser: Parser, entries: dict[str, Attribute]
+    ) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+        """Entries of one printed dictionary as (properties, attributes)."""
+        known = cls.get_irdl_definition().properties
+        return (
+            {n: a for n, a in entries.items() if n in known},
+            {n: a for n, a in entries.items() if n not in known},
+        )
+
+
+@cache
+def _properties_of(cls: type[Operator], kind: type[Attribute]) -> frozenset[str]:
+    """The properties whose attribute is of one kind."""
+    known = cls.get_irdl_definition().properties
+    return frozenset(n for n, d in known.items() if kind in (d.constr.get_bases() or ()))
+
+
+@cache
+def required_properties(cls: type[Operator]) -> frozenset[str]:
+    """Properties that are neither optional nor have a default."""
+    known = cls.get_irdl_definition().properties
+    return frozenset(n for n, d in known.items() if not isinstance(d, OptPropertyDef))
