@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from page_text import code, docstring, summary, table
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
+from xdsl.irdl import IRDLOperation
 
 from glow_backends.base import registry
 from glow_dialects.dialects import get_glow, get_glow_fn, get_glow_instr, get_quant
@@ -34,12 +35,25 @@ def page() -> Iterator[str]:
         dialect = make()
         yield f"## {name} {{ #{name} }}\n"
         yield from docstring(make.__doc__)
-        rows = [(_linked(name, op.name), summary(op.__doc__)) for op in dialect.operations]
-        if rows:
-            yield from table(("operation", ""), sorted(rows))
+        if rows := sorted(_row(name, op) for op in dialect.operations):
+            yield from table(("operation", "operands", "properties", ""), rows)
         attributes = [(code(a.name), summary(a.__doc__)) for a in dialect.attributes]
         if attributes:
             yield from table(("attribute or type", ""), sorted(attributes))
+
+
+def _row(dialect: str, op: type[Operation]) -> tuple[str, ...]:
+    """An operation: operands, properties and attributes, what it does."""
+    assert issubclass(op, IRDLOperation)
+    definition = op.get_irdl_definition()
+    operands = [name for name, _ in definition.operands if name != "predicate"]
+    properties = [n for n in (*definition.properties, *definition.attributes) if not n.endswith("Sizes")]
+    return (
+        _linked(dialect, op.name),
+        code(", ".join(operands)),
+        code(", ".join(properties)),
+        summary(op.__doc__),
+    )
 
 
 def _linked(dialect: str, name: str) -> str:
