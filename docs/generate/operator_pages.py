@@ -11,8 +11,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from page_text import block, code, docstring, table
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.irdl import OptionalDef, VariadicDef
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    UnitAttr,
+)
+from xdsl.ir import Attribute
+from xdsl.irdl import OptionalDef, PropertyDef, VariadicDef
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.rules import has_rule
@@ -44,6 +53,14 @@ TYPES = tuple(
         *("uint8", "uint16", "uint32", "uint64", "bool"),
     )
 )
+KINDS: dict[type[Attribute], str] = {
+    IntegerAttr: "int",
+    FloatAttr: "float",
+    StringAttr: "str",
+    UnitAttr: "bool",
+    ArrayAttr: "list",
+    DenseArrayBase: "list of numbers",
+}
 #: More forms say nothing new; operators of more nodes than this are not shown in ONNX.
 FORMS, NODES = 3, 4
 
@@ -158,9 +175,15 @@ def _fields(entry: Entry) -> Iterator[tuple[str, ...]]:
         known = [v for v in (defaults.get(name), *given) if v is not None]
         optional = name in defaults or type(definition.properties[name]).__name__.startswith("Opt")
         default = code(_shown(defaults[name])) if name in defaults else "" if optional else "required"
-        yield "property", code(name), _kind(known[0]) if known else "", default
+        kind = _kind(known[0]) if known else _declared(definition.properties[name])
+        yield "property", code(name), kind, default
     for name, kind in definition.results:
         yield "result", code(name), _count(kind), ""
+
+
+def _declared(definition: PropertyDef) -> str:
+    """The kind of a property that no sample gives."""
+    return " or ".join(KINDS.get(base, base.name) for base in definition.constr.get_bases() or ())
 
 
 def _count(kind: object) -> str:
