@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.builder import TICKET_BYTES, sizes_of
+from glow_backends.cpu.emit.builder import TICKET_BYTES, sizes_of
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.target import CpuTarget, named
 

@@ -9,8 +9,8 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block
 
-from glow_backends.cpu.kernels.filter_pack import pack_filter
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.emit.filters import pack_filter
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.ops import training as blocked
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_dialects.core.graph_op import GraphOp

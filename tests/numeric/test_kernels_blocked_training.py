@@ -9,28 +9,32 @@ import numpy as np
 import pytest
 from kernel_runner import CPU, run_kernel
 
-from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv
-from glow_backends.cpu.kernels.conv_plan import plan_conv
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.conv_weights import (
+from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.emit.filters import FilterPackSpec, pack_filter, plain_filter
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
+from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_weights import (
     ConvWeightsSpec,
     conv_weights_scratch_bytes,
     emit_conv_weights,
 )
-from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
-from glow_backends.cpu.kernels.filter_pack import FilterPackSpec, emit_filter_pack, pack_filter, plain_filter
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
-from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
-from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
-from glow_backends.cpu.kernels.winograd_changing import (
+from glow_backends.cpu.kernels.conv.filter_pack import emit_filter_pack
+from glow_backends.cpu.kernels.conv.winograd_changing import (
     ChangingSpec,
     changing_scratch_bytes,
     emit_winograd_changing,
     supports_changing,
 )
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec
-from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec
+from glow_backends.cpu.kernels.conv.winograd_weights import (
+    emit_winograd_weights,
+    winograd_weights_scratch_bytes,
+)
+from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
+from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
+from glow_backends.cpu.kernels.pool.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.target import named
 
 torch = pytest.importorskip("torch")

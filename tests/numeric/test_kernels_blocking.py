@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.blocking import BlockingSpec, blocking_shapes, emit_blocking
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.data.blocking import BlockingSpec, blocking_shapes, emit_blocking
 from glow_backends.cpu.target import host
 
 SPECS = {

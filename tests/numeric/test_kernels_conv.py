@@ -7,30 +7,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glow_backends.cpu.kernels.conv_direct import (
+from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep, residual_clip
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.conv.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
     pack_bias,
     pack_conv,
     supports_direct,
 )
-from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
-from glow_backends.cpu.kernels.conv_plane import (
+from glow_backends.cpu.kernels.conv.conv_generic import GenericConvSpec, emit_conv_generic
+from glow_backends.cpu.kernels.conv.conv_plane import (
     PlaneConvSpec,
     emit_conv_plane,
     pack_plane,
     supports_plane,
 )
-from glow_backends.cpu.kernels.depthwise import (
+from glow_backends.cpu.kernels.conv.depthwise import (
     emit_depthwise,
     pack_depthwise,
     supports_depthwise,
 )
-from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_plan import (
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_plan import (
     WinogradSpec,
     pack_winograd,
     plan_winograd,
@@ -38,6 +37,7 @@ from glow_backends.cpu.kernels.winograd_plan import (
     winograd_scratch_bytes,
     winograd_tiles,
 )
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
 
 torch = pytest.importorskip("torch")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.arg_reduce import ArgReduceSpec, emit_arg_reduce
-from glow_backends.cpu.kernels.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
-from glow_backends.cpu.kernels.normalize import (
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.norm.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
+from glow_backends.cpu.kernels.norm.normalize import (
     BatchNormSpec,
     GroupNormSpec,
     LayerNormSpec,
@@ -24,9 +24,9 @@ from glow_backends.cpu.kernels.normalize import (
     emit_lp_normalize,
     emit_lrn,
 )
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
-from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
-from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduceSpec, emit_arg_reduce
+from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
 
 RNG = np.random.default_rng(11)
 NUMPY: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glow_backends.cpu.kernels.epilogue import Epilogue, residual_clip
-from glow_backends.cpu.kernels.gemm_blocks import (
+from glow_backends.cpu.emit.epilogue import Epilogue, residual_clip
+from glow_backends.cpu.kernels.gemm.gemm_blocks import (
     BlockGemmSpec,
     block_scratch_bytes,
     emit_gemm_blocks,
@@ -14,7 +14,7 @@ from glow_backends.cpu.kernels.gemm_blocks import (
     pack_codes,
     pack_scales,
 )
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host
 from glow_dialects.ops.dequantize_blocks import dequantize_blocks, pack
 

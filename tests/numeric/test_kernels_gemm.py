@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep, residual_clip
-from glow_backends.cpu.kernels.gemm import (
+from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep, residual_clip
+from glow_backends.cpu.kernels.gemm.gemm import (
     GemmSpec,
     Source,
     emit_gemm,
@@ -17,7 +17,7 @@ from glow_backends.cpu.kernels.gemm import (
     pack_b,
     plan_gemm,
 )
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
 
 ALL = Epilogue(bias=True, scale=0.5, steps=residual_clip(0.0, 1.0))

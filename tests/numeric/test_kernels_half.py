@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from glow_backends.cpu.calls import Emitter
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_bias, pack_conv
-from glow_backends.cpu.kernels.conv_half import emit_conv_half, pack_half_conv
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
-from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
-from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
-from glow_backends.cpu.kernels.packing import block_channels, unblock_channels
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
+from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_bias, pack_conv
+from glow_backends.cpu.kernels.conv.conv_half import emit_conv_half, pack_half_conv
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import emit_depthwise, pack_depthwise
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
+from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host
 from glow_dialects.core.types import Array
 from glow_dialects.ops.conv import convolve

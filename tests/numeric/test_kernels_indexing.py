@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels import indexing, layouts
-from glow_backends.cpu.kernels.copy import emit_copy
-from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
-from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
+from glow_backends.cpu.kernels.data import indexing, layouts
+from glow_backends.cpu.kernels.data.copy import emit_copy
+from glow_backends.cpu.kernels.data.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
+from glow_backends.cpu.kernels.data.top_k import TopKSpec, emit_top_k
 
 RNG = np.random.default_rng(5)
 QUICK = settings(max_examples=10, deadline=None, derandomize=True)

@@ -7,23 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glow_backends.cpu.kernels.conv_int8 import (
+from glow_backends.cpu.emit.integer import Requantize, Residual
+from glow_backends.cpu.emit.packing import block_channels, blocked_shape, pad_to, unblock_channels
+from glow_backends.cpu.kernels.conv.conv_int8 import (
     Int8ConvSpec,
     emit_conv_int8,
     pack_channels,
     pack_int8_conv,
 )
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
-from glow_backends.cpu.kernels.gemm_int8_stack import (
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
+from glow_backends.cpu.kernels.gemm.gemm_int8_stack import (
     Int8StackSpec,
     emit_gemm_int8_stack,
     stack_scratch_bytes,
     zero_terms,
 )
-from glow_backends.cpu.kernels.integer import Requantize, Residual
-from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, pad_to, unblock_channels
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
 from glow_dialects.ops.conv import convolve
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
-from glow_backends.cpu.pointwise import Pointwise, Step
+from glow_backends.cpu.emit.pointwise import Pointwise, Step
+from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
 
 NUMPY: dict[str, Any] = {
     "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
-from glow_backends.cpu.kernels.pool_argmax import emit_pool_argmax
+from glow_backends.cpu.kernels.pool.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.pool.pool_argmax import emit_pool_argmax
 
 RNG = np.random.default_rng(8)
 CASES: list[tuple[Any, ...]] = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.resize import AxisPass, ResizeSpec, emit_resize
+from glow_backends.cpu.kernels.data.resize import AxisPass, ResizeSpec, emit_resize
 from glow_dialects.core.sample import Sample
 from glow_dialects.ops.resize import ResizeOp, taps
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from glow_backends.cpu.calls import Emitter, KernelCall, KernelCodes
+from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.jit import emit_object
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import emit_depthwise
-from glow_backends.cpu.kernels.epilogue import Epilogue, EpilogueStep
-from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, plan_winograd
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import emit_depthwise
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, plan_winograd
+from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm
 from glow_backends.cpu.target import named
 
 

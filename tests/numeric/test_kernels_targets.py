@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
+from glow_backends.cpu.emit.pointwise import Pointwise, Step
 from glow_backends.cpu.jit import emit_object, new_module
-from glow_backends.cpu.kernels import indexing, layouts
-from glow_backends.cpu.kernels.arg_reduce import ArgReduceSpec, emit_arg_reduce
-from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.copy import emit_copy
-from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
-from glow_backends.cpu.kernels.gemm_blocks import BlockGemmSpec, emit_gemm_blocks
-from glow_backends.cpu.kernels.normalize import LayerNormSpec, emit_layer_norm
-from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
-from glow_backends.cpu.kernels.recurrent import RecurrentSpec, emit_recurrent
-from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
-from glow_backends.cpu.kernels.resize import AxisPass, ResizeSpec, emit_resize
-from glow_backends.cpu.kernels.scan import CumsumSpec, emit_cumsum
-from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
-from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec
-from glow_backends.cpu.pointwise import Pointwise, Step
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec
+from glow_backends.cpu.kernels.data import indexing, layouts
+from glow_backends.cpu.kernels.data.channels import PermuteChannelsSpec, emit_permute_channels
+from glow_backends.cpu.kernels.data.copy import emit_copy
+from glow_backends.cpu.kernels.data.resize import AxisPass, ResizeSpec, emit_resize
+from glow_backends.cpu.kernels.data.scan import CumsumSpec, emit_cumsum
+from glow_backends.cpu.kernels.data.top_k import TopKSpec, emit_top_k
+from glow_backends.cpu.kernels.gemm.gemm_blocks import BlockGemmSpec, emit_gemm_blocks
+from glow_backends.cpu.kernels.norm.normalize import LayerNormSpec, emit_layer_norm
+from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
+from glow_backends.cpu.kernels.pool.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.recurrent.recurrent import RecurrentSpec, emit_recurrent
+from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduceSpec, emit_arg_reduce
+from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.target import named
 
 GELU = Pointwise(1, (Step("gelu", (0,), ("none",)), Step("cast", (1,), (), "f16")), (2,), ("f32",))

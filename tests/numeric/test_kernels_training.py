@@ -9,10 +9,10 @@ import pytest
 from kernel_runner import Kernel, aligned
 from xdsl.ir import Block
 
-from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
-from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
-from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
-from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
+from glow_backends.cpu.kernels.conv.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
+from glow_backends.cpu.kernels.conv.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
+from glow_backends.cpu.kernels.norm.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
+from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec, emit_pool_backward
 from glow_backends.cpu.target import host
 from glow_dialects.core.sample import random
 from glow_dialects.core.types import tensor_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.trees import TreesSpec, emit_trees
+from glow_backends.cpu.kernels.data.trees import TreesSpec, emit_trees
 from glow_dialects.core.types import Array
 
 

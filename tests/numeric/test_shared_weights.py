@@ -9,8 +9,8 @@ import pytest
 
 from glow_backends.cpu import bundle
 from glow_backends.cpu.backend import CpuBackend
-from glow_backends.cpu.kernels.conv_direct import pack_conv, packing
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_direct import pack_conv, packing
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.target import host
 from glow_backends.cpu.weights import content_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.winograd_order import LOW, NARROW, point_bits, tile_order
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.winograd_order import LOW, NARROW, point_bits, tile_order
 
 
 def square(batch: int, channels: int, size: tuple[int, int], stride: int = 1) -> DirectConvSpec:

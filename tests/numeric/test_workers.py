@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from glow_backends.cpu.builder import I64, TICKET_BYTES, KernelBuilder
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.emit.builder import I64, TICKET_BYTES, KernelBuilder
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host
 
 THREADS = 3

@@ -79,7 +79,7 @@ glow.func @main {{
 
 
 #: What makes an operator native on the CPU.
-POINTWISE = "backends/glow_backends/cpu/pointwise_rules.py"
+POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
 KERNELS = "backends/glow_backends/cpu/rules"
 
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
-from glow_backends.cpu.builder import Kernel, sizes_of
+from glow_backends.cpu.emit.builder import Kernel, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, shape_of

@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 
 from glow_backends.base import check_inputs
 from glow_backends.cpu.build import build, program_text
-from glow_backends.cpu.builder import PTR
 from glow_backends.cpu.calls import KernelCall, Packed
+from glow_backends.cpu.emit.builder import PTR
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.memory import address, work_memory

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.pointwise import Step
-from glow_backends.cpu.pointwise_rules import Param
+from glow_backends.cpu.emit.pointwise import Step
+from glow_backends.cpu.emit.pointwise_rules import Param
 from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 

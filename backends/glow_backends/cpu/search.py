@@ -11,12 +11,12 @@ import numpy as np
 
 from glow_backends.cpu import cache
 from glow_backends.cpu.calls import Emitter
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_conv
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.memory import ceil_div
-from glow_backends.cpu.kernels.standalone import StandaloneKernel, aligned
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
+from glow_backends.cpu.emit.memory import ceil_div
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import KernelCall
-from glow_backends.cpu.kernels.common import PARALLEL_BYTES
+from glow_backends.cpu.emit.common import PARALLEL_BYTES
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import bytes_of

@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernels.epilogue import BINARY, GATE, EpilogueStep
-from glow_backends.cpu.pointwise import supports
-from glow_backends.cpu.pointwise_rules import Param
+from glow_backends.cpu.emit.epilogue import BINARY, GATE, EpilogueStep
+from glow_backends.cpu.emit.pointwise import supports
+from glow_backends.cpu.emit.pointwise_rules import Param
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present, shape_of, tensor_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glow_backends.cpu.builder import TICKET_BYTES
+from glow_backends.cpu.emit.builder import TICKET_BYTES
 from glow_backends.cpu.target import CpuTarget
 
 MAIN = "glow_main"

@@ -11,8 +11,8 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernels.filter_pack import FORMS, plain_filter, sizes_of
-from glow_backends.cpu.kernels.packing import block_channels, blocked_shape, unblock_channels
+from glow_backends.cpu.emit.filters import FORMS, plain_filter, sizes_of
+from glow_backends.cpu.emit.packing import block_channels, blocked_shape, unblock_channels
 from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import (

@@ -19,9 +19,9 @@ from xdsl.ir import Block
 from xdsl.irdl import prop_def, var_operand_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.pointwise import Pointwise, Step, supports
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.emit.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.steps import to_param
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op

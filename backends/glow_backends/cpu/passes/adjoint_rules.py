@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.ops.layers import PlaneConvOp, UnblockOp

@@ -9,15 +9,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.kernels.conv_half import supports_half
-from glow_backends.cpu.kernels.conv_plan import plan_conv
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.conv_weights import ConvWeightsSpec
-from glow_backends.cpu.kernels.memory import ceil_div
-from glow_backends.cpu.kernels.winograd_changing import supports_changing
-from glow_backends.cpu.kernels.winograd_plan import WinogradSpec, plan_winograd, winograd_tiles
-from glow_backends.cpu.kernels.winograd_tiles import window_side
-from glow_backends.cpu.kernels.winograd_weights import plan_weights, supports_winograd_weights
+from glow_backends.cpu.emit.memory import ceil_div
+from glow_backends.cpu.kernels.conv.conv_half import supports_half
+from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_weights import ConvWeightsSpec
+from glow_backends.cpu.kernels.conv.winograd_changing import supports_changing
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, plan_winograd, winograd_tiles
+from glow_backends.cpu.kernels.conv.winograd_tiles import window_side
+from glow_backends.cpu.kernels.conv.winograd_weights import plan_weights, supports_winograd_weights
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.ops.training import ConvWeightsOp, PackFilterOp
 from glow_backends.cpu.passes.cpu_fuse import rebuilt

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.kernels.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.emit.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.emit.pointwise import supports
 from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
 from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, gate_of
 from glow_backends.cpu.passes.cpu_stack import sort
-from glow_backends.cpu.pointwise import supports
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp

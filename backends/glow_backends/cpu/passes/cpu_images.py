@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.kernels.conv_plan import plan_conv
+from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.ops.stack import StackOp

@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.kernels.gemm_blocks import has_block_kernel
+from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.target import CpuTarget

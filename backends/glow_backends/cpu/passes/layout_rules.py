@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.kernels.conv_half import supports_half
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.conv.conv_half import supports_half
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.ops.layers import PoolOp

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.emit import values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.splat import SplatOp

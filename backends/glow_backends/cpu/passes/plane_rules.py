@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.kernels.conv_plane import PlaneConvSpec, supports_plane
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_plane import PlaneConvSpec, supports_plane
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.ops.layers import PlaneConvOp
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget

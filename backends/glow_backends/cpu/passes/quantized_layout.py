@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.kernels.depthwise_int8 import LARGEST_KERNEL
+from glow_backends.cpu.emit.pointwise import Pointwise
+from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
 from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
 from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
 from glow_backends.cpu.ops.stack import StackOp, steps_attr
 from glow_backends.cpu.passes.regions import Blocked, Region
-from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp

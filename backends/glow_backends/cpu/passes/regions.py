@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_backends.cpu.kernels.packing import block_channels
+from glow_backends.cpu.emit.packing import block_channels
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp

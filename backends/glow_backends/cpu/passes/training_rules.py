@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec
-from glow_backends.cpu.kernels.pool_backward_blocked import supports_pool_backward_blocked
+from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
+from glow_backends.cpu.kernels.pool.pool_backward_blocked import supports_pool_backward_blocked
 from glow_backends.cpu.ops import training as blocked
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.regions import Blocked, Region

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import supports_depthwise
-from glow_backends.cpu.kernels.epilogue import EpilogueStep
+from glow_backends.cpu.emit.epilogue import EpilogueStep
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose

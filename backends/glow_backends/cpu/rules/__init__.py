@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name
-from glow_backends.cpu.pointwise import supports
+from glow_backends.cpu.emit.pointwise import supports
 from glow_backends.cpu.rules.pointwise import elementwise
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp

@@ -11,36 +11,36 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, Emitter, KernelCall, Operand, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.blocking import BlockingSpec, emit_blocking
-from glow_backends.cpu.kernels.conv_direct import emit_conv_direct, pack_bias, pack_conv, packing
-from glow_backends.cpu.kernels.conv_half import emit_conv_half, pack_half_conv, supports_half
-from glow_backends.cpu.kernels.conv_plane import (
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.filters import plain_filter, sizes_of
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_bias, pack_conv, packing
+from glow_backends.cpu.kernels.conv.conv_half import emit_conv_half, pack_half_conv, supports_half
+from glow_backends.cpu.kernels.conv.conv_plane import (
     PlaneConvSpec,
     emit_conv_plane,
     pack_plane,
     supports_plane,
 )
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.copy import emit_copy
-from glow_backends.cpu.kernels.depthwise import emit_depthwise, pack_depthwise
-from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.filter_pack import plain_filter, sizes_of
-from glow_backends.cpu.kernels.layouts import block_spec, unblock_spec
-from glow_backends.cpu.kernels.winograd import emit_winograd
-from glow_backends.cpu.kernels.winograd_changing import (
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import emit_depthwise, pack_depthwise
+from glow_backends.cpu.kernels.conv.winograd import emit_winograd
+from glow_backends.cpu.kernels.conv.winograd_changing import (
     ChangingSpec,
     changing_scratch_bytes,
     emit_winograd_changing,
     supports_changing,
 )
-from glow_backends.cpu.kernels.winograd_plan import (
+from glow_backends.cpu.kernels.conv.winograd_plan import (
     WinogradSpec,
     pack_winograd,
     plan_winograd,
     winograd_scratch_bytes,
 )
+from glow_backends.cpu.kernels.data.blocking import BlockingSpec, emit_blocking
+from glow_backends.cpu.kernels.data.copy import emit_copy
+from glow_backends.cpu.kernels.data.layouts import block_spec, unblock_spec
 from glow_backends.cpu.rules.common import inplace
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import Array, present

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import Packed, dtype_name
+from glow_backends.cpu.emit import values
 from glow_dialects.core.types import Array, present
 from glow_dialects.instr.memory import origin
 

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
-from glow_backends.cpu.kernels.epilogue import Epilogue
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.kernels.conv.conv_generic import GenericConvSpec, emit_conv_generic
 from glow_backends.cpu.rules.training import conv_gemm
 from glow_dialects.core.types import present
 

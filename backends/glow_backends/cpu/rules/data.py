@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels import layouts
-from glow_backends.cpu.kernels.copy import CopySpec, emit_copy
-from glow_backends.cpu.kernels.indexing import (
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.kernels.data import layouts
+from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.data.indexing import (
     ElementsSpec,
     OneHotSpec,
     RowsSpec,
@@ -23,12 +23,12 @@ from glow_backends.cpu.kernels.indexing import (
     emit_scatter,
     emit_scatter_elements,
 )
-from glow_backends.cpu.kernels.interleave import InterleaveSpec, emit_interleave
-from glow_backends.cpu.kernels.non_zero import NonZeroSpec, emit_non_zero
-from glow_backends.cpu.kernels.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
-from glow_backends.cpu.kernels.suppress import SuppressSpec, emit_suppress
-from glow_backends.cpu.kernels.top_k import TopKSpec, emit_top_k
-from glow_backends.cpu.kernels.trees import SUMS, TOGETHER, TreesSpec, emit_trees
+from glow_backends.cpu.kernels.data.interleave import InterleaveSpec, emit_interleave
+from glow_backends.cpu.kernels.data.non_zero import NonZeroSpec, emit_non_zero
+from glow_backends.cpu.kernels.data.scan import CumsumSpec, TriluSpec, emit_cumsum, emit_trilu
+from glow_backends.cpu.kernels.data.suppress import SuppressSpec, emit_suppress
+from glow_backends.cpu.kernels.data.top_k import TopKSpec, emit_top_k
+from glow_backends.cpu.kernels.data.trees import SUMS, TOGETHER, TreesSpec, emit_trees
 from glow_backends.cpu.rules.common import known, table
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.types import dtype_of, present, typed

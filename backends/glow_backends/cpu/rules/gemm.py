@@ -9,19 +9,19 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.attention import AttentionSpec, attention_scratch_bytes, emit_attention
-from glow_backends.cpu.kernels.common import broadcast_strides
-from glow_backends.cpu.kernels.conv_generic import GenericConvSpec, emit_conv_generic
-from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
-from glow_backends.cpu.kernels.gemm_blocks import (
+from glow_backends.cpu.emit.common import broadcast_strides
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.kernels.conv.conv_generic import GenericConvSpec, emit_conv_generic
+from glow_backends.cpu.kernels.gemm.attention import AttentionSpec, attention_scratch_bytes, emit_attention
+from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
+from glow_backends.cpu.kernels.gemm.gemm_blocks import (
     BlockGemmSpec,
     block_scratch_bytes,
     emit_gemm_blocks,
     pack_codes,
     pack_scales,
 )
-from glow_backends.cpu.kernels.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
+from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
 from glow_backends.cpu.ops.attention import four, ordered, result_order, strides_of
 from glow_backends.cpu.rules.common import inplace, table
 from glow_backends.cpu.steps import steps_of

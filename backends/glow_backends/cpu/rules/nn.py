@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels import normalize
-from glow_backends.cpu.kernels.channels import PermuteChannelsSpec, emit_permute_channels
-from glow_backends.cpu.kernels.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
-from glow_backends.cpu.kernels.pool import PoolSpec, emit_pool
-from glow_backends.cpu.kernels.pool_argmax import emit_pool_argmax
-from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
-from glow_backends.cpu.kernels.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.kernels.data.channels import PermuteChannelsSpec, emit_permute_channels
+from glow_backends.cpu.kernels.norm import normalize
+from glow_backends.cpu.kernels.norm.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
+from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
+from glow_backends.cpu.kernels.pool.pool import PoolSpec, emit_pool
+from glow_backends.cpu.kernels.pool.pool_argmax import emit_pool_argmax
+from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.rules import recurrent
 from glow_backends.cpu.rules.common import float_typed, known
 from glow_dialects.core.types import present

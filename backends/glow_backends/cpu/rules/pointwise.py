@@ -7,9 +7,9 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.elementwise import ElementwiseSpec, emit_elementwise
+from glow_backends.cpu.emit.pointwise import Pointwise, Step, supports
+from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
 from glow_backends.cpu.ops.stack import program_in
-from glow_backends.cpu.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.rules.common import known
 
 

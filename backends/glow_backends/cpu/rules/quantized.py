@@ -9,34 +9,34 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import f32, i32
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.conv_direct import packing
-from glow_backends.cpu.kernels.conv_int8 import (
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.emit.integer import Requantize, Residual
+from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.emit.pointwise import Pointwise
+from glow_backends.cpu.kernels.conv.conv_direct import packing
+from glow_backends.cpu.kernels.conv.conv_int8 import (
     Int8ConvSpec,
     emit_conv_int8,
     pack_channels,
     pack_int8_conv,
 )
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.depthwise import supports_depthwise
-from glow_backends.cpu.kernels.depthwise_int8 import (
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.conv.depthwise_int8 import (
     LARGEST_KERNEL,
     emit_depthwise_int8,
     pack_depthwise_int8,
 )
-from glow_backends.cpu.kernels.gemm_int8 import Int8GemmSpec, block_of, emit_gemm_int8, pack_int8_gemm
-from glow_backends.cpu.kernels.gemm_int8_stack import (
+from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8GemmSpec, block_of, emit_gemm_int8, pack_int8_gemm
+from glow_backends.cpu.kernels.gemm.gemm_int8_stack import (
     Int8StackSpec,
     emit_gemm_int8_stack,
     stack_scratch_bytes,
     zero_terms,
 )
-from glow_backends.cpu.kernels.integer import Requantize, Residual
-from glow_backends.cpu.kernels.lookup import LookupSpec, emit_lookup
-from glow_backends.cpu.kernels.packing import pad_to
+from glow_backends.cpu.kernels.pointwise.lookup import LookupSpec, emit_lookup
 from glow_backends.cpu.ops.quantized import bias_of, factor_of
-from glow_backends.cpu.pointwise import Pointwise
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.rules.common import table
 from glow_backends.cpu.rules.pointwise import loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.recurrent import (
+from glow_backends.cpu.kernels.recurrent.recurrent import (
     GATES,
     RecurrentSpec,
     emit_recurrent,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.recurrent_block import RecurrentTrainSpec
-from glow_backends.cpu.kernels.recurrent_train import emit_recurrent_train, recurrent_train_scratch_bytes
+from glow_backends.cpu.kernels.recurrent.recurrent_block import RecurrentTrainSpec
+from glow_backends.cpu.kernels.recurrent.recurrent_train import (
+    emit_recurrent_train,
+    recurrent_train_scratch_bytes,
+)
 
 
 def _call(op: Any, context: CallContext, spec: RecurrentTrainSpec) -> KernelCall | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.arg_reduce import ArgReduceSpec, emit_arg_reduce
-from glow_backends.cpu.kernels.reduce import ReduceSpec, emit_reduce
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduceSpec, emit_arg_reduce
+from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.rules.common import known
 
 _ANY = ("sum", "max", "min", "prod", "sum_square", "l1")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from glow_backends.cpu import values
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.copy import emit_copy
-from glow_backends.cpu.kernels.layouts import transpose_spec
-from glow_backends.cpu.kernels.resize import AxisPass, ResizeSpec, emit_resize
+from glow_backends.cpu.emit import values
+from glow_backends.cpu.kernels.data.copy import emit_copy
+from glow_backends.cpu.kernels.data.layouts import transpose_spec
+from glow_backends.cpu.kernels.data.resize import AxisPass, ResizeSpec, emit_resize
 from glow_backends.cpu.rules.common import float_typed, known, table
 from glow_dialects.ops.resize import Taps, taps
 

@@ -8,22 +8,26 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, KernelCall, Rule, dtype_name, shape
-from glow_backends.cpu.kernels.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
-from glow_backends.cpu.kernels.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
-from glow_backends.cpu.kernels.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
-from glow_backends.cpu.kernels.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
-from glow_backends.cpu.kernels.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.conv_weights import (
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.filters import sizes_of
+from glow_backends.cpu.kernels.conv.conv_gemm import ConvGemmSpec, conv_gemm_scratch_bytes, emit_conv_gemm
+from glow_backends.cpu.kernels.conv.conv_panels import conv_panels_scratch_bytes, emit_conv_panels, panels_fit
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_weights import (
     ConvWeightsSpec,
     conv_weights_scratch_bytes,
     emit_conv_weights,
 )
-from glow_backends.cpu.kernels.dropout import DropoutSpec, emit_dropout
-from glow_backends.cpu.kernels.epilogue import Epilogue
-from glow_backends.cpu.kernels.filter_pack import emit_filter_pack, sizes_of
-from glow_backends.cpu.kernels.pool_backward import PoolBackwardSpec, emit_pool_backward
-from glow_backends.cpu.kernels.pool_backward_blocked import emit_pool_backward_blocked
-from glow_backends.cpu.kernels.winograd_weights import emit_winograd_weights, winograd_weights_scratch_bytes
+from glow_backends.cpu.kernels.conv.filter_pack import emit_filter_pack
+from glow_backends.cpu.kernels.conv.winograd_weights import (
+    emit_winograd_weights,
+    winograd_weights_scratch_bytes,
+)
+from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedNormSpec, emit_batch_norm_blocked
+from glow_backends.cpu.kernels.norm.batch_norm_train import BatchNormTrainSpec, emit_batch_norm_train
+from glow_backends.cpu.kernels.pointwise.dropout import DropoutSpec, emit_dropout
+from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec, emit_pool_backward
+from glow_backends.cpu.kernels.pool.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.ops.training import filter_pack_spec
 from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import present

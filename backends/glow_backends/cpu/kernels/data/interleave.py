@@ -1,0 +1,70 @@
+"""Elements of several tensors in turn: concatenation along an innermost axis of size one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from glow_backends.cpu.emit import common, values
+from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
+from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class InterleaveSpec:
+    """result[i * sources + j] = source j [i], i < count. Operands: result, then the sources.
+
+    `width`: bytes of an element.
+    """
+
+    sources: int
+    count: int
+    width: int
+
+
+def emit_interleave(module: ir.Module, name: str, spec: InterleaveSpec, target: CpuTarget) -> ir.Function:
+    """Emit a loop over vectors of every source, merged by shuffles."""
+    k = KernelBuilder(module, name, 1 + spec.sources, target)
+    lanes = max(1, min(16, target.vector_bytes // spec.width))
+    size = 2 * spec.sources * spec.count * spec.width
+    blocks, rest = divmod(spec.count, lanes)
+    low, high = common.share(k, blocks, size)
+    with k.loop(low, high) as block:
+        _block(k, spec, k.mul(block, lanes), lanes, lanes)
+    if rest:
+        with common.last_worker(k) if target.threads > 1 else nullcontext():
+            _block(k, spec, blocks * lanes, lanes, rest)
+    return k.finish()
+
+
+def _block(k: KernelBuilder, spec: InterleaveSpec, first: Index, lanes: int, active: int) -> None:
+    """`active` elements of every source from `first` on."""
+    dtype, many = f"u{8 * spec.width}", spec.sources
+    loaded = [values.load(k, source, first, dtype, lanes, active) for source in k.operands[1:]]
+    for part in range(many):
+        exist = min(lanes, active * many - part * lanes)
+        if exist <= 0:
+            return
+        wanted = [divmod(part * lanes + i, many) for i in range(lanes)]  # (element, source)
+        merged = loaded[wanted[0][1]]
+        if lanes > 1:
+            merged = _gather(k, loaded, wanted, lanes)
+        at = k.add(k.mul(first, many), part * lanes)
+        values.store(k, merged, k.operands[0], at, dtype, exist)
+
+
+def _gather(k: KernelBuilder, loaded: list[ir.Value], wanted: list[tuple[int, int]], lanes: int) -> ir.Value:
+    """One vector of the result: element and source of each lane."""
+    merged: ir.Value | None = None
+    for number in sorted({source for _, source in wanted}):
+        if merged is None:
+            merged = values.shuffle(k, loaded[number], [e if s == number else 0 for e, s in wanted])
+            continue
+        order = [lanes + e if s == number else i for i, (e, s) in enumerate(wanted)]
+        mask = shuffle_mask(tuple(order))
+        merged = k.b.shuffle_vector(merged, loaded[number], mask)
+    assert merged is not None
+    return merged

@@ -1,0 +1,154 @@
+"""Interpolation onto another grid: one axis after another, by tables of places and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from glow_backends.cpu.emit import common, values
+from glow_backends.cpu.emit.builder import I8, I32, I64, KernelBuilder
+from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.target import CpuTarget
+
+_ALIGN = 64
+
+
+@dataclass(frozen=True)
+class AxisPass:
+    """[outer, size, inner] -> [outer, made, inner]: result[j] = sum of weights[j, t] * input[places[j, t]].
+
+    `repeat` f > 0 says that result[j] is input[j / f], and neither table is read.
+    """
+
+    outer: int
+    size: int
+    made: int
+    inner: int
+    taps: int = 1
+    repeat: int = 0
+
+
+@dataclass(frozen=True)
+class ResizeSpec:
+    """Passes over each of `planes` equal parts of the input.
+
+    Operands: result, input, for every pass its places (i32 [made, taps]) and, if `weighted`, its
+    weights ([made, taps] of the compute type), then scratch where there are several passes.
+    """
+
+    planes: int
+    passes: tuple[AxisPass, ...]
+    dtype: str
+    weighted: bool
+
+    @property
+    def working(self) -> str:
+        """The element type between passes."""
+        return "f32" if self.weighted and self.dtype in values.NARROW else self.dtype
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of work space a worker: two buffers, each with room for any intermediate result."""
+        sizes = [p.outer * p.made * p.inner for p in self.passes[:-1]]
+        return 2 * -(-max(sizes, default=0) * values.size(self.working) // _ALIGN) * _ALIGN
+
+
+def emit_resize(module: ir.Module, name: str, spec: ResizeSpec, target: CpuTarget) -> ir.Function:
+    """Emit the passes; see `ResizeSpec` for the operands."""
+    tables = len(spec.passes) * (2 if spec.weighted else 1)
+    k = KernelBuilder(module, name, 2 + tables + (spec.scratch > 0), target, sized=True)
+    first, last = spec.passes[0], spec.passes[-1]
+    read = first.outer * first.size * first.inner
+    made = last.outer * last.made * last.inner
+    if not spec.planes * read * made:
+        return k.finish()
+    buffers: list[ir.Value] = []
+    if spec.scratch:
+        own = k.gep(k.operands[-1], k.mul(k.worker, k.size(spec.scratch)), I8)
+        buffers = [own, k.gep(own, k.size(spec.scratch // 2), I8)]
+    size = spec.planes * (read + made) * values.size(spec.dtype)
+    with common.nest(k, [spec.planes], size) as (plane,):
+        source, origin, kind = k.operands[1], k.mul(plane, common.length(k, read)), spec.dtype
+        for number, step in enumerate(spec.passes):
+            final = number == len(spec.passes) - 1
+            goal = k.operands[0] if final else buffers[number % 2]
+            to = k.mul(plane, common.length(k, made)) if final else 0
+            goal_kind = spec.dtype if final else spec.working
+            at = 2 + number * (2 if spec.weighted else 1)
+            weights = k.operands[at + 1] if spec.weighted else None
+            _Pass(k, spec, step, (source, origin, kind), (goal, to, goal_kind)).emit(k.operands[at], weights)
+            source, origin, kind = goal, to, goal_kind
+    return k.finish()
+
+
+Place = tuple[ir.Value, Index, str]
+
+
+class _Pass:
+    """One axis: `source` and `goal` are pointer, offset and element type."""
+
+    def __init__(
+        self, k: KernelBuilder, spec: ResizeSpec, step: AxisPass, source: Place, goal: Place
+    ) -> None:
+        self.k, self.spec, self.step = k, spec, step
+        if not spec.weighted:
+            raw = f"u{8 * values.size(spec.dtype)}"
+            source, goal = (*source[:2], raw), (*goal[:2], raw)
+        self.source, self.goal = source, goal
+        self.lanes = max(1, k.target.vector_bytes // values.width(source[2]))
+
+    def emit(self, places: ir.Value, weights: ir.Value | None) -> None:
+        """Vectors along the axes behind this one; along this one where it is the last."""
+        k, step = self.k, self.step
+        read, written, inner = (common.length(k, n * step.inner) for n in (step.size, step.made, 1))
+        with k.loop(0, common.length(k, step.outer)) as o:
+            base = k.add(self.source[1], k.mul(o, read))
+            to = k.add(self.goal[1], k.mul(o, written))
+            if step.repeat and step.inner == 1 and self.lanes % step.repeat == 0:
+                self._repeated(base, to)
+                return
+            with k.loop(0, common.length(k, step.made)) as j:
+                row = [k.load(places, k.add(k.mul(j, step.taps), t), I32) for t in range(step.taps)]
+                starts = [k.add(base, k.mul(k.b.sext(r, I64), inner)) for r in row]
+                factors: list[ir.Value] = []
+                if weights is not None:
+                    factors = [
+                        k.load(weights, k.add(k.mul(j, step.taps), t), values.compute(self.spec.dtype))
+                        for t in range(step.taps)
+                    ]
+                self._line(starts, factors, k.add(to, k.mul(j, inner)))
+
+    def _line(self, starts: Sequence[Index], factors: Sequence[ir.Value], to: Index) -> None:
+        """One result of the axis, for every position behind it."""
+        k = self.k
+        pointer, _, kind = self.source
+        for place, lanes, active in common.sized_strips(k, 0, self.step.inner, self.lanes, 2):
+            total: ir.Value | None = None
+            for number, start in enumerate(starts):
+                x = values.load(k, pointer, k.add(start, place), kind, lanes, active)
+                if not factors:
+                    total = x
+                    continue
+                factor = values.splat(k, factors[number], lanes)
+                total = k.b.fmul(x, factor) if total is None else k.fma(x, factor, total)
+            assert total is not None
+            values.store(k, total, self.goal[0], k.add(to, place), self.goal[2], active)
+
+    def _repeated(self, base: Index, to: Index) -> None:
+        """Every element of a contiguous row `repeat` times, by shuffles."""
+        k, repeat = self.k, self.step.repeat
+        pointer, _, kind = self.source
+        for place, lanes, active in common.strips(k, 0, self.step.size, self.lanes, 1):
+            x = values.load(k, pointer, k.add(base, place), kind, lanes, active)
+            for part in range(repeat):
+                exist = min(lanes, active * repeat - part * lanes)
+                if exist <= 0:
+                    break
+                value = x
+                if lanes > 1:
+                    order = [ir.Constant(I32, (part * lanes + i) // repeat) for i in range(lanes)]
+                    value = k.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, lanes), order))
+                at = k.add(k.add(to, k.mul(place, repeat)), part * lanes)
+                values.store(k, value, self.goal[0], at, self.goal[2], exist)

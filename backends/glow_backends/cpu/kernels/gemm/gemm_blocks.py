@@ -1,0 +1,348 @@
+"""Matrix products by constant weights of few bits, with a scale for each block of the reduction.
+
+Weights stay packed in memory. A few rows of A take them in registers as they come, for which memory is
+read at the rate of its bits; more rows share a slice of the panel that is unpacked into scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.emit.blocks import Block, Loop, Output, choose_block, even_tiles, multiply, zeros
+from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.lines import vector
+from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
+from glow_backends.cpu.emit.packing import pack_panels, pad_to
+from glow_backends.cpu.target import CpuTarget
+
+_FEW = 8
+"""Products of at most so many rows unpack weights in registers."""
+_SLICE = 1024
+"""Places of the reduction that are unpacked at once for many rows."""
+_AHEAD = 4096
+"""How many bytes of codes ahead are fetched."""
+
+
+@dataclass(frozen=True)
+class BlockGemmSpec:
+    """C [m, n] = A [m, k] @ W, plus bias row (n), then the epilogue's steps; f32.
+
+    W [k, n] is (code - point) scale by codes of `bits`; each run of `block` places of k has a scale for each
+    column, and an offset -point scale where `offsets`; else `point` is everyone's. `levels`: what codes stand
+    for, where that is not their numbers.
+
+    Operands: C, A, codes, scales, [offsets], [bias], [extras], [scratch].
+    """
+
+    m: int
+    n: int
+    k: int
+    bits: int
+    block: int
+    point: float = 0.0
+    levels: tuple[float, ...] | None = None
+    offsets: bool = False
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def each(self) -> int:
+        """Places of the reduction that a stored word of a column holds: 32 bits, or one byte."""
+        return 1 if self.bits == 8 else 32 // self.bits
+
+    def tile(self, target: CpuTarget) -> Block:
+        """The register block."""
+        vectors, limit = ceil_div(self.n, target.lanes), target.registers * 3 // 4
+        if self.m > _FEW:
+            # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
+            return choose_block(self.m, vectors, target, 32 if self.k % 1024 else 8)
+        widths = [v for v in (4, 3, 2) if v * self.m <= limit and v <= vectors]
+        return Block(self.m, next((v for v in widths if vectors % v == 0), max(widths, default=1)))
+
+
+def has_block_kernel(bits: int, block: int, levels: Sequence[float] | None, target: CpuTarget) -> bool:
+    """Whether there is a kernel for codes of this form."""
+    return (bits == 8 or block * bits % 32 == 0) and (levels is None or (_permutes(target) and bits < 8))
+
+
+def _permutes(target: CpuTarget) -> bool:
+    """Whether one instruction looks up 16 numbers by the low bits of each lane."""
+    return target.vector_bytes == 64
+
+
+def block_scratch_bytes(spec: BlockGemmSpec, target: CpuTarget) -> int:
+    """Bytes of the scratch operand; 0 means that the kernel takes none."""
+    if spec.m <= _FEW:
+        return 0
+    return 4 * target.threads * _slice(spec) * spec.tile(target).vectors * target.lanes
+
+
+def _slice(spec: BlockGemmSpec) -> int:
+    """Places of a slice: whole blocks."""
+    return min(spec.k, max(1, _SLICE // spec.block) * spec.block)
+
+
+def pack_codes(codes: np.ndarray, spec: BlockGemmSpec, target: CpuTarget) -> np.ndarray:
+    """Codes [n, k] as words of each column, (panels, ceil(k / each), width)."""
+    width = spec.tile(target).vectors * target.lanes
+    rows = pad_to(codes, 1, spec.each)
+    if spec.bits == 8:
+        return np.ascontiguousarray(pack_panels(rows.T, width))
+    each = rows.reshape(len(rows), -1, spec.each)
+    words = np.zeros(each.shape[:2], np.uint32)
+    for place in range(spec.each):
+        words |= each[:, :, place].astype(np.uint32) << np.uint32(place * spec.bits)
+    return np.ascontiguousarray(pack_panels(words.T, width))
+
+
+def pack_scales(scales: np.ndarray, spec: BlockGemmSpec, target: CpuTarget) -> np.ndarray:
+    """Numbers of blocks [n, blocks] as (panels, blocks, width)."""
+    return np.ascontiguousarray(pack_panels(scales.T, spec.tile(target).vectors * target.lanes))
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: BlockGemmSpec) -> None:
+        self.k, self.spec = k, spec
+        self.block = spec.tile(k.target)
+        self.lanes = k.target.lanes
+        self.width = self.block.vectors * self.lanes
+        self.blocks = ceil_div(spec.k, spec.block)
+        operands = iter(k.operands)
+        self.c, self.a, self.codes, self.scales = (next(operands) for _ in range(4))
+        self.offsets = next(operands) if spec.offsets else None
+        self.bias = next(operands) if spec.epilogue.bias else None
+        self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
+        self.looks_up = _permutes(k.target) and spec.bits < 8
+        # Where each code has its point in the table, sums of a block may be scaled when they are whole.
+        sums = self.block.rows * self.block.vectors
+        self.late = self.looks_up and not spec.offsets and 2 * sums <= k.target.registers * 3 // 4
+
+    def emit(self) -> None:
+        """Items (group of rows, panel of columns), shared by the workers."""
+        k, spec = self.k, self.spec
+        vectors, panels = ceil_div(spec.n, self.lanes), ceil_div(spec.n, self.width)
+        tail = vectors % self.block.vectors or self.block.vectors
+        live = spec.n - (vectors - 1) * self.lanes
+        if self.scratch is not None and k.target.threads > 1:
+            self.scratch = k.gep(self.scratch, k.mul(k.worker, _slice(spec) * self.width))
+        rows = min(spec.m, max(self.block.rows, k.target.l2 // 8 // _slice(spec)))
+        self.group = rows // self.block.rows * self.block.rows
+        groups = ceil_div(spec.m, self.group)
+        with k.items(k.size(groups * panels)) as item:
+            group, panel = split_index(k, item, [0, k.size(panels)])
+            if panels == 1 or (tail == self.block.vectors and live == self.lanes):
+                self._panel(group, panel, tail, live)
+                return
+            last = k.b.icmp_signed("==", k.i(panel), k.size(panels - 1))
+            with k.b.if_else(last) as (then, otherwise):
+                with then:
+                    self._panel(group, panel, tail, live)
+                with otherwise:
+                    self._panel(group, panel, self.block.vectors, self.lanes)
+
+    def _panel(self, group: Index, panel: Index, vectors: int, live: int) -> None:
+        k, spec = self.k, self.spec
+        words = ceil_div(spec.k, spec.each) * self.width
+        self.at = k.mul(panel, self.blocks * self.width)
+        self.words = k.gep(self.codes, k.mul(panel, words), I8 if spec.bits == 8 else I32)
+        self.column, self.live = k.mul(panel, self.width), live
+        if self.scratch is None:
+            sums = zeros(k, self.block.rows * vectors)
+            sums = self._blocks(0, self.blocks, self.spec.k, vectors, sums, self._fused(vectors))
+            self._output(0, spec.m, True).store(k, sums, vectors, spec.epilogue)
+        else:
+            self._sliced(group, vectors)
+
+    def _output(self, row: Index, rows: int, last: bool) -> Output:
+        k, spec = self.k, self.spec
+        at = k.add(k.mul(row, k.size(spec.n)), self.column)
+        live = None if self.live == self.lanes else self.live
+        bias, extras = (self.bias, self.extras) if last else (None, ())
+        step = k.size(spec.n)
+        return Output(self.c, at, rows, step, self.lanes, self.lanes, bias, self.column, extras, live)
+
+    # Many rows: a slice is unpacked, then each tile of rows takes it.
+    def _sliced(self, group: Index, vectors: int) -> None:
+        k, spec = self.k, self.spec
+        length = _slice(spec)
+        slices = ceil_div(spec.k, length)
+        first = k.mul(group, self.group)
+        end = minimum(k, k.add(first, self.group), k.size(spec.m))
+
+        def slice_(number: Index, count: int, load: bool, last: bool) -> None:
+            blocks = ceil_div(count, spec.block)
+            start = k.mul(number, length // spec.block)
+            self._blocks(start, blocks, count, vectors, [], self._stored(start, vectors))
+            self._tiles(first, end, k.mul(number, length), count, vectors, load, last)
+
+        if slices > 1:
+            slice_(0, length, False, False)
+            with k.loop(1, slices - 1) as number:
+                slice_(number, length, True, False)
+        slice_(slices - 1, spec.k - (slices - 1) * length, slices > 1, True)
+
+    def _tiles(
+        self, first: Index, end: Index, start: Index, count: int, vectors: int, load: bool, last: bool
+    ) -> None:
+        k, spec, rows = self.k, self.spec, self.block.rows
+        assert self.scratch is not None
+        rest = even_tiles(spec.m, rows)[2]
+
+        def tile(row: Index, rows: int) -> None:
+            a = k.gep(self.a, k.add(k.mul(row, spec.k), start))
+            output = self._output(row, rows, last)
+            sums = output.load(k, vectors) if load else zeros(k, rows * vectors)
+            assert self.scratch is not None
+            places = [r * spec.k for r in range(rows)]
+            sums = multiply(k, a, places, self.scratch, vectors, [Loop(count, 1, self.width)], sums)
+            output.store(k, sums, vectors, spec.epilogue if last else Epilogue())
+
+        whole = minimum(k, end, k.size(spec.m - rest))
+        with k.loop(first, whole, rows) as row:
+            tile(row, rows)
+        if rest:
+            final = k.b.icmp_signed("==", k.i(end), k.size(spec.m))
+            with k.b.if_then(final):
+                tile(k.size(spec.m - rest), rest)
+
+    def _stored(self, start: Index, vectors: int) -> _Take:
+        """Unpacked weights go to scratch memory."""
+        k = self.k
+        assert self.scratch is not None
+        scratch, origin = self.scratch, k.mul(start, self.spec.block)
+
+        def take(place: Index, weights: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+            at = k.mul(k.add(place, k.mul(origin, -1)), self.width)
+            for v in range(vectors):
+                k.store(weights[v], scratch, k.add(at, v * self.lanes), align=k.target.vector_bytes)
+            return sums
+
+        return take
+
+    # Few rows: weights are taken as they are unpacked.
+    def _fused(self, vectors: int) -> _Take:
+        k, spec = self.k, self.spec
+
+        def take(place: Index, weights: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+            after: list[ir.Value] = []
+            for row in range(self.block.rows):
+                x = k.splat(k.load(self.a, k.add(place, row * spec.k)), self.lanes)
+                own = sums[row * vectors : (row + 1) * vectors]
+                after += [k.fma(x, w, y) for w, y in zip(weights, own, strict=True)]
+            return after
+
+        return take
+
+    def _blocks(
+        self, start: Index, count: int, places: int, vectors: int, sums: list[ir.Value], take: _Take
+    ) -> list[ir.Value]:
+        """`take` every place of `count` blocks from `start`, whose last ends with `places`."""
+        k, spec = self.k, self.spec
+        rest = places - (count - 1) * spec.block
+        whole = count if rest == spec.block else count - 1
+
+        def body(number: Index, carried: list[ir.Value]) -> Sequence[ir.Value]:
+            return self._block(k.add(start, number), spec.block, vectors, carried, take)
+
+        if whole:
+            sums = k.reduce_loop(0, k.size(whole), 1, sums, body)
+        if whole < count:
+            sums = self._block(k.add(start, whole), rest, vectors, sums, take)
+        return sums
+
+    def _block(
+        self, number: Index, places: int, vectors: int, sums: list[ir.Value], take: _Take
+    ) -> list[ir.Value]:
+        """One block: scales, whole words, and the last places of a word."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        at = k.add(self.at, k.mul(number, self.width))
+        late = self.late and bool(sums)
+        scales = [k.load(self.scales, k.add(at, v * lanes), F32, lanes) for v in range(vectors)]
+        offsets = self._offsets(at, scales)
+        first = k.mul(number, spec.block // spec.each)
+        own = zeros(k, len(sums)) if late else sums
+
+        def word(index: Index, carried: list[ir.Value], steps: int) -> list[ir.Value]:
+            row = k.add(first, index)
+            held = self._load(row, vectors)
+            for step in range(steps):
+                levels = [self._level(h, step) for h in held]
+                weights = levels if late else self._scaled(levels, scales, offsets)
+                carried = take(k.add(k.mul(row, spec.each), step), weights, carried)
+            return carried
+
+        words, rest = divmod(places, spec.each)
+        if words:
+            own = k.reduce_loop(0, words, 1, own, lambda i, c: word(i, c, spec.each))
+        if rest:
+            own = word(words, own, rest)
+        if not late:
+            return own
+        return [
+            k.fma(y, scales[i % vectors], total) for i, (y, total) in enumerate(zip(own, sums, strict=True))
+        ]
+
+    def _offsets(self, at: Index, scales: list[ir.Value]) -> list[ir.Value] | None:
+        """What is added to scaled codes; None where the table of levels has the point in it."""
+        k = self.k
+        if self.offsets is not None:
+            return [
+                k.load(self.offsets, k.add(at, v * self.lanes), F32, self.lanes) for v in range(len(scales))
+            ]
+        if self.looks_up or not self.spec.point:
+            return None
+        return [k.b.fmul(s, k.splat(-self.spec.point, self.lanes)) for s in scales]
+
+    def _scaled(
+        self, levels: list[ir.Value], scales: list[ir.Value], offsets: list[ir.Value] | None
+    ) -> list[ir.Value]:
+        k = self.k
+        if offsets is None:
+            return [k.b.fmul(x, s) for x, s in zip(levels, scales, strict=True)]
+        return [k.fma(x, s, o) for x, s, o in zip(levels, scales, offsets, strict=True)]
+
+    def _load(self, row: Index, vectors: int) -> list[ir.Value]:
+        """The words of a row of the panel; those further on are fetched."""
+        k, kind = self.k, I8 if self.spec.bits == 8 else I32
+        size = kind.width // 8
+        at = k.mul(row, self.width)
+        for line in range(0, vectors * self.lanes * size, 64):
+            k.prefetch(k.gep(self.words, k.add(k.mul(at, size), line + _AHEAD), I8))
+        loaded = [k.load(self.words, k.add(at, v * self.lanes), kind, self.lanes) for v in range(vectors)]
+        if kind is I32:
+            return loaded
+        return [k.b.zext(value, vector(I32, self.lanes)) for value in loaded]
+
+    def _level(self, word: ir.Value, step: int) -> ir.Value:
+        """What the code at `step` of each word stands for, but for points that are not in the table."""
+        k, bits, lanes = self.k, self.spec.bits, self.lanes
+        if step:
+            word = k.b.lshr(word, k.splat(step * bits, lanes, I32))
+        if not self.looks_up:
+            if bits < 8:
+                word = k.b.and_(word, k.splat((1 << bits) - 1, lanes, I32))
+            return k.b.sitofp(word, vector(F32, lanes))
+        count = 1 << bits
+        levels = self.spec.levels or tuple(range(count))
+        point = 0.0 if self.offsets is not None else self.spec.point
+        table = [ir.Constant(F32, float(np.float32(levels[i % count] - point))) for i in range(16)]
+        numbers = ir.Constant(vector(F32, 16), table)
+        return k.named_intrinsic("llvm.x86.avx512.permvar.sf.512", [numbers, word], [])
+
+
+_Take = Callable[[Index, list[ir.Value], list[ir.Value]], list[ir.Value]]
+"""(place of the reduction, weights of its columns, sums) -> new sums."""
+
+
+def emit_gemm_blocks(module: ir.Module, name: str, spec: BlockGemmSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(C, A, codes, scales, [offsets], [bias], [extras], [scratch], worker)` of a spec."""
+    scratch = int(block_scratch_bytes(spec, target) > 0)
+    count = 4 + spec.offsets + spec.epilogue.operands + scratch
+    k = KernelBuilder(module, name, count, target, sized=True)
+    _Emission(k, spec).emit()
+    return k.finish()

@@ -1,0 +1,195 @@
+"""Products of a matrix of bytes with constant signed bytes, four products an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.emit.blocks import Block, choose_block, even_tiles, may_overlap
+from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
+from glow_backends.cpu.emit.integer import Requantize, dot4
+from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
+from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.target import CpuTarget
+
+_HIGH_BITS = -0x7F7F7F80  # 0x80808080: turns four signed bytes into unsigned ones
+
+
+@dataclass(frozen=True)
+class Int8GemmSpec:
+    """y = requantize(x @ w + bias) of bytes.
+
+    x is (m, k), unsigned, or `signed` (its bytes then count 128 more); w is what `pack_int8_gemm`
+    made of (k, n), signed; bias (i32) and factor (f32) have n values, padded to the lanes; y is
+    (m, n). Operands: y, x, w, bias, factor.
+    """
+
+    m: int
+    n: int
+    k: int
+    signed: bool = False
+    requantize: Requantize = field(default_factory=Requantize)
+
+    @property
+    def words(self) -> int:
+        """Groups of four along k, the last one filled up with zero weights."""
+        return ceil_div(self.k, 4)
+
+
+def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
+    """The register block of a product."""
+    return choose_block(spec.m, ceil_div(spec.n, target.lanes), target)
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """`count` tiles of `height` rows. The last begins at row `last`, or has `rest` rows if that is not 0."""
+
+    height: int
+    count: int
+    last: int
+    rest: int
+
+
+def row_tiles(total: int, size: int) -> RowTiles:
+    """`total` rows in tiles of about `size`; the last takes some of another's again where that is cheap."""
+    height, full, rest = even_tiles(total, size)
+    count = full + (rest > 0)
+    if rest and not may_overlap(total, height):
+        return RowTiles(height, count, full * height, rest)
+    return RowTiles(height, count, total - height, 0)
+
+
+def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
+    """(k, n) to (panels, k / 4, width, 4): four rows of a panel of columns inmost."""
+    width = block_of(spec, target).vectors * target.lanes
+    padded = pad_to(pad_to(weights, 0, 4), 1, width)
+    rows, columns = padded.shape
+    parts = padded.reshape(rows // 4, 4, columns // width, width)
+    return np.ascontiguousarray(parts.transpose(2, 0, 3, 1))
+
+
+class Int8Emission:
+    """Blocks of a product of bytes."""
+
+    #: Where a number for each row is that its sums get, if anywhere.
+    row_terms: ir.Value | None = None
+
+    def __init__(self, k: KernelBuilder, spec: Int8GemmSpec) -> None:
+        self.k, self.spec, self.lanes = k, spec, k.target.lanes
+        self.block = block_of(spec, k.target)
+        self.width = self.block.vectors * self.lanes
+        self.rows = row_tiles(spec.m, self.block.rows)
+        self.y, self.x, self.w, self.bias, self.factor = k.operands[:5]
+
+    def emit(self) -> None:
+        """Items (panel, tile of rows), shared by the workers."""
+        k, spec, rows = self.k, self.spec, self.rows
+        whole = spec.n // self.width
+        tail = spec.n - whole * self.width
+        panels = whole + (tail > 0)
+        count = k.size(rows.count)
+        low, high = k.share(k.size(panels * rows.count))
+        with k.loop(low, high) as item:
+            panel, tile = split_index(k, item, [panels, count])
+            full_columns = k.b.icmp_signed("<", k.i(panel), k.i(whole))
+            for columns, wanted in ((self.width, full_columns), (tail, k.b.not_(full_columns))):
+                if columns and (columns == tail or whole):
+                    with k.b.if_then(wanted):
+                        self._tiles(panel, tile, columns)
+
+    def _tiles(self, panel: Index, tile: Index, columns: int) -> None:
+        """One tile of a panel: full, or the rest of the rows."""
+        k, rows = self.k, self.rows
+        row = self.first_row(tile)
+        if not rows.rest:
+            self._tile(panel, row, rows.height, columns)
+            return
+        full = k.b.icmp_signed("<", k.i(tile), k.size(rows.count - 1))
+        with k.b.if_else(full) as (then, otherwise):
+            with then:
+                self._tile(panel, row, rows.height, columns)
+            with otherwise:
+                self._tile(panel, row, rows.rest, columns)
+
+    def first_row(self, tile: Index) -> Index:
+        """Where a tile of rows begins."""
+        k, rows = self.k, self.rows
+        row = k.mul(tile, rows.height)
+        return row if rows.rest else minimum(k, row, k.size(rows.last))
+
+    def _tile(self, panel: Index, row: Index, rows: int, columns: int) -> None:
+        k = self.k
+        column = k.mul(panel, self.width)
+        w = k.gep(self.w, k.mul(panel, self.spec.words * self.width), I32)
+        bias, factor = k.gep(self.bias, column, I32), k.gep(self.factor, column)
+        self.tile((w, bias, factor), column, row, rows, columns)
+
+    def tile(
+        self, panel: tuple[ir.Value, ir.Value, ir.Value], column: Index, row: Index, rows: int, columns: int
+    ) -> None:
+        """`rows` x `columns` results from `row` and `column` on; `panel`: weights, sums, factors."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        vectors = ceil_div(columns, lanes)
+        w, starts, factors = panel
+        x = k.gep(self.x, k.mul(row, spec.k), I8)
+        bias = [k.load(starts, v * lanes, I32, lanes) for v in range(vectors)]
+
+        def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
+            at = k.gep(w, k.mul(index, self.width), I32)
+            weights = [k.load(at, v * lanes, I32, lanes) for v in range(vectors)]
+            after: list[ir.Value] = []
+            for r in range(rows):
+                place = k.gep(x, k.add(k.mul(index, 4), r * spec.k), I8)
+                word = k.splat(self._word(place, live), lanes, I32)
+                after += [dot4(k, word, v, sums[r * vectors + i]) for i, v in enumerate(weights)]
+            return after
+
+        whole, rest = divmod(spec.k, 4)
+        sums: list[ir.Value] = [bias[i % vectors] for i in range(rows * vectors)]
+        if whole:
+            sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
+        if rest:
+            sums = step(whole, sums, rest)
+        if self.row_terms is not None:
+            terms = [k.splat(k.load(self.row_terms, k.add(row, r), I32), lanes, I32) for r in range(rows)]
+            sums = [k.b.add(total, terms[i // vectors]) for i, total in enumerate(sums)]
+        kind = spec.requantize.kind
+        for v in range(vectors):
+            factor = k.load(factors, v * lanes, lanes=lanes)
+            live = min(lanes, columns - v * lanes)
+            for r in range(rows):
+                value = spec.requantize.apply(k, sums[r * vectors + v], factor)
+                at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
+                self._store(value, at, live, kind)
+
+    def _store(self, value: ir.Value, at: Index, live: int, kind: ir.Type) -> None:
+        """The first `live` lanes; bytes one by one, since LLVM 22 widens masked stores of few bytes."""
+        k = self.k
+        if live == self.lanes or kind != I8:
+            store_first(k, value, self.y, at, live, kind)
+            return
+        for lane in range(live):
+            k.store(k.b.extract_element(value, ir.Constant(I32, lane)), self.y, k.add(at, lane), I8)
+
+    def _word(self, place: ir.Value, live: int) -> ir.Value:
+        """Four bytes (or the first `live` of them) as one unsigned word."""
+        k = self.k
+        if live == 4:
+            word = k.load(place, 0, I32, align=1)
+        else:
+            word = k.b.zext(k.load(place, 0, I8), I32)
+            for i in range(1, live):
+                byte = k.b.zext(k.load(place, i, I8), I32)
+                word = k.b.or_(word, k.b.shl(byte, ir.Constant(I32, 8 * i)))
+        return k.b.xor(word, ir.Constant(I32, _HIGH_BITS)) if self.spec.signed else word
+
+
+def emit_gemm_int8(module: ir.Module, name: str, spec: Int8GemmSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, x, w, bias, factor, worker)` of a spec."""
+    k = KernelBuilder(module, name, 5, target, sized=True)
+    Int8Emission(k, spec).emit()
+    return k.finish()

@@ -1,0 +1,201 @@
+"""Products of stacks of matrices of bytes, neither of them known at compile time.
+
+Panels of the right-hand side are packed into scratch memory, as `gemm_int8` reads constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
+from glow_backends.cpu.emit.common import broadcast_strides
+from glow_backends.cpu.emit.integer import Requantize, dot4
+from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, split_index
+from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8Emission, Int8GemmSpec, block_of
+from glow_backends.cpu.target import CpuTarget
+
+_HIGH_BIT = -128
+
+
+@dataclass(frozen=True)
+class Int8StackSpec:
+    """y = requantize((a - a_zero) @ (b - b_zero)), numpy.matmul's axes, bytes.
+
+    a is (*a_batch, m, k), b (*b_batch, k, n), each unsigned or signed; the batch shapes broadcast.
+    Operands: y, a, b, factor (f32, 8 vectors of the one factor), zeros (i32: see `zero_terms`), scratch.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_batch: tuple[int, ...] = ()
+    b_batch: tuple[int, ...] = ()
+    a_signed: bool = False
+    b_signed: bool = False
+    requantize: Requantize = field(default_factory=Requantize)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The result's batch shape."""
+        return np.broadcast_shapes(self.a_batch, self.b_batch)
+
+    def folded(self) -> Int8StackSpec:
+        """The same product with the batch of a taken as more rows where b has none."""
+        if prod(self.b_batch) != 1:
+            return self
+        return replace(self, m=self.m * prod(self.a_batch), a_batch=(), b_batch=())
+
+    @property
+    def one(self) -> Int8GemmSpec:
+        """The product of one pair of matrices."""
+        return Int8GemmSpec(self.m, self.n, self.k, self.a_signed, self.requantize)
+
+
+def zero_terms(spec: Int8StackSpec, a_zero: int, b_zero: int) -> np.ndarray:
+    """What the kernel makes of the zero points: with a' = a as unsigned, b' = b as signed bytes,
+
+    sum (a - az)(b - bz) = sum a' b' - az' sum b' - bz' sum a' + k az' bz'.
+    """
+    a_zero += 128 if spec.a_signed else 0
+    b_zero -= 0 if spec.b_signed else 128
+    return np.array([-a_zero, -b_zero, spec.k * a_zero * b_zero], np.int64).astype(np.int32)
+
+
+def _panel_words(spec: Int8StackSpec, target: CpuTarget) -> int:
+    return spec.one.words * block_of(spec.one, target).vectors * target.lanes
+
+
+def stack_scratch_bytes(spec: Int8StackSpec, target: CpuTarget) -> int:
+    """Bytes of the scratch operand: a panel, the sums of its columns, those of the rows of a."""
+    spec = spec.folded()
+    return 4 * target.threads * _own_words(spec, target)
+
+
+def _own_words(spec: Int8StackSpec, target: CpuTarget) -> int:
+    words = _panel_words(spec, target) + 8 * target.lanes + spec.m
+    return ceil_div(words, target.lanes) * target.lanes
+
+
+class _Emission(Int8Emission):
+    def __init__(self, k: KernelBuilder, spec: Int8StackSpec) -> None:
+        super().__init__(k, spec.one)
+        self.stack = spec
+        self.y, self.a, self.b, self.factor, self.zeros, scratch = k.operands
+        own = k.mul(k.worker, k.size(_own_words(spec, k.target))) if k.target.threads > 1 else 0
+        self.panel = k.gep(scratch, own, I32)
+        self.sums = k.gep(self.panel, _panel_words(spec, k.target), I32)
+        self.row_terms = k.gep(self.sums, 8 * self.lanes, I32)
+        self.ones = k.splat(0x01010101, self.lanes, I32)
+
+    def emit(self) -> None:
+        """Items (pair of matrices, panel of columns), shared by the workers."""
+        k, spec, stack = self.k, self.spec, self.stack
+        batch = stack.batch or (1,)
+        whole, tail = divmod(spec.n, self.width)
+        y = self.y
+        steps = [
+            [k.size(step * size) for step in broadcast_strides(shape, batch)]
+            for shape, size in ((stack.a_batch, spec.m * spec.k), (stack.b_batch, spec.k * spec.n))
+        ]
+        sizes, matrix = [k.size(extent) for extent in batch], k.size(spec.m * spec.n)
+        low, high = k.share(k.size(prod(batch) * (whole + (tail > 0))))
+        with k.loop(low, high) as item:
+            pair, panel = split_index(k, item, [0, whole + (tail > 0)])
+            places = split_index(k, pair, sizes)
+            at = [k.index(*zip(places, step, strict=True)) for step in steps]
+            column = k.mul(panel, self.width)
+            self.x = k.gep(self.a, at[0], I8)
+            self.y = k.gep(y, k.mul(pair, matrix), spec.requantize.kind)
+            b = k.gep(self.b, k.add(at[1], column), I8)
+            self._sum_rows()
+            full = k.b.icmp_signed("<", k.i(panel), k.i(whole))
+            for columns, wanted in ((self.width, full), (tail, k.b.not_(full))):
+                if columns and (columns == tail or whole):
+                    with k.b.if_then(wanted):
+                        self._pack(b, columns)
+                        self._rows(column, columns)
+
+    def _rows(self, column: Index, columns: int) -> None:
+        """All rows of a panel."""
+        k, rows = self.k, self.rows
+        parts = self.panel, self.sums, self.factor
+        full = rows.count - (rows.rest > 0)
+        with k.loop(0, k.size(full)) as tile:
+            self.tile(parts, column, self.first_row(tile), rows.height, columns)
+        if rows.rest:
+            self.tile(parts, column, k.size(rows.last), rows.rest, columns)
+
+    def _pack(self, b: ir.Value, columns: int) -> None:
+        """Four rows of the panel side by side in words; sums start as the columns' sums of them."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        vectors = ceil_div(columns, lanes)
+
+        def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
+            after: list[ir.Value] = []
+            for v in range(vectors):
+                word = self._interleaved(b, index, v, min(lanes, columns - v * lanes), live)
+                k.store(word, self.panel, k.add(k.mul(index, self.width), v * lanes), I32)
+                after.append(dot4(k, self.ones, word, sums[v]))
+            return after
+
+        whole, rest = divmod(spec.k, 4)
+        sums: list[ir.Value] = [k.splat(0, lanes, I32)] * vectors
+        if whole:
+            sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
+        if rest:
+            sums = step(whole, sums, rest)
+        factor = k.splat(k.load(self.zeros, 0, I32), lanes, I32)
+        for v, total in enumerate(sums):
+            k.store(k.b.mul(total, factor), self.sums, v * lanes, I32)
+
+    def _interleaved(self, b: ir.Value, index: Index, v: int, columns: int, live: int) -> ir.Value:
+        """Bytes of four rows (or the first `live`) of a vector of columns, signed."""
+        k, lanes = self.k, self.lanes
+        flip = 0 if self.stack.b_signed else sum(0x80 << 8 * i for i in range(live))
+        word = k.splat(flip - (flip >> 31 << 32), lanes, I32)
+        for i in range(live):
+            at = k.add(k.mul(k.add(k.mul(index, 4), i), self.spec.n), v * lanes)
+            part = k.b.zext(load_first(k, b, at, lanes, columns, I8), word.type)
+            word = k.b.xor(word, k.b.shl(part, k.splat(8 * i, lanes, I32)) if i else part)
+        return word
+
+    def _sum_rows(self) -> None:
+        """What the zero point of b adds to each row: its factor times the row's sum, and a constant."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        size = 4 * lanes
+        factor, constant = (k.load(self.zeros, i, I32) for i in (1, 2))
+        words = ir.VectorType(I32, lanes)
+
+        def part(row: ir.Value, start: Index, live: int, total: ir.Value) -> ir.Value:
+            held = load_first(k, k.gep(row, start, I8), 0, size, live, I8)
+            if self.stack.a_signed:
+                held = k.b.xor(held, k.splat(_HIGH_BIT, size, I8))
+            kept = [ir.Constant(I8, int(i < live)) for i in range(size)]
+            ones = k.b.bitcast(ir.Constant(ir.VectorType(I8, size), kept), words)
+            return dot4(k, k.b.bitcast(held, words), ones, total)
+
+        whole = spec.k // size * size
+        with k.loop(0, k.size(spec.m)) as r:
+            row = k.gep(self.x, k.mul(r, spec.k), I8)
+            total = k.splat(0, lanes, I32)
+            if whole:
+                (total,) = k.reduce_loop(
+                    0, whole, size, [total], lambda start, held: [part(row, start, size, held[0])]
+                )
+            if spec.k > whole:
+                total = part(row, whole, spec.k - whole, total)
+            summed = k.intrinsic("vector.reduce.add", [total], I32)
+            assert self.row_terms is not None
+            k.store(k.b.add(k.b.mul(summed, factor), constant), self.row_terms, r, I32)
+
+
+def emit_gemm_int8_stack(module: ir.Module, name: str, spec: Int8StackSpec, target: CpuTarget) -> ir.Function:
+    """The kernel `name(y, a, b, factor, zeros, scratch, worker)` of a spec."""
+    k = KernelBuilder(module, name, 6, target, sized=True)
+    _Emission(k, spec.folded()).emit()
+    return k.finish()

@@ -1,0 +1,60 @@
+"""Softmax and its logarithm along any axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.values import NARROW, Vec
+from glow_backends.cpu.emit.vecmath import exp_nonpositive, log
+from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
+from glow_backends.cpu.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class SoftmaxSpec:
+    """result = softmax of scale * input along `axis`; `log` asks for its logarithm.
+
+    Operands: result, input (both of `shape` and `dtype`; they may be the same buffer).
+    """
+
+    shape: tuple[int, ...]
+    axis: int = -1
+    log: bool = False
+    dtype: str = "f32"
+    scale: float = 1.0
+
+
+def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTarget) -> ir.Function:
+    """Emit softmax: the largest element, then exponentials and their sum, then the quotients."""
+    k = KernelBuilder(module, name, 2, target, sized=True)
+    # Exponentials kept in a 16-bit buffer would be rounded twice: they are computed twice instead.
+    narrow = spec.dtype in NARROW
+
+    def body(line: Line, number: Index) -> None:
+        del number
+        pick = "largest" if spec.scale > 0 else "least"  # a NaN makes the sum one
+        peak = line.reduce(pick, same)
+
+        def shifted(x: Vec, at: At) -> Vec:
+            difference = x - line.spread(peak, at.lanes)
+            return difference if spec.scale == 1.0 else difference * spec.scale
+
+        def exponential(x: Vec, at: At) -> Vec:
+            return exp_nonpositive(shifted(x, at))
+
+        if spec.log:
+            total = log(line.reduce("sum", exponential))
+            line.finish(lambda x, at: shifted(x, at) - line.spread(total, at.lanes))
+        elif narrow and line.held is None:
+            part = 1.0 / line.reduce("sum", exponential)
+            line.finish(lambda x, at: exponential(x, at) * line.spread(part, at.lanes))
+        else:
+            part = 1.0 / line.update("sum", exponential)
+            line.finish(lambda x, at: x * line.spread(part, at.lanes))
+
+    for_lines(k, spec.shape, spec.axis, spec.dtype, body)
+    return k.finish()

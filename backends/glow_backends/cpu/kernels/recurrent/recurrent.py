@@ -1,0 +1,355 @@
+"""LSTM, GRU and RNN: the loop over time, with the input already projected by a matrix product.
+
+Every step multiplies the states of a block of samples with the packed recurrent weights (vectors
+along the outputs, one pass over the weights a step), then applies the cell to whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.emit import common, values, vecmath
+from glow_backends.cpu.emit.builder import I64, KernelBuilder
+from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.pointwise_rules import FLOAT
+from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.target import CpuTarget
+
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+Function = tuple[str, float, float]
+
+_NAMES = {
+    "leakyrelu": "leaky_relu", "thresholdedrelu": "thresholded_relu", "hardsigmoid": "hard_sigmoid",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RecurrentSpec:
+    """Steps T, samples N, hidden H, directions D, gates G (i o f c; z r h; one).
+
+    `reverse` and `functions` (name, alpha, beta) have one entry a direction. Operands: result
+    [T, D, N, H], last state [D, N, H], for LSTM the last cell, projected input [T, N, D, G, H],
+    packed recurrence (`pack_recurrence`), then those that are there: recurrent bias [D, G, H],
+    lengths [N], initial state and cell [D, N, H], peepholes [D, 3, H] (i o f); then scratch.
+    """
+
+    kind: str
+    steps: int
+    samples: int
+    hidden: int
+    reverse: tuple[bool, ...]
+    functions: tuple[tuple[Function, ...], ...]
+    clip: float = 0.0
+    input_forget: bool = False
+    linear_before_reset: bool = False
+    bias: bool = False
+    lengths: str = ""
+    initial_state: bool = False
+    initial_cell: bool = False
+    peepholes: bool = False
+    dtype: str = "f32"
+
+    @property
+    def gates(self) -> int:
+        """Gates of the cell."""
+        return GATES[self.kind]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Rows of a block of samples, vectors of a block of outputs, blocks a gate."""
+
+    rows: int
+    vectors: int
+    blocks: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Outputs of a gate, filled up to whole blocks."""
+        return self.blocks * self.vectors * self.lanes
+
+
+def _plan(spec: RecurrentSpec, target: CpuTarget) -> _Plan:
+    lanes = max(1, target.vector_bytes // values.width(spec.dtype))
+    rows = next(r for r in (4, 3, 2, 1) if spec.samples % r == 0)
+    if rows == 1 and spec.samples > 4:
+        rows = 4
+    needed = -(-spec.hidden // lanes)
+    most = max(1, min(8 if rows == 1 else 4, (target.registers - 4) // (rows + 1)))
+    blocks = -(-needed // most)
+    return _Plan(rows, -(-needed // blocks), blocks, lanes)
+
+
+def pack_recurrence(weights: np.ndarray, spec: RecurrentSpec, target: CpuTarget) -> np.ndarray:
+    """[D, G H, H] -> [D, G, blocks, H (input), outputs of a block], missing outputs zero."""
+    plan, hidden = _plan(spec, target), spec.hidden
+    directions = len(spec.reverse)
+    padded = np.zeros((directions, spec.gates, plan.width, hidden), weights.dtype)
+    padded[:, :, :hidden] = weights.reshape(directions, spec.gates, hidden, hidden)
+    split = padded.reshape(directions, spec.gates, plan.blocks, -1, hidden)
+    return np.ascontiguousarray(np.moveaxis(split, 3, 4))
+
+
+def recurrence_form(spec: RecurrentSpec, target: CpuTarget) -> str:
+    """All that `pack_recurrence` depends on but the weights."""
+    plan = _plan(spec, target)
+    return f"{len(spec.reverse)} {spec.gates} {plan.width} {plan.blocks}"
+
+
+def recurrent_scratch_bytes(spec: RecurrentSpec, target: CpuTarget) -> int:
+    """Bytes of the scratch operand, for all workers."""
+    return _worker_elements(spec, target) * values.size(spec.dtype) * target.threads
+
+
+def _worker_elements(spec: RecurrentSpec, target: CpuTarget) -> int:
+    plan = _plan(spec, target)
+    return (spec.gates + 3) * plan.rows * plan.width
+
+
+def recurrent_parts(spec: RecurrentSpec, target: CpuTarget) -> int:
+    """How many workers may share the network: blocks of samples in each direction."""
+    return len(spec.reverse) * -(-spec.samples // _plan(spec, target).rows)
+
+
+def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: CpuTarget) -> ir.Function:
+    """Emit the network; see `RecurrentSpec` for the operands."""
+    optional = (spec.bias, bool(spec.lengths), spec.initial_state, spec.initial_cell, spec.peepholes)
+    outputs = 3 if spec.kind == "lstm" else 2
+    k = KernelBuilder(module, name, outputs + 2 + sum(optional) + 1, target)
+    plan = _plan(spec, target)
+    if spec.samples * spec.hidden:
+        size = 4 * spec.samples * spec.gates * spec.hidden * spec.steps * values.size(spec.dtype)
+        whole, rest = divmod(spec.samples, plan.rows)
+        for direction in range(len(spec.reverse)):
+            # Where there is one block, each direction has a worker of its own.
+            alone = common.last_worker if direction else common.first_worker
+            if whole > 1:
+                with common.nest(k, [whole], size) as (block,):
+                    _Block(k, spec, plan, direction, k.mul(block, plan.rows)).emit()
+            elif whole:
+                with alone(k):
+                    _Block(k, spec, plan, direction, 0).emit()
+            if rest:
+                with alone(k):
+                    tail = replace(plan, rows=rest)
+                    _Block(k, spec, tail, direction, whole * plan.rows).emit()
+    return k.finish()
+
+
+class _Block:
+    """A block of samples in one direction, through all steps."""
+
+    def __init__(
+        self, k: KernelBuilder, spec: RecurrentSpec, plan: _Plan, direction: int, first: Index
+    ) -> None:
+        self.k, self.spec, self.plan = k, spec, plan
+        self.direction, self.first = direction, first
+        self.kind = values.compute(spec.dtype)
+        operands = list(k.operands)
+        self.result, self.last_state = operands.pop(0), operands.pop(0)
+        self.last_cell = operands.pop(0) if spec.kind == "lstm" else None
+        self.projected, self.weights = operands.pop(0), operands.pop(0)
+        self.bias = operands.pop(0) if spec.bias else None
+        self.lengths = operands.pop(0) if spec.lengths else None
+        self.initial_state = operands.pop(0) if spec.initial_state else None
+        self.initial_cell = operands.pop(0) if spec.initial_cell else None
+        self.peepholes = operands.pop(0) if spec.peepholes else None
+        work = k.gep(operands.pop(0), k.mul(k.worker, _worker_elements(spec, k.target)), self.kind)
+        whole = _plan(spec, k.target).rows * plan.width
+        self.sums = work
+        self.state, self.cell, self.reset = (
+            k.gep(work, (spec.gates + i) * whole, self.kind) for i in range(3)
+        )
+
+    def emit(self) -> None:
+        """Initial states, all steps, last states."""
+        k, spec = self.k, self.spec
+        self._start(self.state, self.initial_state)
+        if self.last_cell is not None:
+            self._start(self.cell, self.initial_cell)
+        with k.loop(0, spec.steps) as i:
+            step = k.b.sub(k.i(spec.steps - 1), i) if spec.reverse[self.direction] else i
+            gru_reset = spec.kind == "gru" and not spec.linear_before_reset
+            self._multiply(self.state, 0, 2 if gru_reset else spec.gates)
+            if gru_reset:
+                self._rows(lambda row, h, lanes, active: self._reset_gate(step, row, h, lanes, active))
+                self._multiply(self.reset, 2, 3)
+            self._rows(lambda row, h, lanes, active: self._cell(step, row, h, lanes, active))
+        self._finish(self.last_state, self.state)
+        if self.last_cell is not None:
+            self._finish(self.last_cell, self.cell)
+
+    # Memory.
+    def _sample(self, row: Index) -> Index:
+        """Offset of a sample's state in a tensor [D, N, H]."""
+        place = self.k.add(self.direction * self.spec.samples, self.k.add(self.first, row))
+        return self.k.mul(place, self.spec.hidden)
+
+    def _start(self, buffer: ir.Value, initial: ir.Value | None) -> None:
+        k, spec = self.k, self.spec
+        for row in range(self.plan.rows):
+            for h, lanes, active in common.strips(k, 0, spec.hidden, self.plan.lanes, 1):
+                kind = ir.VectorType(self.kind, lanes) if lanes > 1 else self.kind
+                value: ir.Value = values.zero(kind)
+                if initial is not None:
+                    place = k.add(self._sample(row), h)
+                    value = values.load(k, initial, place, spec.dtype, lanes, active)
+                values.store(k, value, buffer, k.add(row * self.plan.width, h), spec.dtype)
+
+    def _finish(self, goal: ir.Value, buffer: ir.Value) -> None:
+        k, spec = self.k, self.spec
+        for row in range(self.plan.rows):
+            for h, lanes, active in common.strips(k, 0, spec.hidden, self.plan.lanes, 1):
+                value = values.load(k, buffer, k.add(row * self.plan.width, h), spec.dtype, lanes)
+                values.store(k, value, goal, k.add(self._sample(row), h), spec.dtype, active)
+
+    # The matrix product of a step.
+    def _multiply(self, source: ir.Value, first: int, stop: int) -> None:
+        """sums[row, gate] = recurrent weights of the gates first ... stop - 1 times source[row]."""
+        k, spec, plan = self.k, self.spec, self.plan
+        block = plan.vectors * plan.lanes
+        vector = ir.VectorType(self.kind, plan.lanes) if plan.lanes > 1 else self.kind
+        zeros = [values.zero(vector)] * (plan.rows * plan.vectors)
+        base = self.direction * spec.gates * plan.blocks
+        with k.loop(first * plan.blocks, stop * plan.blocks) as number:
+            weights = k.mul(k.add(number, base), spec.hidden * block)
+
+            def body(i: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                at = k.add(weights, k.mul(i, block))
+                columns = [
+                    k.load(self.weights, k.add(at, v * plan.lanes), self.kind, plan.lanes)
+                    for v in range(plan.vectors)
+                ]
+                made: list[ir.Value] = []
+                for row in range(plan.rows):
+                    x = k.load(source, k.add(row * plan.width, i), self.kind)
+                    wide = values.splat(k, x, plan.lanes)
+                    made += [
+                        k.fma(wide, c, t) for c, t in zip(columns, totals[row * plan.vectors :], strict=False)
+                    ]
+                return made
+
+            totals = k.reduce_loop(0, spec.hidden, 1, zeros, body)
+            for place, total in enumerate(totals):
+                row, v = divmod(place, plan.vectors)
+                at = k.add(k.mul(number, block), row * spec.gates * plan.width + v * plan.lanes)
+                k.store(total, self.sums, at, self.kind)
+
+    # The cell.
+    def _rows(self, body: Callable[[Index, Index, int, int], None]) -> None:
+        """Call body(row, position, lanes, active lanes) over the block's states."""
+        k, plan = self.k, self.plan
+        with k.loop(0, plan.rows) if plan.rows > 1 else nullcontext(0) as row:
+            for h, lanes, active in common.strips(k, 0, self.spec.hidden, plan.lanes, 1):
+                body(row, h, lanes, active)
+
+    def _load(self, pointer: ir.Value, place: Index, lanes: int, active: int) -> Vec:
+        return Vec(self.k, values.load(self.k, pointer, place, self.spec.dtype, lanes, active))
+
+    def _input(self, step: Index, row: Index, gate: int, h: Index, lanes: int, active: int) -> Vec:
+        """The projected input of a gate."""
+        k, spec = self.k, self.spec
+        sample = k.add(k.mul(step, spec.samples), k.add(self.first, row))
+        gates = k.add(k.mul(sample, len(spec.reverse) * spec.gates), self.direction * spec.gates + gate)
+        return self._load(self.projected, k.add(k.mul(gates, spec.hidden), h), lanes, active)
+
+    def _recurrent(self, row: Index, gate: int, h: Index, lanes: int, active: int) -> Vec:
+        """The product of a gate, with its bias."""
+        k, spec, plan = self.k, self.spec, self.plan
+        at = k.add(k.mul(row, spec.gates * plan.width), k.add(gate * plan.width, h))
+        total = self._load(self.sums, at, lanes, lanes)
+        if self.bias is not None:
+            place = k.add((self.direction * spec.gates + gate) * spec.hidden, h)
+            total = total + self._load(self.bias, place, lanes, active)
+        return total
+
+    def _gate(self, step: Index, row: Index, gate: int, h: Index, lanes: int, active: int) -> Vec:
+        whole = self._recurrent(row, gate, h, lanes, active)
+        return self._input(step, row, gate, h, lanes, active) + whole
+
+    def _activate(self, number: int, x: Vec) -> Vec:
+        """The direction's activation `number`."""
+        if self.spec.clip:
+            x = x.at_least(-self.spec.clip).at_most(self.spec.clip)
+        name, alpha, beta = self.spec.functions[self.direction][number]
+        if name == "affine":
+            return x * alpha + beta
+        if name == "scaledtanh":
+            return vecmath.tanh(x * beta) * alpha
+        return FLOAT[_NAMES.get(name, name)]([x], (alpha, beta))
+
+    def _reset_gate(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
+        """GRU: reset = r * state."""
+        k = self.k
+        at = k.add(k.mul(row, self.plan.width), h)
+        r = self._activate(0, self._gate(step, row, 1, h, lanes, active))
+        value = r * self._load(self.state, at, lanes, lanes)
+        values.store(k, value.v, self.reset, at, self.spec.dtype)
+
+    def _cell(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
+        """New states from the gates, and the step's result."""
+        k, spec = self.k, self.spec
+        at = k.add(k.mul(row, self.plan.width), h)
+        state = self._load(self.state, at, lanes, lanes)
+        kept = self._alive(step, row)
+        cell = None
+        if spec.kind == "lstm":
+            old = self._load(self.cell, at, lanes, lanes)
+            new, cell = self._lstm(step, row, h, lanes, active, old)
+            if kept is not None:
+                cell = cell.where(kept, old)
+        elif spec.kind == "gru":
+            new = self._gru(step, row, h, lanes, active, state)
+        else:
+            new = self._activate(0, self._gate(step, row, 0, h, lanes, active))
+        shown = new
+        if kept is not None:
+            shown, new = new.where(kept, 0.0), new.where(kept, state)
+        values.store(k, new.v, self.state, at, spec.dtype)
+        if cell is not None:
+            values.store(k, cell.v, self.cell, at, spec.dtype)
+        place = k.add(k.mul(step, len(spec.reverse) * spec.samples * spec.hidden), self._sample(row))
+        values.store(k, shown.v, self.result, k.add(place, h), spec.dtype, active)
+
+    def _alive(self, step: Index, row: Index) -> ir.Value | None:
+        """Whether the sample has this step; None where all have."""
+        k, spec = self.k, self.spec
+        if self.lengths is None:
+            return None
+        length = values.load(k, self.lengths, k.add(self.first, row), spec.lengths)
+        if length.type != I64:
+            length = k.b.sext(length, I64) if values.is_signed(spec.lengths) else k.b.zext(length, I64)
+        return k.b.icmp_signed("<", k.i(step), length)
+
+    def _lstm(self, step: Index, row: Index, h: Index, lanes: int, active: int, cell: Vec) -> tuple[Vec, Vec]:
+        k, spec = self.k, self.spec
+
+        def inner(gate: int, of: Vec) -> Vec:
+            value = self._gate(step, row, gate, h, lanes, active)
+            if self.peepholes is None:
+                return value
+            place = k.add((self.direction * 3 + gate) * spec.hidden, h)
+            return self._load(self.peepholes, place, lanes, active).fma(of, value)
+
+        i = self._activate(0, inner(0, cell))
+        if spec.input_forget:
+            kept = cell - i * cell
+        else:
+            kept = self._activate(0, inner(2, cell)) * cell
+        new = i.fma(self._activate(1, self._gate(step, row, 3, h, lanes, active)), kept)
+        o = self._activate(0, inner(1, new))
+        return o * self._activate(2, new), new
+
+    def _gru(self, step: Index, row: Index, h: Index, lanes: int, active: int, state: Vec) -> Vec:
+        z = self._activate(0, self._gate(step, row, 0, h, lanes, active))
+        inner = self._recurrent(row, 2, h, lanes, active)
+        if self.spec.linear_before_reset:
+            inner = self._activate(0, self._gate(step, row, 1, h, lanes, active)) * inner
+        new = self._activate(1, self._input(step, row, 2, h, lanes, active) + inner)
+        return z.fma(state - new, new)
