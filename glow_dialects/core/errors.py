@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,19 @@ class BindingError(GlowError):
 
 class RaisedError(GlowError):
     """A `raise` or `assert` of a compiled function; also of the class that it raises, where built in."""
+
+
+def internal(error: Exception, place: str) -> str:
+    """What to say of an exception that only a mistake of ours can raise.
+
+    With GLOW_STRICT in the environment, as in the tests, it is raised instead.
+    """
+    if os.environ.get("GLOW_STRICT"):
+        raise error
+    return (
+        f"internal error in {place}: {type(error).__name__} {error}".strip()
+        + "; this is a mistake of the compiler, please report it"
+    )
 
 
 def raised(kind: str, message: str, where: str) -> RaisedError:

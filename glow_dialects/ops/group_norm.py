@@ -22,7 +22,7 @@ from glow_dialects.ops.windows import check_float
 
 def group_normalize(x: Array, groups: int, epsilon: float) -> Array:
     """NCHW data, each group of channels of each sample with mean 0 and variance 1."""
-    flat = x.reshape(x.shape[0], groups, -1)
+    flat = x.reshape(x.shape[0], groups, int(np.prod(x.shape[1:])) // groups)
     centred = flat - flat.mean(axis=2, keepdims=True)
     variance = (centred * centred).mean(axis=2, keepdims=True)
     return (centred / np.sqrt(variance + x.dtype.type(epsilon))).reshape(x.shape)

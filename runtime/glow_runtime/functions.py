@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_backends.interpreter.primitives import Closure
-from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError, internal
 from glow_dialects.fn.record import Record, rebuilt
 from glow_passes.fn.domain import (
     BOOL,
@@ -164,7 +163,7 @@ class FunctionProgram:
         except NotNative as reason:
             return Specialized(None, None, None, str(reason))
         except _OUR_FAULT as error:
-            return Specialized(None, None, None, _internal(error))
+            return Specialized(None, None, None, internal(error, "specialisation"))
         finally:
             self.seconds["infer types"] = time.perf_counter() - start
         if self.backend.name != "cpu":
@@ -174,7 +173,7 @@ class FunctionProgram:
         except NotNative as reason:
             return Specialized(inferred, root, None, str(reason))
         except _OUR_FAULT as error:
-            return Specialized(inferred, root, None, _internal(error))
+            return Specialized(inferred, root, None, internal(error, "specialisation"))
         self.seconds.update(native.seconds)
         return Specialized(inferred, root, native)
 
@@ -211,14 +210,8 @@ class FunctionProgram:
 #: Why a program runs in the interpreter where nothing is wrong with it.
 ASKED = "the interpreter was asked for"
 #: Mistakes of specialisation and code generation: the interpreter still gives the right value, and the
-#: report names the mistake. With GLOW_STRICT in the environment, as in the tests, they are raised.
+#: report names the mistake.
 _OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError)
-
-
-def _internal(error: Exception) -> str:
-    if os.environ.get("GLOW_STRICT"):
-        raise error
-    return f"internal error in specialisation: {type(error).__name__} {error}".strip()
 
 
 def _public(value: Value, name: str) -> Value:

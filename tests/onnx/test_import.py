@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import ConstantOp, constants
-from glow_frontends.onnx import import_model
+from glow_frontends.onnx import import_model, scope
 from glow_frontends.onnx.model import parse
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("light_*.onnx"))
@@ -286,21 +286,79 @@ def test_clip_of_a_scalar(element: int) -> None:
     assert float(np.asarray(made)) == 6
 
 
+make = helper.make_node
+
+
 @pytest.mark.parametrize(
     ("node", "weights", "message"),
     [
+        (make("Tile", ["x", "r"], ["y"]), {"r": np.array([1])}, "1 repeats for a tensor of rank 2"),
         (
-            helper.make_node("Tile", ["x", "r"], ["y"]),
-            {"r": np.array([1])},
-            "1 repeats for a tensor of rank 2",
-        ),
-        (
-            helper.make_node("OneHot", ["r", "d", "v"], ["y"]),
+            make("OneHot", ["r", "d", "v"], ["y"]),
             {"r": np.array([1]), "d": np.array(-1), "v": np.array([0, 1])},
             "the depth -1 is not positive",
         ),
+        (make("Trilu", ["r"], ["y"]), {"r": np.array([1])}, "rank 1 where at least 2 dimensions"),
+        (make("EyeLike", ["r"], ["y"]), {"r": np.array([1])}, "a tensor of rank 1, expected a matrix"),
+        (make("Pad", ["x", "r"], ["y"]), {"r": np.array([1])}, "1 pads for 2 axes, expected two for each"),
+        (
+            make("Slice", ["x", "r", "d"], ["y"]),
+            {"r": np.array([1]), "d": np.array([2, 2])},
+            "1 starts and 2",
+        ),
+        (
+            make("Range", ["r", "d", "d"], ["y"]),
+            {"r": np.array([1, 2]), "d": np.array(1)},
+            "2 numbers where one",
+        ),
+        (make("CumSum", ["x", "r"], ["y"]), {"r": np.array([], np.int64)}, "the axis of CumSum is 0 numbers"),
+        (make("Tile", ["x", "r"], ["y"]), {"r": np.array([1, np.inf])}, "the repeats of Tile is not whole"),
+        (make("ReverseSequence", ["x", "r"], ["y"], batch_axis=3), {"r": np.array([1])}, "axis 3 is out of"),
+        (make("RegexFullMatch", ["r"], ["y"], pattern="a"), {"r": np.array([1])}, "input 0 is not strings"),
+        (
+            make("StringNormalizer", ["r"], ["y"], case_change_action="up"),
+            {"r": np.array(["a"], object)},
+            "case_change_action 'up', expected one of NONE, LOWER, UPPER",
+        ),
+        (
+            make("ConvTranspose", ["w", "w"], ["y"], strides=[1]),
+            {"w": np.ones((1, 1, 2, 2), np.float32)},
+            "attribute 'strides' has 1 numbers, expected 2",
+        ),
+        (make("Einsum", ["x"], ["y"], equation="ab->ac"), {}, "the output has labels that no operand has"),
     ],
 )
 def test_numbers_that_make_no_tensor(node: onnx.NodeProto, weights: dict[str, Array], message: str) -> None:
     with pytest.raises(glow.ImportProblems, match=message):
         glow.load(model([node], weights=weights))
+
+
+def _broken(*_: object) -> None:
+    raise KeyError("nothing")
+
+
+def test_a_mistake_of_ours_is_not_said_to_be_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names node and operator, and says whose it is; in tests it is raised as it is."""
+    monkeypatch.setattr(scope, "find_rule", lambda *_: _broken)
+    broken = model([helper.make_node("Relu", ["x"], ["y"], name="act")])
+    with pytest.raises(KeyError):
+        glow.load(broken)
+    monkeypatch.delenv("GLOW_STRICT")
+    with pytest.raises(glow.ImportProblems) as caught:
+        glow.load(broken)
+    assert "node 'act' (Relu, opset" in str(caught.value)
+    assert "internal error in the rule: KeyError 'nothing'; this is a mistake of the compiler" in str(
+        caught.value
+    )
+
+
+def test_a_mistake_of_ours_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a node that runs on the host."""
+    net = glow.compile(model([helper.make_node("Unique", ["x"], ["y"])]), backend="interpreter")
+    monkeypatch.setattr(scope, "find_rule", lambda *_: _broken)
+    feed = {s.name: np.zeros(s.shape, s.dtype) for s in net.inputs}  # pyright: ignore
+    with pytest.raises(KeyError):
+        net.run(feed)
+    monkeypatch.delenv("GLOW_STRICT")
+    with pytest.raises(glow.GlowError, match=r"node 'y' \(Unique\): internal error in the rule: KeyError"):
+        net.run(feed)

@@ -157,6 +157,19 @@ def test_sequences_at_the_border() -> None:
         assert out["n"] == len(parts) + 1
 
 
+def test_a_sequence_of_known_tensors() -> None:
+    """Where nothing is left to compute there is no program."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("SequenceConstruct", ["s", "s"], ["y"]),
+    ]
+    output = helper.make_tensor_sequence_value_info("y", I, None)
+    net = glow.compile(model(nodes, [info("x", F, ["n", 2])], [output]), backend="interpreter")
+    for n in (3, 4):
+        (first, second) = net.run({"x": np.zeros((n, 2), np.float32)})["y"]
+        assert first.tolist() == second.tolist() == [n, 2]
+
+
 def test_a_long_loop_stays_a_loop() -> None:
     body = helper.make_graph(
         [

@@ -223,7 +223,21 @@ class Emitter:
 
     def ints(self, value: Value, what: str) -> tuple[int, ...]:
         """Known integers, flat."""
-        return tuple(int(v) for v in self.known(value, what).reshape(-1))
+        known = self.known(value, what)
+        if known.dtype.kind not in "iub" and not (known.dtype.kind == "f" and np.isfinite(known).all()):
+            raise RuleError(f"{what} is not whole numbers")
+        return tuple(int(v) for v in known.reshape(-1))
+
+    def scalar(self, value: Value, what: str) -> Array:
+        """One known number, as an array of rank 0."""
+        known = self.known(value, what)
+        if known.size != 1:
+            raise RuleError(f"{what} is {known.size} numbers where one is expected")
+        return known.reshape(())
+
+    def integer(self, value: Value, what: str) -> int:
+        """One known integer."""
+        return self.ints(self.scalar(value, what), what)[0]
 
     def like(self, number: float | int | bool, value: Value) -> Array:
         """A rank-0 array with the dtype of `value`, for broadcasting."""
@@ -243,7 +257,9 @@ class Emitter:
 
 
 def check_size(dims: Sequence[int], most: int = MAX_ELEMENTS) -> None:
-    """Refuse tensors that no machine holds, or of more elements than `most`."""
+    """Refuse tensors that no machine holds, of more elements than `most`, or of negative sizes."""
+    if min(dims, default=0) < 0:
+        raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} has a negative size")
     count = 1
     for dim in dims:
         count *= int(dim)

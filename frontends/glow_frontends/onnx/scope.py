@@ -13,7 +13,7 @@ from onnx.onnx_pb import AttributeProto
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.errors import GlowError, Problem
+from glow_dialects.core.errors import GlowError, Problem, internal
 from glow_dialects.core.types import Array
 from glow_frontends.onnx import bounds
 from glow_frontends.onnx.emitter import Emitter
@@ -43,22 +43,8 @@ MAX_DEPTH = 60
 #: And expansion as a whole here: functions that call functions twice grow without bound.
 MAX_EXPANDED = 100_000
 
-#: What rules and cards raise for nodes that are wrong or unusual; anything else is our bug.
-FAILURES = (
-    RuleError,
-    VerifyException,
-    GlowError,
-    ValueError,
-    IndexError,
-    TypeError,
-    OverflowError,
-    ZeroDivisionError,
-    AttributeError,  # an operand that the node should have is None
-    KeyError,
-    NotImplementedError,
-    MemoryError,  # a constant that no machine holds
-)
-
+#: What rules and cards raise for nodes that are wrong or unusual; anything else is a mistake of ours.
+FAILURES = (RuleError, VerifyException, GlowError)
 
 #: The kinds of a value; rules of several outputs return a sequence of these.
 SINGLE = (np.ndarray, SSAValue, SequenceValue, NoneValue, HostValue, MapValue, BoundedValue)
@@ -190,6 +176,8 @@ class Scope:
             raise
         except FAILURES as error:
             self.problem(proto, str(error) or type(error).__name__)
+        except Exception as error:
+            self.problem(proto, internal(error, "the rule"))
         else:
             self.define(proto, results)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnx import NodeProto
 
-from glow_dialects.core.errors import ImportProblems, UnsupportedError
+from glow_dialects.core.errors import GlowError, ImportProblems, UnsupportedError, internal
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.importer import Import
 from glow_frontends.onnx.model import domain_of, label, uses
@@ -42,11 +42,15 @@ class HostNode(ABC):
         except ImportProblems:
             raise
         except FAILURES as error:
-            where = f"{self.plan.setting.source.name}: node '{label(self.node)}' ({self.node.op_type})"
-            raise UnsupportedError(f"{where}: {error}") from None
+            raise UnsupportedError(f"{self._place()}: {error}") from None
+        except Exception as error:
+            raise GlowError(f"{self._place()}: {internal(error, 'the rule')}") from error
         for name, value in zip(self.node.output, results, strict=False):
             if name and value is not None:
                 values[name] = value
+
+    def _place(self) -> str:
+        return f"{self.plan.setting.source.name}: node '{label(self.node)}' ({self.node.op_type})"
 
     @abstractmethod
     def results(self, values: Values) -> Sequence[AnyValue | None]:

@@ -83,10 +83,10 @@ class Stage:
 
     def run(self, values: Values) -> None:
         """Add what the stage computes to the values of a run."""
+        outputs: dict[str, Array] = {}
         if self.program is not None:
-            given = {s: _part(values[n], i) for s, (n, i) in self.inputs.items()}
-            found = self.program.run(given)
-            values.update({n: _assembled(form, found) for n, form in self.results.items()})
+            outputs = self.program.run({s: _part(values[n], i) for s, (n, i) in self.inputs.items()})
+        values.update({n: _assembled(form, outputs) for n, form in self.results.items()})
         values.update(self.fixed)
 
 

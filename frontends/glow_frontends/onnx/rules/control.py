@@ -18,7 +18,7 @@ from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import FEW_NODES, MAX_NODES, Node
 from glow_frontends.onnx.rules import loops
 from glow_frontends.onnx.rules.forecast import forecast
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.values import (
     AnyValue,
@@ -167,7 +167,7 @@ def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
 
 
 def _unrolled(g: Emitter, n: Node, body: GraphProto, most_nodes: int) -> list[AnyValue]:
-    limit = None if n.get(0) is None else g.ints(n[0], "the trip count of Loop")[0]
+    limit = None if n.get(0) is None else g.integer(n[0], "the trip count of Loop")
     going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
     state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
@@ -246,8 +246,10 @@ def _scan_parts(g: Emitter, n: Node, inputs: Sequence[Value]) -> tuple[list[Valu
     """The initial state, and what is scanned with its axis in front and in the order of the turns."""
     count = n.integer("num_scan_inputs")
     states = len(inputs) - count
-    axes = n.integers("scan_input_axes", (0,) * count)
-    backwards = n.integers("scan_input_directions", (0,) * count)
+    if count < 1 or states < 0:
+        raise RuleError(f"num_scan_inputs is {count} of {len(inputs)} inputs")
+    axes = per_axis(n, "scan_input_axes", (0,) * count)
+    backwards = per_axis(n, "scan_input_directions", (0,) * count)
     sources: list[Value] = []
     for source, axis, back in zip(inputs[states:], axes, backwards, strict=True):
         source = _moved(g, source, axis_of(axis, rank(source)), 0)
@@ -257,8 +259,8 @@ def _scan_parts(g: Emitter, n: Node, inputs: Sequence[Value]) -> tuple[list[Valu
 
 def _scan_results(g: Emitter, n: Node, stacks: Sequence[Value]) -> list[AnyValue]:
     """Stacks of the turns' values with their axes and directions."""
-    axes = n.integers("scan_output_axes", (0,) * len(stacks))
-    backwards = n.integers("scan_output_directions", (0,) * len(stacks))
+    axes = per_axis(n, "scan_output_axes", (0,) * len(stacks))
+    backwards = per_axis(n, "scan_output_directions", (0,) * len(stacks))
     made: list[AnyValue] = []
     for stack, axis, back in zip(stacks, axes, backwards, strict=True):
         turned = g(FlipOp, stack, axes=(0,)) if back else stack

@@ -9,7 +9,7 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import broadcast
@@ -19,7 +19,7 @@ from glow_frontends.onnx.values import Value, rank, shape
 def einsum(g: Emitter, n: Node) -> Value:
     """Einsum with ellipses, repeated labels and implicit output."""
     operands = n.tensors()
-    inputs, output = _terms(n.text("equation"), [rank(x) for x in operands])
+    inputs, output = _terms(n.text("equation", REQUIRED), [rank(x) for x in operands])
     terms = [_diagonal(g, x, labels) for x, labels in zip(operands, inputs, strict=True)]
     while len(terms) > 1:
         (a, left), (b, right) = terms[0], terms[1]
@@ -30,6 +30,8 @@ def einsum(g: Emitter, n: Node) -> Value:
     if gone:
         x = g(ReduceSumOp, x, axes=gone, keepdims=False)
         labels = [label for label in labels if label in output]
+    if sorted(labels) != sorted(output):
+        raise RuleError(f"the output has labels that no operand has, or twice: {', '.join(output)}")
     return g.transpose(x, [labels.index(label) for label in output])
 
 

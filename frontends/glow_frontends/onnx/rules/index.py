@@ -21,7 +21,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
@@ -97,7 +97,9 @@ def gather_nd(g: Emitter, n: Node) -> Value:
 
 def _reached(x: Value, indices: Value, batch: int = 0) -> tuple[int, ...]:
     """The axes of `x` that index tuples go into, the first being `batch`."""
-    return shape(x)[batch : batch + shape(indices)[-1]]
+    length = ranked(indices, 1)[-1]
+    ranked(x, batch + length)
+    return shape(x)[batch : batch + length]
 
 
 def scatter_elements(g: Emitter, n: Node) -> Value:
@@ -116,7 +118,7 @@ def scatter_nd(g: Emitter, n: Node) -> Value:
 
 def one_hot(g: Emitter, n: Node) -> Value:
     """OneHot of a known depth, between two values."""
-    indices, depth, pair = n[0], g.ints(n[1], "the depth of OneHot")[0], n[2]
+    indices, depth, pair = n[0], g.integer(n[1], "the depth of OneHot"), n[2]
     if depth < 1:
         raise RuleError(f"the depth {depth} is not positive")
     check_size([depth], MAX_FOLDED)
@@ -138,8 +140,8 @@ def one_hot(g: Emitter, n: Node) -> Value:
 def trilu(g: Emitter, n: Node) -> Value:
     """Trilu: the upper or lower triangle, the rest 0."""
     x = n[0]
-    k = 0 if n.get(1) is None else g.ints(n[1], "the diagonal of Trilu")[0]
-    rows, columns = shape(x)[-2:]
+    k = 0 if n.get(1) is None else g.integer(n[1], "the diagonal of Trilu")
+    rows, columns = ranked(x, 2)[-2:]
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     mask = distance >= k if n.flag("upper", True) else distance <= k
     return g(SelectOp, mask, x, g.like(0, x))
@@ -151,6 +153,8 @@ def eye_like(g: Emitter, n: Node) -> Array:
     from glow_frontends.onnx.tensors import numpy_type
 
     kind = numpy_type(n.integer("dtype")) if n.has("dtype") else dtype_of_value(n[0])
+    if rank(n[0]) != 2:
+        raise RuleError(f"a tensor of rank {rank(n[0])}, expected a matrix")
     rows, columns = shape(n[0])
     return np.eye(rows, columns, n.integer("k", 0)).astype(kind)
 
@@ -158,7 +162,7 @@ def eye_like(g: Emitter, n: Node) -> Array:
 def reverse_sequence(g: Emitter, n: Node) -> Value:
     """ReverseSequence: gathered at computed positions."""
     x, lengths = n[0], n[1]
-    time, batch = int(n.integer("time_axis", 0)), int(n.integer("batch_axis", 1))
+    time, batch = (axis_of(n.integer(f"{name}_axis", i), rank(x)) for i, name in enumerate(("time", "batch")))
     steps = np.arange(shape(x)[time], dtype=np.int64).reshape(-1, 1)
     rows = g.reshape(lengths, (1, shape(x)[batch]))
     mirrored = g(SubOp, g(SubOp, rows, g.like(1, rows)), steps)

@@ -12,7 +12,7 @@ from glow_dialects.core.types import Array
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, RuleError
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.rule import Versions, option
 from glow_frontends.onnx.rules.selection import inputs_of
 from glow_frontends.onnx.values import MapValue, SequenceValue
 
@@ -60,7 +60,7 @@ def cast_map(g: Emitter, n: Node) -> Array:
     del g
     entries = _map(n).entries
     dtype = {"TO_FLOAT": np.dtype(np.float32), "TO_INT64": np.dtype(np.int64), "TO_STRING": np.dtype(object)}
-    kind = dtype[n.text("cast_to", "TO_FLOAT")]
+    kind = option(n, "cast_to", dtype, "TO_FLOAT")
     convert = str if kind == object else kind.type
     if n.text("map_form", "DENSE") == "DENSE":
         return np.array([[convert(entries[k]) for k in sorted(entries)]], kind)

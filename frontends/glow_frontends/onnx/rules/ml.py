@@ -23,7 +23,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.rule import Versions, tables_of
 from glow_frontends.onnx.rules.selection import inputs_of
 from glow_frontends.onnx.rules.shape import join
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
@@ -156,7 +156,8 @@ def _encoding(n: Node, of_texts: bool) -> tuple[Array, Array, Array]:
 
 def table_of_texts(n: Node) -> Callable[[Array], Array] | None:
     """What a LabelEncoder makes of numbers, where that is texts."""
-    keys, values, default = _encoding(n, False)
+    with tables_of(n):
+        keys, values, default = _encoding(n, False)
     if values.dtype != object or keys.dtype == object:
         return None
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))
@@ -167,7 +168,8 @@ def table_of_texts(n: Node) -> Callable[[Array], Array] | None:
 def label_encoder(g: Emitter, n: Node) -> Value:
     """LabelEncoder: values[i] where the input is keys[i]; NaN is a key like any other."""
     x = n[0]
-    keys, values, default = _encoding(n, dtype_of_value(x) == object)
+    with tables_of(n):
+        keys, values, default = _encoding(n, dtype_of_value(x) == object)
     numeric = object not in (keys.dtype, values.dtype)
     if numeric and keys.size <= MAX_COMPARED:
         out: Value = default

@@ -23,7 +23,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis
+from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis, per_axis
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
@@ -49,11 +49,11 @@ def conv_transpose(g: Emitter, n: Node, given_pads: Sequence[int] = ()) -> Value
     x, w = n[0], n[1]
     sizes = shape(x)[2:]
     count = len(sizes)
-    kernel = tuple(n.integers("kernel_shape") or shape(w)[2:])
-    strides = tuple(n.integers("strides") or (1,) * count)
-    dilations = tuple(n.integers("dilations") or (1,) * count)
-    more = tuple(n.integers("output_padding") or (0,) * count)
-    pads = tuple(given_pads or n.integers("pads") or (0,) * 2 * count)
+    kernel = per_axis(n, "kernel_shape", shape(w)[2:], count)
+    strides = per_axis(n, "strides", (1,) * count)
+    dilations = per_axis(n, "dilations", (1,) * count)
+    more = per_axis(n, "output_padding", (0,) * count)
+    pads = tuple(given_pads) or per_axis(n, "pads", (0,) * 2 * count)
     full = [
         (s - 1) * t + (k - 1) * d + 1 + o
         for s, t, k, d, o in zip(sizes, strides, kernel, dilations, more, strict=True)
@@ -61,7 +61,7 @@ def conv_transpose(g: Emitter, n: Node, given_pads: Sequence[int] = ()) -> Value
     mode = n.text("auto_pad", "NOTSET")
     wanted = n.integers("output_shape")
     if wanted is not None:
-        wanted = wanted[-count:]
+        wanted = per_axis(n, "output_shape", (), len(wanted) if len(wanted) == count + 2 else count)[-count:]
     elif mode in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(s * t for s, t in zip(sizes, strides, strict=True))
     elif mode == "VALID":
@@ -219,7 +219,7 @@ def dropout(g: Emitter, n: Node) -> list[Value | None]:
     kind = dtype_of_value(x) if n.opset < 10 else np.dtype(bool)
     if _drops(g, n):
         ratio = n.get(1) if n.opset >= 12 else np.array(n.number("ratio", 0.5))
-        rate = 0.5 if ratio is None else float(g.known(ratio, "dropout's ratio").reshape(()))
+        rate = 0.5 if ratio is None else float(g.scalar(ratio, "dropout's ratio"))
         if rate != 0.0:
             result, mask = g.many(DropoutOp, x, ratio=rate, seed=n.integer("seed", 0))
             return [result, mask if kind == bool else cast_to(g, mask, kind)]
@@ -232,7 +232,7 @@ def _drops(g: Emitter, n: Node) -> bool:
         return True
     if n.opset >= 12:
         training = n.get(2)
-        return training is not None and bool(g.known(training, "dropout's training mode").reshape(()))
+        return training is not None and bool(g.scalar(training, "dropout's training mode"))
     return n.opset < 7 and not n.flag("is_test")
 
 

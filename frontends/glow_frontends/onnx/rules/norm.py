@@ -16,7 +16,8 @@ from glow_dialects.ops.mean_var_normalize import MeanVarNormalizeOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.unary_math import RsqrtOp
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.node import Node, Result
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.node import REQUIRED, Node, Result
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
 from glow_frontends.onnx.rules.shape import broadcast
@@ -70,7 +71,9 @@ def _fitted(g: Emitter, parameter: Value, inner: Sequence[int]) -> Value | None:
 def group_norm(g: Emitter, n: Node) -> Value:
     """GroupNormalization; before opset 21 scale and bias belong to groups."""
     x, scale, bias = n[0], n[1], n[2]
-    groups = n.integer("num_groups")
+    groups = n.integer("num_groups", REQUIRED)
+    if groups < 1:
+        raise RuleError(f"{groups} groups")
     if n.opset < 21:
         scale, bias = (_by_channel(g, p, shape(x)[1] // groups) for p in (scale, bias))
     return g(GroupNormOp, x, scale, bias, groups=groups, epsilon=n.number("epsilon", 1e-5))

@@ -11,7 +11,7 @@ from glow_dialects.ops.non_zero import NonZeroOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.index import take
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
@@ -33,7 +33,7 @@ def compress(g: Emitter, n: Node) -> Value | BoundedValue:
     axis = axis_of(n.integer("axis"), rank(x)) if n.has("axis") else 0
     if not n.has("axis"):
         x = g.reshape(x, (int(np.prod(shape(x))),))
-    condition = cut(g, condition, [0], [min(shape(condition)[0], shape(x)[axis])])
+    condition = cut(g, condition, [0], [min(ranked(condition, 1)[0], shape(x)[axis])])
     if isinstance(condition, np.ndarray):
         return take(g, x, np.flatnonzero(condition), axis)
     places, count = g.once((NonZeroOp, condition), lambda: g.many(NonZeroOp, condition))
@@ -42,7 +42,7 @@ def compress(g: Emitter, n: Node) -> Value | BoundedValue:
 
 def non_max_suppression(g: Emitter, n: Node) -> Value | BoundedValue:
     """NonMaxSuppression: (batch, class, box) of the boxes kept, by falling score."""
-    return suppressed(g, n, np.array(shape(n[0])[1], np.int64))
+    return suppressed(g, n, np.array(ranked(n[0], 3)[1], np.int64))
 
 
 def suppressed(g: Emitter, n: Node, available: Value) -> Value | BoundedValue:
@@ -51,9 +51,9 @@ def suppressed(g: Emitter, n: Node, available: Value) -> Value | BoundedValue:
     most, overlap, threshold = (None if v is None or 0 in shape(v) else v for v in map(n.get, (2, 3, 4)))
     if most is None:
         return np.zeros((0, 3), np.int64)
-    limit = shape(boxes)[1]
+    limit = ranked(boxes, 3)[1]
     if isinstance(most, np.ndarray):
-        limit = max(0, min(limit, int(most.reshape(()))))
+        limit = max(0, min(limit, int(g.scalar(most, "the number of boxes"))))
     overlap = np.zeros((), np.float32) if overlap is None else overlap
     numbers = [None if v is None else g.reshape(v, ()) for v in (most, overlap, threshold)]
     options: dict[str, Any] = {"limit": limit, "center_point_box": n.flag("center_point_box")}

@@ -25,7 +25,7 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.packed import packed_matrix
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.tensors import numpy_type
@@ -60,6 +60,8 @@ def spread(g: Emitter, n: Node, parameter: Value, x: Value) -> Value:
         dims = [1] * rank(x)
         dims[axis] = shape(parameter)[0]
         return g.reshape(parameter, dims)
+    if rank(parameter) != rank(x) or not shape(parameter)[axis]:
+        raise RuleError(f"a scale or zero point of shape {shape(parameter)} for a tensor of rank {rank(x)}")
     block = n.integer("block_size", 0) or -(-shape(x)[axis] // shape(parameter)[axis])
     return take(g, parameter, np.arange(shape(x)[axis], dtype=np.int64) // block, axis)
 
@@ -291,7 +293,7 @@ def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
 
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
     """The int32 convolution of centred bytes, in float where its sums are exact."""
-    terms, inner = int(np.prod(shape(w)[2:])), shape(w)[1]
+    terms, inner = int(np.prod(shape(w)[2:])), ranked(w, 2)[1]
     if terms * inner <= EXACT:
         made = _windowed(g, n, cast_to(g, x, FLOAT), cast_to(g, w, FLOAT))
         return cast_to(g, made, INT32)

@@ -16,16 +16,18 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import broadcast, cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
 
 INT64 = np.dtype(np.int64)
+#: NumPy's arrays have fewer dimensions, of which an image has two more.
+MOST_AXES = 31
 
 
 def cumulative_product(g: Emitter, n: Node) -> Value:
     """CumProd."""
-    axis = axis_of(g.ints(n[1], "the axis of CumProd")[0], rank(n[0]))
+    axis = axis_of(g.integer(n[1], "the axis of CumProd"), rank(n[0]))
     return g(CumprodOp, n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 
@@ -33,6 +35,8 @@ def tensor_scatter(g: Emitter, n: Node) -> Value:
     """TensorScatter: an update written along an axis at each sample's own index."""
     past, update, starts = n[0], n[1], n.get(2)
     axis = axis_of(n.integer("axis", -2), rank(past))
+    if rank(update) != rank(past):
+        raise RuleError(f"an update of rank {rank(update)} for a tensor of rank {rank(past)}")
     length, most = shape(update)[axis], shape(past)[axis]
     steps = [1] * rank(past)
     steps[axis] = length
@@ -50,9 +54,9 @@ def max_unpool(g: Emitter, n: Node) -> Value:
     """MaxUnpool: values put back where the maxima were."""
     x, places = n[0], n[1]
     axes = rank(x) - 2
-    kernel = n.integers("kernel_shape")
-    strides = n.integers("strides") or (1,) * axes
-    pads = n.integers("pads") or (0,) * 2 * axes
+    kernel = per_axis(n, "kernel_shape", (), axes)
+    strides = per_axis(n, "strides", (1,) * axes)
+    pads = per_axis(n, "pads", (0,) * 2 * axes)
     inferred = [
         (size - 1) * stride - pads[i] - pads[i + axes] + kernel[i]
         for i, (size, stride) in enumerate(zip(shape(x)[2:], strides, strict=True))
@@ -89,13 +93,19 @@ def col2im(g: Emitter, n: Node) -> Value:
     image = g.ints(n[1], "the image shape of Col2Im")
     block = g.ints(n[2], "the block shape of Col2Im")
     axes = len(image)
-    strides = n.integers("strides") or (1,) * axes
-    dilations = n.integers("dilations") or (1,) * axes
-    pads = n.integers("pads") or (0,) * 2 * axes
+    strides = per_axis(n, "strides", (1,) * axes)
+    dilations = per_axis(n, "dilations", (1,) * axes)
+    pads = per_axis(n, "pads", (0,) * 2 * axes)
+    if len(block) != axes or rank(x) != 3 or not 0 < axes < MOST_AXES:
+        raise RuleError(f"an image of {axes} axes, blocks of {len(block)} and columns of rank {rank(x)}")
+    if min((*strides, *dilations, *block)) < 1:
+        raise RuleError("blocks, strides and dilations are at least 1")
     padded = [s + pads[i] + pads[i + axes] for i, s in enumerate(image)]
     counts = [
         (p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, dilations, block, strides, strict=True)
     ]
+    if min(counts) < 0 or shape(x)[2] != int(np.prod(counts)) or shape(x)[1] % int(np.prod(block)):
+        raise RuleError(f"columns of shape {'x'.join(map(str, shape(x)))} for {counts} blocks")
     taps = np.indices(block).reshape(axes, -1, 1) * np.array(dilations).reshape(axes, 1, 1)
     steps = np.indices(counts).reshape(axes, 1, -1) * np.array(strides).reshape(axes, 1, 1)
     places = np.ravel_multi_index(tuple(taps + steps), padded).reshape(-1, 1).astype(np.int64)

@@ -114,13 +114,13 @@ def top_k(g: Emitter, n: Node) -> list[Value | BoundedValue]:
     }
     if n.opset >= 10 and isinstance(n[1], SSAValue):
         return first_of(g, x, g.reshape(n[1], ()), **options)
-    k = n.integer("k") if n.opset < 10 else g.ints(n[1], "k of TopK")[0]
+    k = n.integer("k") if n.opset < 10 else g.integer(n[1], "k of TopK")
     return list(g.many(TopKOp, x, k=min(k, shape(x)[axis]), **options))
 
 
 def cumulative(g: Emitter, n: Node) -> Value:
     """CumSum."""
-    axis = axis_of(g.ints(n[1], "the axis of CumSum")[0], rank(n[0]))
+    axis = axis_of(g.integer(n[1], "the axis of CumSum"), rank(n[0]))
     return g(CumsumOp, n[0], axis=axis, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
 

@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
 
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
+from glow_frontends.onnx.values import Value, rank, shape
+
+Choice = TypeVar("Choice")
 
 #: (emitter, node) -> output or outputs.
 Rule: TypeAlias = Callable[[Emitter, Node], Result]
 #: One rule for all versions, or (since version, rule) in rising order.
 Versions: TypeAlias = Rule | tuple[tuple[int, Rule], ...]
+
+
+def ranked(x: Value, least: int) -> tuple[int, ...]:
+    """The shape of a tensor; a RuleError where it has fewer dimensions than `least`."""
+    if rank(x) < least:
+        raise RuleError(f"a tensor of rank {rank(x)} where at least {least} dimensions are expected")
+    return shape(x)
+
+
+def per_axis(n: Node, name: str, default: Sequence[int], count: int | None = None) -> tuple[int, ...]:
+    """An attribute of as many integers as `default`, or as `count`; a RuleError where it has others."""
+    numbers = tuple(n.integers(name) or default)
+    count = len(default) if count is None else count
+    if len(numbers) != count:
+        raise RuleError(f"attribute '{name}' has {len(numbers)} numbers, expected {count}")
+    return numbers
+
+
+@contextmanager
+def tables_of(n: Node) -> Generator[None]:
+    """Around code that reads attributes which refer to each other: a RuleError where one goes astray."""
+    try:
+        yield
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise RuleError(f"the attributes of {n.op} do not fit together: {error}") from None
+
+
+def option(n: Node, name: str, choices: Mapping[str, Choice], default: str) -> Choice:
+    """What an attribute of one of several words stands for; a RuleError for another word."""
+    word = n.text(name, default)
+    if word not in choices:
+        raise RuleError(f"{name} '{word}', expected one of {', '.join(choices)}")
+    return choices[word]
 
 
 def axis_of(axis: int, rank: int, what: str = "axis") -> int:

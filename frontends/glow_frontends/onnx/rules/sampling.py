@@ -113,6 +113,8 @@ def grid_sample(g: Emitter, n: Node) -> Value:
     dtype = dtype_of_value(x)
     grid = cast_to(g, grid, dtype)
     sizes, axes = shape(x)[2:], rank(x) - 2
+    if axes < 1 or rank(grid) != rank(x) or shape(grid)[-1] != axes or shape(grid)[0] != shape(x)[0]:
+        raise RuleError(f"a grid of shape {shape(grid)} for a tensor of shape {shape(x)}")
     points = shape(grid)[1:-1]
     flat = g.reshape(grid, (shape(grid)[0], int(np.prod(points)), axes))
     given: str = n.text("mode", "linear")
@@ -169,6 +171,8 @@ def roi_align(g: Emitter, n: Node) -> Value:
     """RoiAlign; a sampling ratio of 0 (as many points as the region has pixels) wants known regions."""
     x, rois, batches = n[0], n[1], n[2]
     height, width = n.integer("output_height", 1), n.integer("output_width", 1)
+    if rank(x) != 4 or rank(rois) != 2 or shape(rois)[1] != 4 or shape(batches) != shape(rois)[:1]:
+        raise RuleError("expected a tensor [N, C, H, W], regions [R, 4] and their batch indices [R]")
     scale, ratio = n.number("spatial_scale", 1.0), n.integer("sampling_ratio", 0)
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
     half = n.text("coordinate_transformation_mode", default) == "half_pixel"

@@ -28,7 +28,7 @@ def construct(g: Emitter, n: Node) -> SequenceValue:
 
 
 def _position(g: Emitter, n: Node, index: int, length: int, what: str) -> int:
-    place = g.ints(n[index], what)[0]
+    place = g.integer(n[index], what)
     if not -length <= place < max(length, 1):
         raise RuleError(f"position {place} in a sequence of {length}")
     return place % length if place < 0 else place
@@ -47,7 +47,7 @@ def insert(g: Emitter, n: Node) -> SequenceValue:
     if n.get(2) is None:
         place = len(items)
     else:
-        place = g.ints(n[2], "a position in a sequence")[0]
+        place = g.integer(n[2], "a position in a sequence")
         if not -len(items) <= place <= len(items):
             raise RuleError(f"position {place} in a sequence of {len(items)}")
     items.insert(place, value)
@@ -99,7 +99,7 @@ def split(g: Emitter, n: Node) -> SequenceValue:
     if given is None:
         sizes = (1,) * total
     elif rank(given) == 0:
-        chunk = g.ints(given, "the chunk of SplitToSequence")[0]
+        chunk = g.integer(given, "the chunk of SplitToSequence")
         if chunk < 1:
             raise RuleError(f"chunks of {chunk}")
         ones = chunk == 1

@@ -173,6 +173,8 @@ def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
             return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
         starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
     axes = axes_of(axes if axes is not None else range(len(starts)), rank(x))
+    if {len(starts), len(ends), len(axes if steps is None else steps)} != {len(axes)}:
+        raise RuleError(f"{len(starts)} starts and {len(ends)} ends for {len(axes)} axes")
     dims = shape(x)
     begin, end, step = [0] * len(dims), list(dims), [1] * len(dims)
     for index, axis in enumerate(axes):
@@ -252,6 +254,8 @@ def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
         dims = np.broadcast_shapes(shape(x), target)
     except ValueError:
         raise RuleError(f"{shape(x)} does not broadcast to {target}") from None
+    if min(target, default=0) < 0:
+        raise RuleError(f"the target {target} has a negative size")
     if dims == shape(x):
         return x
     check_size(dims)
@@ -264,7 +268,8 @@ def tile(g: Emitter, n: Node) -> Value:
     """Tile; before opset 6 along one axis."""
     if n.opset < 6:
         repeats = [1] * rank(n[0])
-        repeats[g.ints(n[2], "the axis of Tile")[0]] = g.ints(n[1], "the count of Tile")[0]
+        axis = axis_of(g.integer(n[2], "the axis of Tile"), rank(n[0]))
+        repeats[axis] = g.integer(n[1], "the count of Tile")
     else:
         repeats = list(g.ints(n[1], "the repeats of Tile"))
     if len(repeats) != rank(n[0]):
@@ -285,7 +290,7 @@ def range_(g: Emitter, n: Node) -> Array | BoundedValue:
             made = g.bounded(np.arange(dims[0], dtype=np.int64), axis, length)
             assert isinstance(made, BoundedValue)
             return made
-    start, limit, delta = (g.known(n[i], "a bound of Range").reshape(()) for i in range(3))
+    start, limit, delta = (g.scalar(n[i], "a bound of Range") for i in range(3))
     if not delta:
         raise RuleError("a step of 0")
     count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
@@ -304,6 +309,8 @@ def pad(g: Emitter, n: Node) -> Value:
         pads = g.ints(n[1], "the pads of Pad")
         fill = n.get(2)
         axes = tuple(range(count)) if n.get(3) is None else axes_of(g.ints(n[3], "the axes of Pad"), count)
+    if len(pads or ()) != 2 * len(axes):
+        raise RuleError(f"{len(pads or ())} pads for {len(axes)} axes, expected two for each")
     begins, ends = [0] * count, [0] * count
     for index, axis in enumerate(axes):
         begins[axis], ends[axis] = pads[index], pads[index + len(axes)]
@@ -319,11 +326,7 @@ def pad(g: Emitter, n: Node) -> Value:
     if not any(begins) and not any(ends):
         return x
     number = (
-        0.0
-        if fill is None
-        else fill
-        if isinstance(fill, float)
-        else float(g.known(fill, "the fill of Pad").reshape(()))
+        0.0 if fill is None else fill if isinstance(fill, float) else float(g.scalar(fill, "the fill of Pad"))
     )
     return g(PadOp, x, pads=(*begins, *ends), mode=n.text("mode", "constant"), value=number)
 

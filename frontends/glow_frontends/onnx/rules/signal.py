@@ -11,7 +11,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.index import take
-from glow_frontends.onnx.rules.rule import Versions, axis_of
+from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, rank, shape
 
@@ -22,9 +22,9 @@ def dft(g: Emitter, n: Node) -> Value:
     if n.opset < 20:
         axis = n.integer("axis", 1)
     else:
-        axis = -2 if n.get(2) is None else g.ints(n[2], "the axis of DFT")[0]
+        axis = -2 if n.get(2) is None else g.integer(n[2], "the axis of DFT")
     axis = axis_of(axis, rank(x))
-    length = None if n.get(1) is None else g.ints(n[1], "the length of DFT")[0]
+    length = None if n.get(1) is None else g.integer(n[1], "the length of DFT")
     return transform(g, x, axis, length, n.flag("inverse"), n.flag("onesided"))
 
 
@@ -41,11 +41,11 @@ def transform(
 def stft(g: Emitter, n: Node) -> Value:
     """STFT: windowed frames, each transformed."""
     signal = n[0]
-    step = g.ints(n[1], "the frame step of STFT")[0]
+    step = g.integer(n[1], "the frame step of STFT")
     window = n.get(2)
-    length = shape(signal)[1] if window is None else shape(window)[0]
+    length = ranked(signal, 2)[1] if window is None else ranked(window, 1)[0]
     if n.get(3) is not None:
-        length = g.ints(n[3], "the frame length of STFT")[0]
+        length = g.integer(n[3], "the frame length of STFT")
     if step < 1 or length < 1:
         raise RuleError("frame step and length must be positive")
     if rank(signal) == 2:

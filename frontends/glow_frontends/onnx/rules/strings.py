@@ -12,8 +12,8 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node, Result, known_inputs
-from glow_frontends.onnx.rules.rule import Rule, Versions
+from glow_frontends.onnx.node import REQUIRED, Node, Result, known_inputs
+from glow_frontends.onnx.rules.rule import Rule, Versions, option
 from glow_frontends.onnx.rules.selection import inputs_of
 
 
@@ -23,10 +23,22 @@ def _texts(values: list[Any], shape: tuple[int, ...]) -> Array:
     return out.reshape(shape)
 
 
+def texts_of(n: Node, count: int) -> list[Array]:
+    """The first `count` inputs, all of strings."""
+    found = inputs_of(n, count)
+    for index, value in enumerate(found):
+        if not _is_text(value):
+            raise RuleError(f"input {index} is missing" if value is None else f"input {index} is not strings")
+    return found
+
+
 def string_concat(g: Emitter, n: Node) -> Array:
     """StringConcat, broadcasting."""
     del g
-    left, right = np.broadcast_arrays(*inputs_of(n, 2))
+    try:
+        left, right = np.broadcast_arrays(*texts_of(n, 2))
+    except ValueError as error:
+        raise RuleError(str(error)) from None
     pairs = zip(left.reshape(-1), right.reshape(-1), strict=True)
     return _texts([a + b for a, b in pairs], left.shape)
 
@@ -34,7 +46,7 @@ def string_concat(g: Emitter, n: Node) -> Array:
 def string_split(g: Emitter, n: Node) -> list[Array]:
     """StringSplit: substrings, padded with empty strings, and how many each string has."""
     del g
-    (x,) = inputs_of(n, 1)
+    (x,) = texts_of(n, 1)
     delimiter, most = n.text("delimiter", "") or None, n.integer("maxsplit", -1)
     parts: list[list[str]] = [s.split(delimiter, most) if s else [] for s in x.reshape(-1)]
     width = max(map(len, parts), default=0)
@@ -47,9 +59,9 @@ def string_split(g: Emitter, n: Node) -> list[Array]:
 def regex_full_match(g: Emitter, n: Node) -> Array:
     """RegexFullMatch."""
     del g
-    (x,) = inputs_of(n, 1)
+    (x,) = texts_of(n, 1)
     try:
-        pattern = re.compile(n.text("pattern"))
+        pattern = re.compile(n.text("pattern", ""))
     except re.error as error:
         raise RuleError(f"the pattern is no regular expression: {error}") from None
     found = [pattern.fullmatch(s) is not None for s in x.reshape(-1)]
@@ -59,9 +71,9 @@ def regex_full_match(g: Emitter, n: Node) -> Array:
 def string_normalizer(g: Emitter, n: Node) -> Array:
     """StringNormalizer: remove stop words, then change case."""
     del g
-    (x,) = inputs_of(n, 1)
+    (x,) = texts_of(n, 1)
     cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
-    change = cases[n.text("case_change_action", "NONE")]
+    change = option(n, "case_change_action", cases, "NONE")
     stop = list(n.texts("stopwords", ()))
     exact = n.flag("is_case_sensitive")
     banned = set(stop) if exact else {w.lower() for w in stop}
@@ -76,8 +88,8 @@ def tokenizer(g: Emitter, n: Node) -> Array:
     Rows are filled up to the longest with `pad_value`; `mark` puts U+0002 and U+0003 around each.
     """
     del g
-    (x,) = inputs_of(n, 1)
-    least, fill = n.integer("mincharnum"), n.text("pad_value")
+    (x,) = texts_of(n, 1)
+    least, fill = n.integer("mincharnum", REQUIRED), n.text("pad_value", REQUIRED)
     separators, found = n.texts("separators", ()), n.text("tokenexp", "")
     try:
         words, cuts = re.compile(found), [re.compile(s) for s in separators]

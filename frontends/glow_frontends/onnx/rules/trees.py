@@ -24,7 +24,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.rule import Versions, tables_of
 from glow_frontends.onnx.rules.shape import join
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
@@ -216,10 +216,18 @@ def scores_of(g: Emitter, leaves: Value, trees: Trees, targets: int, aggregate: 
 def tree_ensemble(g: Emitter, n: Node) -> Value:
     """TreeEnsemble (version 5): interior nodes and leaves in separate lists."""
     x = n[0]
-    trees = _new_form(n)
-    aggregate = AGGREGATE[int(n.integer("aggregate_function", 1))]
+    with tables_of(n):
+        trees = _new_form(n)
+    aggregate = _numbered(AGGREGATE, n, "aggregate_function", 1)
     scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, dtype_of_value(x))
-    return post_transform(g, scores, POST[int(n.integer("post_transform", 0))])
+    return post_transform(g, scores, _numbered(POST, n, "post_transform", 0))
+
+
+def _numbered(names: tuple[str, ...], n: Node, attribute: str, default: int) -> str:
+    number = n.integer(attribute, default)
+    if not 0 <= number < len(names):
+        raise RuleError(f"{attribute} {number}, expected at most {len(names) - 1}")
+    return names[number]
 
 
 def _new_form(n: Node) -> Trees:
@@ -327,7 +335,8 @@ def _features(g: Emitter, n: Node) -> Value:
 def regressor(g: Emitter, n: Node) -> Value:
     """TreeEnsembleRegressor."""
     x = _features(g, n)
-    trees = _old_form(n, "target")
+    with tables_of(n):
+        trees = _old_form(n, "target")
     aggregate = n.text("aggregate_function", "SUM")
     scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, np.float32)
     base = _base(n)
@@ -339,7 +348,8 @@ def regressor(g: Emitter, n: Node) -> Value:
 def classifier(g: Emitter, n: Node) -> list[Value]:
     """TreeEnsembleClassifier: labels and scores; weights for one of two classes imply the other's."""
     x = _features(g, n)
-    trees = _old_form(n, "class")
+    with tables_of(n):
+        trees = _old_form(n, "class")
     labels = class_labels(n)
     ids = {target for _, target, _ in trees.weights}
     binary = len(labels) == 2 and len(ids) == 1

@@ -14,7 +14,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import quant
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import take
@@ -165,7 +165,7 @@ def quantized_attention(g: Emitter, n: Node) -> list[Value | None]:
 
 def multi_head_attention(g: Emitter, n: Node) -> list[Value | None]:
     """MultiHeadAttention: projections that are packed, partly packed or separate, and their bias."""
-    count = n.integer("num_heads")
+    count = n.integer("num_heads", REQUIRED)
     query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
     if rank(query) == 5 and key is None:
         query, key, value = _unpacked(g, query)
@@ -217,7 +217,7 @@ def decoder_attention(g: Emitter, n: Node) -> list[Value | None]:
     """DecoderMaskedMultiHeadAttention of one step, with a past that is appended."""
     if n.flag("past_present_share_buffer") or n.get(9) is not None:
         raise RuleError("a past in a shared buffer, or of beams")
-    count = n.integer("num_heads")
+    count = n.integer("num_heads", REQUIRED)
     parts = [n[0], n[1], n[2]]
     if n.get(10) is not None:
         parts = _biased(g, parts, n[10], count)

@@ -13,7 +13,7 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import SqrtOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node, known_inputs
+from glow_frontends.onnx.node import REQUIRED, Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.index import indices_of, take
 from glow_frontends.onnx.rules.nn import product
@@ -24,7 +24,7 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 def matmul_n_bits(g: Emitter, n: Node) -> Value:
     """MatMulNBits: a product with weights [N, K] of few bits, each block of K with a scale."""
     rows, depth = n.integer("N"), n.integer("K")
-    bits, block = n.integer("bits", 4), n.integer("block_size")
+    bits, block = n.integer("bits", 4), n.integer("block_size", REQUIRED)
     if n.get(4) is not None or n.flag("weight_prepacked"):
         raise RuleError("weights in an order of their own")
     if bits not in WIDTHS or block * bits % 8:
@@ -86,8 +86,8 @@ _BNB4 = {0: (*_FP4, *(-x for x in _FP4)), 1: _NF4}
 
 def matmul_bnb4(g: Emitter, n: Node) -> Value:
     """MatMulBnb4: a product with weights of bitsandbytes, blocks running on from row to row."""
-    rows, depth, block = n.integer("N"), n.integer("K"), n.integer("block_size")
-    kind, what = n.integer("quant_type"), "the weights of MatMulBnb4"
+    rows, depth, block = n.integer("N"), n.integer("K"), n.integer("block_size", REQUIRED)
+    kind, what = n.integer("quant_type", REQUIRED), "the weights of MatMulBnb4"
     if kind not in _BNB4:
         raise RuleError(f"quant_type {kind} is none of FP4 (0), NF4 (1)")
     packed, scales = g.known(n[1], what).reshape(-1), g.known(n[2], what).astype(np.float32)

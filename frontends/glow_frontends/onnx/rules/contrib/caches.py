@@ -16,7 +16,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, rotate, split_heads
 from glow_frontends.onnx.rules.index import take
@@ -75,7 +75,7 @@ def sparse_attention(g: Emitter, n: Node) -> list[Value]:
 def _blocks(g: Emitter, n: Node, place: Place, batch: int, heads: int) -> Value:
     """Which places the layout of each head has for each query, [B, K, H / K, S, T]."""
     ends, columns = (g.known(n[i], "the layout of SparseAttention") for i in (5, 6))
-    size, shared = n.integer("sparse_block_size"), n.integer("kv_num_heads")
+    size, shared = n.integer("sparse_block_size", REQUIRED), n.integer("kv_num_heads", REQUIRED)
     layouts, rows = ends.shape[0], ends.shape[1] - 1
     if heads % layouts:
         raise RuleError(f"{layouts} layouts for {heads} heads")
@@ -95,7 +95,7 @@ def _blocks(g: Emitter, n: Node, place: Place, batch: int, heads: int) -> Value:
 
 def _projections(g: Emitter, n: Node) -> list[Value]:
     """Queries [B, H, S, D], keys and values [B, K, S, D]."""
-    heads, shared = n.integer("num_heads"), n.integer("kv_num_heads")
+    heads, shared = n.integer("num_heads", REQUIRED), n.integer("kv_num_heads", REQUIRED)
     if n.get(1) is not None:
         parts = [n[0], n[1], n[2]]
     else:
@@ -108,7 +108,7 @@ def _projections(g: Emitter, n: Node) -> list[Value]:
 def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Value) -> Place:
     """Where new keys go in a cache of some length; `last` is the place of each sample's last one."""
     batch, new = shape(query)[0], shape(query)[2]
-    whole = g.ints(length, "the length of the cache")[0]
+    whole = g.integer(length, "the length of the cache")
     total = max(whole, 0 if past is None else shape(past)[2])
     if new == whole:
         return Place(np.zeros((batch, 1, 1, 1), np.int64), new, total)

@@ -18,7 +18,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import CosOp, SinOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, split_heads, table_rows, turned
@@ -34,7 +34,7 @@ FLOAT, INT32, INT64, BOOL = (np.dtype(t) for t in (np.float32, np.int32, np.int6
 
 def ban_repeats(g: Emitter, n: Node) -> Value:
     """NGramRepeatBlock: -inf for tokens that would repeat a run of `ngram_size` of the ids."""
-    ids, scores, size = n[0], n[1], n.integer("ngram_size")
+    ids, scores, size = n[0], n[1], n.integer("ngram_size", REQUIRED)
     batch, length = shape(ids)
     if size < 1:
         raise RuleError(f"runs of {size} tokens")
@@ -57,7 +57,11 @@ def ban_repeats(g: Emitter, n: Node) -> Value:
 def unfold(g: Emitter, n: Node) -> Value:
     """UnfoldTensor: windows of `size` along an axis, each place of a window in a new last axis."""
     x = n[0]
-    axis, size, step = axis_of(n.integer("dim", -1), rank(x)), n.integer("size"), n.integer("step", 1)
+    axis, size, step = (
+        axis_of(n.integer("dim", -1), rank(x)),
+        n.integer("size", REQUIRED),
+        n.integer("step", 1),
+    )
     extent = shape(x)[axis]
     if not 0 < size <= extent or step < 1:
         raise RuleError(f"windows of {size}, {step} apart, along {extent} places")
@@ -109,7 +113,7 @@ def gated_position_bias(g: Emitter, n: Node) -> Value:
     """GatedRelativePositionBias: positions' bias times a gate that each query computes."""
     if n.get(6) is not None:
         raise RuleError("packed tokens")
-    query = split_heads(g, g(AddOp, n[0], n[1]), n.integer("num_heads"))
+    query = split_heads(g, g(AddOp, n[0], n[1]), n.integer("num_heads", REQUIRED))
     batch, heads, length, _ = shape(query)
     inner = g(AddOp, product(g, query, n[3]), n[4])
     pairs = g.reshape(inner, (batch, heads, length, 2, shape(inner)[3] // 2))

@@ -13,7 +13,7 @@ from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.fused import activate
@@ -48,7 +48,9 @@ def _normed(g: Emitter, n: Node, x: Value) -> Value:
     kind = dtype_of_value(x)
     y = cast_to(g, channels_first(g, x) if turned else x, np.dtype(np.float32))
     scale, shift = (cast_to(g, n[i], np.dtype(np.float32)) for i in (1, 2))
-    y = g(GroupNormOp, y, scale, shift, groups=n.integer("groups"), epsilon=n.number("epsilon", 1e-5))
+    y = g(
+        GroupNormOp, y, scale, shift, groups=n.integer("groups", REQUIRED), epsilon=n.number("epsilon", 1e-5)
+    )
     if n.integer("activation", 0) == 1:
         y = g(SwishOp, y)
     y = cast_to(g, y, kind)

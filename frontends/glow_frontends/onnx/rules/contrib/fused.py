@@ -171,7 +171,7 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
 
 def expand_dims(g: Emitter, n: Node) -> Value:
     """ExpandDims: one axis of size 1 more."""
-    axis = g.ints(n[1], "the axis of ExpandDims")[0]
+    axis = g.integer(n[1], "the axis of ExpandDims")
     dims = list(shape(n[0]))
     dims.insert(axis if axis >= 0 else axis + len(dims) + 1, 1)
     return g.reshape(n[0], dims)

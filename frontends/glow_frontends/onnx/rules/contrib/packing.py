@@ -17,7 +17,7 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import Heads, attend, split_heads
 from glow_frontends.onnx.rules.nn import product
@@ -94,7 +94,7 @@ def _attended(g: Emitter, n: Node, parts: list[Value], at: int) -> Value:
     """Attention among the tokens of each sample; offsets, ends of samples and bias are inputs `at` and on."""
     offset, ends, bias = n[at], n[at + 1], n.get(at + 2)
     tokens, (batch, length) = shape(parts[0])[0], shape(offset)
-    heads = [split_heads(g, _padded(g, p, offset), n.integer("num_heads")) for p in parts]
+    heads = [split_heads(g, _padded(g, p, offset), n.integer("num_heads", REQUIRED)) for p in parts]
     counts = g(SubOp, *(pieces(g, ends, 0, sizes)[i] for i, sizes in ((1, (1, batch)), (0, (batch, 1)))))
     places = np.arange(length, dtype=dtype_of_value(counts)).reshape(1, 1, 1, length)
     allowed = g(CmpLtOp, places, g.reshape(counts, (batch, 1, 1, 1)))
@@ -110,12 +110,12 @@ def relative_position_bias(g: Emitter, n: Node) -> Value:
     table lies in memory as [H, buckets], whatever its shape says.
     """
     buckets, heads = shape(n[0])
-    rows, columns = (g.ints(n[i], "a length of RelativePositionBias")[0] for i in (1, 2))
+    rows, columns = (g.integer(n[i], "a length of RelativePositionBias") for i in (1, 2))
     ahead = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     both = n.flag("is_bidirectional")
     side = buckets // 2 if both else buckets
     distance = np.abs(ahead) if both else np.maximum(-ahead, 0)
-    single, most = side // 2, n.integer("max_distance")
+    single, most = side // 2, n.integer("max_distance", REQUIRED)
     if single < 1 or most <= single:
         raise RuleError(f"{buckets} buckets for distances up to {most}")
     share = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(single)) / np.log(most / single)
