@@ -15,12 +15,13 @@ TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
 MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
-.PHONY: help setup peers test demo lint typecheck imports pytest filecheck bench docs
+.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
 	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, MLIR, real models"
-	@echo "test       lint, import rules, FileCheck tests, pytest"
+	@echo "quick      lint, types, import rules and the tests that are not slow: what to run while you work"
+	@echo "test       lint, types, import rules, FileCheck tests, every test"
 	@echo "demo       compile light SqueezeNet, run it, compare it with onnxruntime (no download)"
 	@echo "lint       ruff: rules and format"
 	@echo "typecheck  pyright strict"
@@ -48,7 +49,11 @@ peers: setup
 	  $(BIN)/python -m pip uninstall --quiet --yes torch; \
 	  echo "peers: PyTorch ($(TORCH)) cannot be installed or imported here; comparisons with it are skipped"; }
 
-test: lint imports filecheck pytest
+test: lint imports typecheck filecheck pytest
+
+# Types are checked beside the tests, which leaves no core idle.
+quick: setup
+	$(MAKE) -j 2 lint imports typecheck pytest-quick
 
 demo: setup
 	$(BIN)/glow-run $(DEMO_MODEL) --random 0 --compare onnxruntime --iterations 10
@@ -70,6 +75,9 @@ filecheck: setup
 
 pytest: setup
 	$(BIN)/python -m pytest -n $(JOBS)
+
+pytest-quick: setup
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 bench: peers
 	$(BIN)/python -m benchmarks.compare

@@ -29,6 +29,7 @@ def example() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_example_is_conformant(example: ModuleType) -> None:
     """All that it claims, and all that decomposes into it, agrees with the references."""
     report = check_backend(example.NumpyBackend())

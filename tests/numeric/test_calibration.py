@@ -11,6 +11,8 @@ from glow_passes.quantize.calibration import calibrated
 from glow_passes.quantize.histogram import Histogram
 from glow_passes.quantize.schema import Schema
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 COUNT, BINS, CELLS = 400_000, 2049, 255
 

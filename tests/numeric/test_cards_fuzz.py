@@ -20,6 +20,8 @@ from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor, typed
 from glow_dialects.ops.identity import IdentityOp
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("float32", "float64", "float16", "int32", "int64", "uint8", "bool")
 ROUNDS = 8
 LARGEST = 100_000

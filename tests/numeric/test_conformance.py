@@ -23,6 +23,7 @@ def test_sample_agrees(case: Case, backend: Backend) -> None:
     assert outcome.status == "agrees", outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in ALL if len(c.sample.arrays()) > 1], ids=lambda c: c.name)
 def test_sample_agrees_with_constants(case: Case) -> None:
     """Operands after the first as constants, as weights are: kernels may pack and specialise on them."""

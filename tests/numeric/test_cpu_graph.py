@@ -321,6 +321,7 @@ NETS: list[Callable[[Graph], SSAValue]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", NETS, ids=lambda n: n.__name__)
 def test_network(net: Callable[[Graph], SSAValue], monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled program and the rewritten graph's own references agree with the plain graph."""

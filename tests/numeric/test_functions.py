@@ -62,6 +62,7 @@ def test_gradient(program: Callable[..., float], backend: str) -> None:
         assert close(found[i], difference(plain, i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
 def test_second_order(program: Callable[..., float]) -> None:
     """The second derivatives are native; they agree with the interpreter's and with differences."""
@@ -79,6 +80,7 @@ THIRD = ("seed_test_f", "seed_closure", "several_captured", "choice_of_closures"
          "return_in_loop", "recursion_with_capture", "tree", "wrapped_in_loop", "confusion")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", THIRD)
 def test_third_order(name: str, backend: str) -> None:
@@ -118,6 +120,7 @@ def depth(n: int) -> int:
     return 0 if n == 0 else 1 + depth(n - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_deep_recursion(backend: str) -> None:
     """100,000 levels."""
@@ -133,6 +136,7 @@ def long_loop(x: float) -> float:
     return s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_long_loop_backwards(backend: str) -> None:
     """The gradient of many steps needs no stack."""

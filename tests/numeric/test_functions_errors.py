@@ -382,6 +382,7 @@ def endless(n):
     return endless(n + 1) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_infinite_recursion(backend: str) -> None:
     """A limit error, and the process goes on."""

@@ -6,10 +6,13 @@ import linecache
 import math
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import glow_compiler as glow
+
+pytestmark = pytest.mark.slow
 
 NAMES = ("x", "y", "s", "t")
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import glow_compiler as glow
+
+pytestmark = pytest.mark.slow
 
 #: Values of the programs: matrices of 3 x 3, vectors of 3, and the number t.
 MATRICES, VECTORS = ("w", "m"), ("x", "v")

@@ -10,6 +10,8 @@ import pytest
 
 import glow_compiler as glow
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(5)
 W, X = RANDOM.normal(size=(3, 3)) * 0.3, RANDOM.normal(size=(40, 3))
 

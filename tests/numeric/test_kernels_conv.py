@@ -40,6 +40,8 @@ from glow_backends.cpu.kernels.conv.winograd_plan import (
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 

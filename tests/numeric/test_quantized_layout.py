@@ -17,6 +17,8 @@ from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 
+pytestmark = pytest.mark.slow
+
 X = UniformQuantizedType.of(8, 0.05, -3)
 UNSIGNED = UniformQuantizedType.of(8, 0.05, 125, signed=False)
 

@@ -10,6 +10,8 @@ import pytest
 
 import glow_compiler as glow
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 

@@ -14,6 +14,8 @@ from glow_compiler.trainer import Trainer
 from glow_dialects.core.sample import random
 from glow_dialects.core.types import Array
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 nn = torch.nn
 

@@ -19,6 +19,8 @@ from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
 from glow_frontends.onnx.trainable import import_trainable
 
+pytestmark = pytest.mark.slow
+
 
 def model(nodes: list[Any], weights: dict[str, Array], shape: tuple[int, ...]) -> onnx.ModelProto:
     """A model of `nodes` from x to y."""

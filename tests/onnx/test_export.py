@@ -18,6 +18,8 @@ from glow_dialects.core.types import Array
 from glow_frontends.onnx import import_model
 from glow_frontends.onnx.export import export_model, save_model
 
+pytestmark = pytest.mark.slow
+
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 #: What ONNX (of the opset that is written) has no operator for.

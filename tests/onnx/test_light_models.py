@@ -14,6 +14,8 @@ import pytest
 import glow_compiler as glow
 from benchmarks.models import LIGHT, light
 
+pytestmark = pytest.mark.slow
+
 onnxruntime = pytest.importorskip("onnxruntime")
 
 

@@ -20,6 +20,8 @@ import pytest
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 
+pytestmark = pytest.mark.slow
+
 Pair = tuple[int, int]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fuzz
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_mutants(backend: str) -> None:

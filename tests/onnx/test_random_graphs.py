@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 
+pytestmark = pytest.mark.slow
+
 Shape = tuple[int, ...]
 GRAPHS = 16
 LENGTH = 14

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from random_nodes import Node, Source, check_family
 
+pytestmark = pytest.mark.slow
+
 EACH = 6
 
 

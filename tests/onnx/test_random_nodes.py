@@ -10,6 +10,8 @@ import pytest
 from onnx import helper
 from random_nodes import Node, Source, check_family
 
+pytestmark = pytest.mark.slow
+
 EACH = 8
 
 

@@ -11,6 +11,8 @@ from onnx import ModelProto, helper
 
 import glow_compiler as glow
 
+pytestmark = pytest.mark.slow
+
 GRAPHS = 16
 LENGTH = 16
 SHAPES = ((3, 7), (1, 7), (3, 1), (7,))

@@ -27,6 +27,7 @@ def worker() -> Iterator[suite.Worker]:
     process.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_locked_cases_pass(worker: suite.Worker, backend: str, shard: int) -> None:
@@ -42,6 +43,7 @@ def test_locked_cases_pass(worker: suite.Worker, backend: str, shard: int) -> No
     assert lost == []
 
 
+@pytest.mark.slow
 @AVX2
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_locked_cases_pass_with_avx2(worker: suite.Worker, shard: int) -> None:

@@ -108,6 +108,7 @@ def usable(text: str) -> bool:
     return "glow_compiler" not in text or bool(importlib.util.find_spec("glow_compiler.api"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", documents())
 def test_document(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A document's Python and console blocks run, in a folder that holds `model.onnx`."""

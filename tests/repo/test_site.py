@@ -17,6 +17,8 @@ import glow_compiler
 from glow_dialects.ops import OPERATORS
 from glow_tools.pipelines import every_pass, named
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

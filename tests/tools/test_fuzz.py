@@ -19,6 +19,8 @@ from glow_frontends.onnx import import_model
 from glow_tools import opt
 from glow_tools.common import parse_text
 
+pytestmark = pytest.mark.slow
+
 #: Text of every shape that the parser knows: both levels, attributes, types, symbols.
 PROGRAM = """
 glow.constant @w = dense<[1.0, -2.0]> : tensor<2xf32>

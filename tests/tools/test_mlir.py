@@ -13,6 +13,8 @@ from commands import run
 
 from glow_tools import opt
 
+pytestmark = pytest.mark.slow
+
 PLACES = (str(Path(sys.executable).parent), None)
 TOOL = next((found for p in PLACES if (found := shutil.which("iree-opt", path=p))), None)
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

@@ -11,6 +11,8 @@ from commands import refused, run
 import glow_compiler as glow
 from glow_tools import train
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
