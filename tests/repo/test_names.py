@@ -15,6 +15,7 @@ import glow_dialects.ops
 import glow_passes
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_passes.graph.simplify import FAMILIES
 from glow_tools.pipelines import every_pass
 
 FILECHECK = Path(__file__).parents[1] / "filecheck"
@@ -123,12 +124,13 @@ def file_name(pass_name: str) -> str:
 NAMES = {
     "ops": set(CARDS) | {"module"},  # module: the operators that every graph is made of, which are no card
     "passes": {file_name(name) for name in PASS_NAMES},
+    "patterns": set(FAMILIES),
 }
 
 
 @pytest.mark.parametrize("folder", sorted(NAMES))
 def test_mlir_tests_and_names_agree(folder: str) -> None:
-    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X; none lacks a test."""
+    """ops/X.mlir tests the card X, passes/X.mlir the pass glow-X, patterns/X.mlir a family of patterns."""
     assert mlir_stems(folder) == sorted(NAMES[folder])
 
 

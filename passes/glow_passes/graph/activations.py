@@ -1,4 +1,4 @@
-"""glow-activations: formulas of exported models that are one activation function.
+"""Formulas of exported models that are one activation function.
 
 Exporters write gelu, swish, hard_swish and their kin as chains of small operators.
 """
@@ -6,13 +6,9 @@ Exporters write gelu, swish, hard_swish and their kin as chains of small operato
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.ops.activation import (
     ClipOp,
@@ -29,7 +25,7 @@ from glow_dialects.ops.activation import (
 )
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, ExpOp, Log1pOp, LogOp, NegOp, ReciprocalOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import beside_scalar, factors, is_a, is_float_tensor, is_known, near
 
 
@@ -187,13 +183,3 @@ RECOGNIZE = (
     Pattern((DivOp,), softsign),
     Pattern((MaxOp,), leaky_relu),
 )
-
-
-@dataclass(frozen=True)
-class ActivationsPass(ModulePass):
-    """Recognise activation functions that are written out."""
-
-    name = "glow-activations"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, RECOGNIZE)

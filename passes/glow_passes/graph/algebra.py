@@ -1,24 +1,20 @@
-"""glow-algebra: identities of arithmetic, with constants gathered on the right and merged."""
+"""Identities of arithmetic, with constants gathered on the right and merged."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import beside_constant, is_a, is_float_tensor, is_known, kind_of
 
 COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
@@ -228,13 +224,3 @@ PATTERNS = (
     Pattern((SubOp,), subtract_negated),
     Pattern((MulOp,), multiply_reciprocal),
 )
-
-
-@dataclass(frozen=True)
-class AlgebraPass(ModulePass):
-    """Identities of arithmetic, constants merged; floats as if no intermediate overflowed."""
-
-    name = "glow-algebra"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,19 +1,15 @@
-"""glow-casts: conversions of element type that change nothing, or that another one makes useless."""
+"""Conversions of element type that change nothing, or that another one makes useless."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import dtype_of, is_standard
 from glow_dialects.ops.cast import CastOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 
 
 def identity_cast(op: Any, r: Rewriter) -> SSAValue | None:
@@ -48,13 +44,3 @@ def cast_of_cast(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 PATTERNS = (Pattern((CastOp,), identity_cast), Pattern((CastOp,), cast_of_cast))
-
-
-@dataclass(frozen=True)
-class CastsPass(ModulePass):
-    """Remove and merge casts."""
-
-    name = "glow-casts"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

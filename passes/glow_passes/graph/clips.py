@@ -1,22 +1,18 @@
-"""glow-clips: chains of max, min, relu and clip become one clip or one relu."""
+"""Chains of max, min, relu and clip become one clip or one relu."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import Tensor, dtype_of, is_float, typed
 from glow_dialects.ops.activation import ClipOp, SigmoidOp
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, ExpOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once
 from glow_passes.graph.match import is_a, is_known
 
 Range = tuple[float, float]
@@ -110,13 +106,3 @@ PATTERNS = (
 )
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((MaxOp, MinOp), max_min_to_clip),)
-
-
-@dataclass(frozen=True)
-class ClipsPass(ModulePass):
-    """Merge max, min, relu and clip with constant limits."""
-
-    name = "glow-clips"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, (*PATTERNS, *RECOGNIZE))

@@ -1,19 +1,15 @@
-"""glow-concats: concatenations of one part, of concatenations, and of slices of one tensor."""
+"""Concatenations of one part, of concatenations, and of slices of one tensor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.slice import SliceOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 
 
 def flatten(op: Any, r: Rewriter) -> SSAValue | None:
@@ -73,13 +69,3 @@ def _cut(x: SSAValue, start: int, end: int, axis: int, r: Rewriter) -> SSAValue:
 
 
 PATTERNS = (Pattern((ConcatOp,), flatten), Pattern((ConcatOp,), concat_of_slices))
-
-
-@dataclass(frozen=True)
-class ConcatsPass(ModulePass):
-    """Flatten concatenations and undo those that put slices back together."""
-
-    name = "glow-concats"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,14 +1,10 @@
-"""glow-expansions: expand and tile where the operator after them would broadcast by itself."""
+"""Expand and tile where the operator after them would broadcast by itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import broadcast_shapes, shape_of
@@ -16,7 +12,7 @@ from glow_dialects.ops.elementwise import BinaryOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.tile import TileOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import kind_of
 
 
@@ -67,13 +63,3 @@ PATTERNS = (
     Pattern((TileOp,), tile_once),
     Pattern((BinaryOp, SelectOp), expand_before_broadcast),
 )
-
-
-@dataclass(frozen=True)
-class ExpansionsPass(ModulePass):
-    """Remove expansions that broadcasting makes needless."""
-
-    name = "glow-expansions"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,18 +1,14 @@
-"""glow-fold-batch-norm: factors and offsets after (or before) a linear operator enter its weights.
+"""Factors and offsets after (or before) a linear operator enter its weights.
 
 conv(x, w) * s + t  ->  conv(x, w * s, t)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
@@ -20,7 +16,7 @@ from glow_dialects.ops.batch_norm import BatchNormOp, along
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import MatmulOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.linear import channel_vector, linear_of, plain_properties, wide
 from glow_passes.graph.match import is_known
 
@@ -131,13 +127,3 @@ PATTERNS = (
     Pattern((AddOp,), add_after_linear),
     Pattern((ConvOp, FullyConnectedOp, MatmulOp), multiply_before_linear),
 )
-
-
-@dataclass(frozen=True)
-class FoldBatchNormPass(ModulePass):
-    """Fold batch normalisation and other factors and offsets into weights known at compile time."""
-
-    name = "glow-fold-batch-norm"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,14 +1,9 @@
-"""glow-fold-constants: nodes whose operands are known at compile time become constants."""
+"""Nodes whose operands are known at compile time become constants."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from glow_dialects.core.errors import UnsupportedError
@@ -17,7 +12,7 @@ from glow_dialects.core.types import Array, bytes_of, typed
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
-from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, Values
 
 #: Results of at most this many bytes are always folded.
 ALWAYS = 1 << 20
@@ -67,13 +62,3 @@ def fold(op: GraphOp, r: Rewriter) -> Values | None:
 
 
 PATTERNS = (Pattern((GraphOp,), fold),)
-
-
-@dataclass(frozen=True)
-class FoldConstantsPass(ModulePass):
-    """Constant folding by the operators' references, within limits of size."""
-
-    name = "glow-fold-constants"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

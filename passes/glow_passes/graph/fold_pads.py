@@ -1,15 +1,11 @@
-"""glow-fold-pads: padding before a convolution or pool becomes the window's own padding."""
+"""Padding before a convolution or pool becomes the window's own padding."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.activation import SigmoidOp
@@ -19,7 +15,7 @@ from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.linear import plain_properties
 
 
@@ -102,13 +98,3 @@ PATTERNS = (
     Pattern((AvgPoolOp,), pad_before_avg_pool),
     Pattern((TransposeOp,), pad_below_transpose),
 )
-
-
-@dataclass(frozen=True)
-class FoldPadsPass(ModulePass):
-    """Fold constant padding into the window that reads it."""
-
-    name = "glow-fold-pads"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,21 +1,17 @@
-"""glow-gathers: gathers of known, evenly spaced indices are slices."""
+"""Gathers of known, evenly spaced indices are slices."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
-from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter
 from glow_passes.graph.match import is_known
 
 
@@ -42,13 +38,3 @@ def gather_to_slice(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 PATTERNS = (Pattern((GatherOp,), gather_to_slice),)
-
-
-@dataclass(frozen=True)
-class GathersPass(ModulePass):
-    """Turn gathers into slices."""
-
-    name = "glow-gathers"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,18 +1,14 @@
-"""glow-noops: operators that hand on their input."""
+"""Operators that hand on their input."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.ops.dropout import DropoutOp
 from glow_dialects.ops.identity import IdentityOp
-from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, Values
 
 
 def remove_identity(op: Any, r: Rewriter) -> SSAValue | None:
@@ -27,13 +23,3 @@ def remove_dropout(op: Any, r: Rewriter) -> Values | None:
 
 IDENTITY = Pattern((IdentityOp,), remove_identity)
 PATTERNS = (IDENTITY, Pattern((DropoutOp,), remove_dropout))
-
-
-@dataclass(frozen=True)
-class NoopsPass(ModulePass):
-    """Remove identity and dropout."""
-
-    name = "glow-noops"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

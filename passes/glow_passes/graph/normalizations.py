@@ -1,17 +1,13 @@
-"""glow-normalizations: mean, variance and division that are layer_norm, rms_norm or instance_norm.
+"""Mean, variance and division that are layer_norm, rms_norm or instance_norm.
 
 d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
@@ -20,7 +16,7 @@ from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.match import beside_scalar, is_a, rank
 
 
@@ -137,13 +133,3 @@ RECOGNIZE = (
     Pattern((MulOp,), scale_of_norm),
     Pattern((AddOp,), bias_of_norm),
 )
-
-
-@dataclass(frozen=True)
-class NormalizationsPass(ModulePass):
-    """Recognise normalisations that are written out."""
-
-    name = "glow-normalizations"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, RECOGNIZE)

@@ -1,15 +1,11 @@
-"""glow-products: matrix products and convolutions in their simplest form, with their biases."""
+"""Matrix products and convolutions in their simplest form, with their biases."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
@@ -18,7 +14,7 @@ from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once
 from glow_passes.graph.linear import plain_properties
 
 FEW_CHANNELS = 4
@@ -90,16 +86,3 @@ PATTERNS = (
 )
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((AddOp,), matmul_and_bias),)
-
-
-@dataclass(frozen=True)
-class ProductsPass(ModulePass):
-    """Stacks of matrices as one matrix where that is possible; matmul and add as fully_connected.
-
-    An axis that a filter spans, of an image of few channels, becomes channels.
-    """
-
-    name = "glow-products"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, (*PATTERNS, *RECOGNIZE))

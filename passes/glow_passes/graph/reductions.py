@@ -1,14 +1,10 @@
-"""glow-reductions: reductions of nothing, of reductions, and means over an image as pools."""
+"""Reductions of nothing, of reductions, and means over an image as pools."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import is_float, shape_of, typed
 from glow_dialects.ops.avg_pool import AvgPoolOp
@@ -21,7 +17,7 @@ from glow_dialects.ops.reduce import (
     ReduceSumOp,
 )
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import is_a, kind_of
 
 #: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
@@ -66,13 +62,3 @@ def image_to_pool(op: Any, r: Rewriter) -> SSAValue | None:
 PATTERNS = (Pattern(FOLDS, reduce_one_element), Pattern(FOLDS, reduce_of_reduce))
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((ReduceMeanOp, ReduceMaxOp), image_to_pool),)
-
-
-@dataclass(frozen=True)
-class ReductionsPass(ModulePass):
-    """Simplify reductions; global means and maxima of images become pools."""
-
-    name = "glow-reductions"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, (*PATTERNS, *RECOGNIZE))

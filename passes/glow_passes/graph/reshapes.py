@@ -1,4 +1,4 @@
-"""glow-reshapes: reshapes merge, vanish, and sink below element-wise operators.
+"""Reshapes merge, vanish, and sink below element-wise operators.
 
 A reshape costs nothing by itself, but one between a matrix product and the activation after it
 keeps the two apart.
@@ -6,21 +6,17 @@ keeps the two apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.match import is_known
 from glow_passes.graph.transposes import rebuilt
 
@@ -92,13 +88,3 @@ PATTERNS = (
     Pattern((ExpandOp,), expand_to_reshape),
     Pattern((GraphOp,), below_element_wise),
 )
-
-
-@dataclass(frozen=True)
-class ReshapesPass(ModulePass):
-    """Merge reshapes and sink them below element-wise operators."""
-
-    name = "glow-reshapes"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

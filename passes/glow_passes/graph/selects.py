@@ -1,19 +1,15 @@
-"""glow-selects: select, compare and logic whose outcome is known."""
+"""Select, compare and logic whose outcome is known."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.select import SelectOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import is_a, is_float_tensor, is_known
 
 
@@ -80,13 +76,3 @@ PATTERNS = (
     Pattern(tuple(_OPPOSITE), compare_with_itself),
     Pattern((AndOp, OrOp), known_logic),
 )
-
-
-@dataclass(frozen=True)
-class SelectsPass(ModulePass):
-    """Select, compare and logic with constants or equal operands."""
-
-    name = "glow-selects"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -13,6 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.errors import UnsupportedError
 from glow_passes.graph import (
     activations,
     algebra,
@@ -68,15 +69,37 @@ RECOGNIZE: tuple[Pattern, ...] = (
 )
 
 
+#: The patterns by family, which is the module that holds them.
+FAMILIES: dict[str, tuple[Pattern, ...]] = {
+    module.__name__.rpartition(".")[2]: (*getattr(module, "PATTERNS", ()), *getattr(module, "RECOGNIZE", ()))
+    for module in (
+        *(noops, splats, fold_constants, casts, fold_batch_norm, fold_pads, expansions, reshapes, transposes),
+        *(concats, slices, gathers, reductions, products, algebra, clips, selects, sums),
+        *(normalizations, softmaxes, activations),
+    )
+}
+
+
 @dataclass(frozen=True)
 class SimplifyPass(ModulePass):
-    """Every simplification to a common fixpoint, with or without the recognition of idioms."""
+    """Every simplification to a common fixpoint, with or without the recognition of idioms.
+
+    `only`: the families of patterns to apply instead, such as `algebra`.
+    """
 
     name = "glow-simplify"
     recognize: bool = False
+    only: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, _ALL if self.recognize else PATTERNS)
+        rewrite(op, self._patterns())
+
+    def _patterns(self) -> tuple[Pattern, ...]:
+        if not self.only:
+            return _ALL if self.recognize else PATTERNS
+        if unknown := [name for name in self.only if name not in FAMILIES]:
+            raise UnsupportedError(f"no patterns '{unknown[0]}'; there are: {', '.join(sorted(FAMILIES))}")
+        return tuple(p for name in self.only for p in FAMILIES[name])
 
 
 _ALL = (*PATTERNS, *RECOGNIZE)

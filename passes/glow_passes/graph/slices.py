@@ -1,21 +1,17 @@
-"""glow-slices: slices merge, vanish, and reach through concatenations; inserts that keep nothing."""
+"""Slices merge, vanish, and reach through concatenations; inserts that keep nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.slice import SliceOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 
 
 def whole_slice(op: Any, r: Rewriter) -> SSAValue | None:
@@ -97,13 +93,3 @@ PATTERNS = (
     Pattern((InsertOp,), insert_of_slice),
     Pattern((FlipOp,), flip_of_flip),
 )
-
-
-@dataclass(frozen=True)
-class SlicesPass(ModulePass):
-    """Clean up slices, inserts and flips."""
-
-    name = "glow-slices"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

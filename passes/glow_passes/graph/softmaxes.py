@@ -1,14 +1,10 @@
-"""glow-softmaxes: exp, sum and div that are a softmax; its logarithm."""
+"""Exp, sum and div that are a softmax; its logarithm."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, shape_of
@@ -17,7 +13,7 @@ from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import ExpOp, LogOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 
 
 def _reduction(value: SSAValue, kind: type[GraphOp]) -> Any:
@@ -60,13 +56,3 @@ def log_of_softmax(op: Any, r: Rewriter) -> SSAValue | None:
 
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((DivOp,), exp_sum_div), Pattern((LogOp,), log_of_softmax))
-
-
-@dataclass(frozen=True)
-class SoftmaxesPass(ModulePass):
-    """Recognise softmax and its logarithm."""
-
-    name = "glow-softmaxes"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, RECOGNIZE)

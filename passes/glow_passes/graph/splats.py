@@ -1,16 +1,12 @@
-"""glow-splats: tensors of one value stay tensors of one value, and scalars where they can."""
+"""Tensors of one value stay tensors of one value, and scalars where they can."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, typed
@@ -27,7 +23,7 @@ from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, Values, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, Values
 from glow_passes.graph.match import is_a, is_known, kind_of
 from glow_passes.graph.symbols import is_quantized, uniform_value
 
@@ -133,13 +129,3 @@ PATTERNS = (
     Pattern((GraphOp,), computed_splat),
     Pattern((BinaryOp, SelectOp), shrink_operand),
 )
-
-
-@dataclass(frozen=True)
-class SplatsPass(ModulePass):
-    """Propagate tensors of one value and shrink them to scalars."""
-
-    name = "glow-splats"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

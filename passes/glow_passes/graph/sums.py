@@ -1,16 +1,12 @@
-"""glow-sums: long sums of parts as one operator: gradients of slices and of weights used many times."""
+"""Long sums of parts as one operator: gradients of slices and of weights used many times."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.arithmetic import AddOp
@@ -20,7 +16,7 @@ from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import terms
 
 #: Products that are worth one product of joined factors.
@@ -138,13 +134,3 @@ PATTERNS = (
     Pattern((AddOp,), products_as_one),
     Pattern((MatmulOp,), rows_times_matrix),
 )
-
-
-@dataclass(frozen=True)
-class SumsPass(ModulePass):
-    """Sums of parts as concat, sums of products as one product, rows times one matrix as one product."""
-
-    name = "glow-sums"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

@@ -1,4 +1,4 @@
-"""glow-transposes: transposes merge, cancel, become reshapes, and sink below other operators.
+"""Transposes merge, cancel, become reshapes, and sink below other operators.
 
 Sinking brings the transpose that a model of another layout puts around each convolution next to its
 inverse, where both vanish.
@@ -7,15 +7,11 @@ inverse, where both vanish.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
@@ -24,7 +20,7 @@ from glow_dialects.ops.reduce import ReductionOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
+from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.match import is_known, users
 
 Permutation = tuple[int, ...]
@@ -166,13 +162,3 @@ PATTERNS = (
     Pattern((SliceOp,), below_slice),
     Pattern((ReductionOp,), below_reduction),
 )
-
-
-@dataclass(frozen=True)
-class TransposesPass(ModulePass):
-    """Merge, cancel and sink transposes."""
-
-    name = "glow-transposes"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)

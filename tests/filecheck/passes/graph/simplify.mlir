@@ -1,5 +1,8 @@
 // RUN: glow-opt %s -p glow-simplify | filecheck %s
 // RUN: glow-opt %s -p 'glow-simplify{recognize=true}' | filecheck %s --check-prefix RECOGNIZE
+// RUN: not glow-opt %s -p 'glow-simplify{only=algebra,magic}' 2>&1 | filecheck %s --check-prefix FAMILY
+
+// FAMILY: error: no patterns 'magic'; there are: activations, algebra,
 
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>

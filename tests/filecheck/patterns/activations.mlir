@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-activations | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=activations}' | filecheck %s
 
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @w input : tensor<4xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-fold-batch-norm | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=fold_batch_norm}' | filecheck %s
 
 glow.constant @w = dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
 glow.constant @s = dense<[[[3.0]], [[4.0]]]> : tensor<2x1x1xf32>

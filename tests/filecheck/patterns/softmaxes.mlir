@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-softmaxes | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=softmaxes}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x4xf32>
 glow.placeholder @y output : tensor<2x4xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-clips | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=clips}' | filecheck %s
 
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>

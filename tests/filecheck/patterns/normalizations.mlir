@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-normalizations | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=normalizations}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x4xf32>
 glow.placeholder @w input : tensor<2x4xf32>

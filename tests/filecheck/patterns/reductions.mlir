@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-reductions | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=reductions}' | filecheck %s
 
 glow.placeholder @x input : tensor<1x2x3x4xf32>
 glow.placeholder @y output : tensor<1x2xf32>

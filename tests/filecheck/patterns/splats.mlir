@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-splats | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=splats}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y output : tensor<2x3xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-casts | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=casts}' | filecheck %s
 
 glow.placeholder @x input : tensor<4xf16>
 glow.placeholder @w input : tensor<4xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-fold-constants | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=fold_constants}' | filecheck %s
 
 // CHECK: glow.constant @sum = dense<[2.000000e+00, 3.000000e+00]>
 // CHECK-NOT: glow.constant @a

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-fold-pads | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=fold_pads}' | filecheck %s
 
 glow.placeholder @x input : tensor<1x1x4x4xf32>
 glow.placeholder @w input : tensor<1x1x3x3xf32>

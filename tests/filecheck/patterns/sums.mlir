@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-sums,glow-dce | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=sums},glow-dce' | filecheck %s
 
 glow.placeholder @a input : tensor<8x2xf32>
 glow.placeholder @b input : tensor<8x3xf32>

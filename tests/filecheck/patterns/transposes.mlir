@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-transposes | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=transposes}' | filecheck %s
 
 glow.placeholder @x input : tensor<1x4x5x3xf32>
 glow.placeholder @y output : tensor<1x4x5x3xf32>

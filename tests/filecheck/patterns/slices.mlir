@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-slices | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=slices}' | filecheck %s
 
 glow.placeholder @x input : tensor<9xf32>
 glow.placeholder @y output : tensor<2xf32>

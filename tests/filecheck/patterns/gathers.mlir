@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-gathers | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=gathers}' | filecheck %s
 
 glow.constant @two = dense<2> : tensor<i64>
 glow.constant @odd = dense<[1, 3]> : tensor<2xi64>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-algebra | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=algebra}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @i input : tensor<2x3xi32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-expansions | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=expansions}' | filecheck %s
 
 glow.placeholder @x input : tensor<3xf32>
 glow.placeholder @w input : tensor<2x3xf32>

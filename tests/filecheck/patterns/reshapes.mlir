@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-reshapes | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=reshapes}' | filecheck %s
 
 glow.placeholder @x input : tensor<6x4xf32>
 glow.placeholder @r input : tensor<2x3x4xf32>

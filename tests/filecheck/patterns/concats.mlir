@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-concats | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=concats}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x5xf32>
 glow.placeholder @y output : tensor<2x5xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-products | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=products}' | filecheck %s
 
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @s input : tensor<5x2x3xf32>

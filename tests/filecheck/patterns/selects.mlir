@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-selects | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=selects}' | filecheck %s
 
 glow.placeholder @c input : tensor<4xi1>
 glow.placeholder @x input : tensor<4xf32>

@@ -1,4 +1,4 @@
-// RUN: glow-opt %s -p glow-noops | filecheck %s
+// RUN: glow-opt %s -p 'glow-simplify{only=noops}' | filecheck %s
 
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>
