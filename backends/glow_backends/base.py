@@ -8,15 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
+from warnings import warn
 
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
@@ -230,13 +234,33 @@ def _own(name: str) -> type[Backend]:
 
 
 def registry() -> dict[str, type[Backend]]:
-    """Backends by name: ours, and those that packages offer through the `glow.backends` entry point."""
+    """Backends by name: ours, and those that packages offer through the `glow.backends` entry point.
+
+    One that cannot be loaded is left out, with a warning that names its package.
+    """
     from importlib.metadata import entry_points
 
-    found = {name: _own(name) for name in _OWN}
+    known = {name: _own(name) for name in _OWN}
     for entry in entry_points(group="glow.backends"):
-        found.setdefault(entry.name, entry.load())
-    return found
+        if (kind := _loaded(entry)) is not None:
+            known.setdefault(entry.name, kind)
+    return known
+
+
+@cache
+def _loaded(entry: EntryPoint) -> type[Backend] | None:
+    """The backend class of a package, None where it has none that works."""
+    source = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
+    try:
+        kind = entry.load()
+    except Exception as error:  # whatever a package does when it is imported
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(kind, type) and issubclass(kind, Backend):
+            return kind
+        problem = f"{entry.value} is no class derived from Backend"
+    warn(f"backend '{entry.name}' of package {source} is left out: {problem}", RuntimeWarning, stacklevel=3)
+    return None
 
 
 def backend_passes() -> dict[str, type[ModulePass]]:

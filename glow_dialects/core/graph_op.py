@@ -123,6 +123,12 @@ class GraphOp(Operator):
         value = self.predicate
         if value is not None and (dtype_of(typed(value)) != bool or len(shape_of(value)) > 1):
             raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")
+        if value is not None and shape_of(value):
+            batches = {s[0] for v in (*self.operands[:-1], *self.results) if (s := shape_of(v))}
+            if shape_of(value)[0] not in batches:
+                raise VerifyException(
+                    f"{self.name}: predicate {value.type} fits no batch, those are {sorted(batches)}"
+                )
         self.check()
 
     # --- syntax --------------------------------------------------------------------------------

@@ -8,16 +8,18 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.core.types import bytes_of
 
 if TYPE_CHECKING:
-    from glow_dialects.instr.memory import InstrFuncOp
+    from glow_dialects.instr.memory import AllocOp, InstrFuncOp
 
 
 def check_function(function: InstrFuncOp) -> None:
     """Raise a VerifyException for the first rule of the instruction level that is broken.
 
-    Buffers are used only between alloc and dealloc, read only after a write, constant weights are
-    never written, and one buffer is both read and written only where in-place is declared.
+    Buffers are used only between alloc and dealloc, which each has; they are read only after a write,
+    constant weights are never written, and one buffer is both read and written only where in-place is
+    declared. Places in the arena lie inside it, and live buffers' places are apart.
     """
     from glow_dialects.instr.memory import AllocOp, DeallocOp, ViewOp, WeightOp, origin
 
@@ -26,6 +28,7 @@ def check_function(function: InstrFuncOp) -> None:
     ended: set[SSAValue] = set()
     defined: set[SSAValue] = set()
     in_program = False
+    places = _Places(None if function.arena is None else function.arena.value.data)
     for op in function.block.ops:
         for operand in op.operands:
             if operand not in defined:
@@ -40,6 +43,7 @@ def check_function(function: InstrFuncOp) -> None:
             case AllocOp():
                 in_program = True
                 live.add(op.result)
+                places.begin(op)
             case ViewOp():
                 in_program = True
             case DeallocOp():
@@ -51,12 +55,46 @@ def check_function(function: InstrFuncOp) -> None:
                     raise VerifyException("glow_instr.dealloc: the buffer was deallocated before")
                 live.discard(buffer)
                 ended.add(buffer)
+                places.end(buffer.owner)
             case InstrOp():
                 in_program = True
                 _check_instruction(op, live, written)
                 written.update(origin(v) for v in op.written())
             case _:
                 raise VerifyException(f"{op.name} is not an instruction")
+    for buffer in live:
+        if isinstance(buffer.owner, AllocOp):
+            raise VerifyException(f"glow_instr.alloc: a buffer {buffer.type} is never deallocated")
+
+
+class _Places:
+    """The bytes of the arena that live buffers take, of those that have a place."""
+
+    def __init__(self, arena: int | None) -> None:
+        self.arena = arena
+        self.live: dict[AllocOp, tuple[int, int]] = {}
+
+    def begin(self, op: AllocOp) -> None:
+        """Raise where a buffer leaves the arena or meets one that lives."""
+        if op.offset is None:
+            return
+        start = op.offset.value.data
+        end = start + bytes_of(op.result.type)
+        if start < 0 or (self.arena is not None and end > self.arena):
+            raise VerifyException(
+                f"glow_instr.alloc: bytes {start} to {end} lie outside the arena of {self.arena} bytes"
+            )
+        for other, (low, high) in self.live.items():
+            if low < end and start < high:
+                raise VerifyException(
+                    f"glow_instr.alloc: bytes {start} to {end} overlap those of a live buffer "
+                    f"{other.result.type}, {low} to {high}"
+                )
+        self.live[op] = (start, end)
+
+    def end(self, op: AllocOp) -> None:
+        """The buffer's place is free."""
+        self.live.pop(op, None)
 
 
 def _check_instruction(op: InstrOp, live: set[SSAValue], written: set[SSAValue]) -> None:
@@ -99,7 +137,6 @@ def _check_conflicts(op: InstrOp) -> None:
 
 def overlap(first: SSAValue, second: SSAValue) -> bool:
     """Whether two buffers share bytes, as far as views tell."""
-    from glow_dialects.core.types import bytes_of
     from glow_dialects.instr.memory import origin, view_offset
 
     if origin(first) is not origin(second):
@@ -110,7 +147,6 @@ def overlap(first: SSAValue, second: SSAValue) -> bool:
 
 def same_place(first: SSAValue, second: SSAValue) -> bool:
     """Whether two buffers are the same bytes."""
-    from glow_dialects.core.types import bytes_of
     from glow_dialects.instr.memory import origin, view_offset
 
     return (

@@ -177,8 +177,9 @@ class ViewOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        have, want = _count(self.source.type), _count(self.result.type)
-        if self.offset.value.data < 0 or self.offset.value.data + want > have:
+        have, want = bytes_of(self.source.type), bytes_of(self.result.type)
+        start = self.offset.value.data * (have // max(1, _count(self.source.type)))
+        if start < 0 or start + want > have:
             raise VerifyException(
                 f"glow_instr.tensorview: {self.result.type} at {self.offset.value.data} "
                 f"does not fit in {self.source.type}"

@@ -131,6 +131,17 @@ SAMPLES: tuple[Sample, ...] = (
         {"dilations": (2, 1), "strides": (1, 2), "output_pads": (1, 0)},
     ),
     Sample(ConvTransposeOp, (random(1, 2, 5), random(2, 3, 3), None), {"strides": (2,)}),
+    # Results that no tap reaches are the bias, of channels that fill vectors too.
+    Sample(
+        ConvTransposeOp,
+        (random(1, 16, 2, 2), random(16, 16, 1, 1), random(16)),
+        {"strides": (2, 2), "output_pads": (1, 1)},
+    ),
+    Sample(
+        ConvTransposeOp,
+        (random(2, 16, 2, 2), random(16, 24, 2, 2), random(24)),
+        {"strides": (3, 3), "output_pads": (1, 1)},
+    ),
     Sample(
         ConvTransposeOp,
         (random(1, 3, 4, 4), random(4, 2, 2, 1), random(2)),

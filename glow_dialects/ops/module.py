@@ -180,6 +180,9 @@ class FuncOp(IRDLOperation):
 
     def verify_(self) -> None:
         check_order(self.body.block)
+        for op in self.body.block.ops:
+            if isinstance(op, FuncOp):
+                raise VerifyException(f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}")
 
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:
@@ -274,8 +277,13 @@ class SaveOp(_SymbolUse):
 
     def verify_(self) -> None:
         self._check(self.input.type)
-        if isinstance(self.target(), ConstantOp):
+        target = self.target()
+        if isinstance(target, ConstantOp):
             raise VerifyException("glow.save: constants are never written")
+        if target is not None and target.kind.data == "input":
+            raise VerifyException(
+                f"glow.save: @{target.sym_name.data} is an input, which a program only reads"
+            )
 
 
 def module_of(op: Operation) -> ModuleOp | None:

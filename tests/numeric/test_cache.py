@@ -70,6 +70,33 @@ def test_weights_cut_short(model: Path, tmp_path: Path) -> None:
     run(model)
 
 
+def test_weights_of_the_same_size_that_were_changed(model: Path, tmp_path: Path) -> None:
+    """Numbers that another hand wrote are not answered with."""
+    run(model)
+    files = [*(tmp_path / "cache").rglob("weights.bin")]
+    assert files
+    for file in files:
+        os.chmod(file, 0o600)
+        file.write_bytes(bytes(file.stat().st_size))
+        os.utime(file, (1, 1))
+    run(model)
+
+
+def test_without_a_home_folder(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run users that have none: nothing is kept."""
+    monkeypatch.delenv("GLOW_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache.directory() is None
+    run(model)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache.directory() is None
+
+
 def test_a_cache_that_cannot_be_written(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where the folder should be."""
     (tmp_path / "file").write_text("")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from html import escape
+from io import StringIO
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.printer import Printer
 
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.fn.dialect import PrimOp, RefOp
@@ -216,7 +218,9 @@ class Saver:
         """The files of a module: `.ir`, `.mlir`, `.dot`, and at level 3 `.svg`."""
         stem = self.stem(name)
         self.file(f"{stem}.ir", module_text(module))
-        self.file(f"{stem}.mlir", f"{module}\n")
+        text = StringIO()
+        Printer(text).print_op(module)
+        self.file(f"{stem}.mlir", f"{text.getvalue()}\n")
         self.file(f"{stem}.dot", module_dot(module))
         if self.level == 3:
             self.file(f"{stem}.svg", module_svg(module))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from glow_backends.cpu.memory import address, mapped_file
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 5
+FORMAT = 6
 """Version of the written form."""
 
 
@@ -70,8 +71,8 @@ def write(bundle: Bundle, folder: Path) -> None:
     """Write a bundle as a folder, whole or not at all.
 
     `program.json` describes it, `code.N.o` are objects, `weights.bin` is the block as it lies in
-    memory (it is mapped when read, and not looked at before), `shared.N.bin` those of other programs (the
-    same files, where these are kept), `state.N` are first values.
+    memory (it is mapped when read), `shared.N.bin` those of other programs (the same files, where these are
+    kept), `state.N` are first values.
     """
     assert not bundle.host_steps, "host steps live in the IR"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +90,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             "slots": [asdict(s) for s in bundle.slots],
             "objects": len(bundle.objects),
             "weight_bytes": bundle.weights.nbytes,
-            "shared_bytes": [block.nbytes for block in bundle.shared],
+            "blocks": [_stamp(aside / name) for name in _block_names(len(bundle.shared))],
             "places": bundle.places,
             "faults": bundle.faults,
             "arena_bytes": bundle.arena_bytes,
@@ -114,8 +115,9 @@ def read(folder: Path) -> Bundle | None:
         if text["format"] != FORMAT:
             return None
         slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
-        weights = mapped_file(folder / "weights.bin", text["weight_bytes"])
-        shared = [mapped_file(folder / f"shared.{i}.bin", n) for i, n in enumerate(text["shared_bytes"])]
+        stamps = text["blocks"]
+        files = [folder / name for name in _block_names(len(stamps) - 1)]
+        weights, *shared = (_mapped(f, stamp) for f, stamp in zip(files, stamps, strict=True))
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
@@ -148,6 +150,29 @@ def read(folder: Path) -> Bundle | None:
         return None
 
 
+def _block_names(shared: int) -> list[str]:
+    """The files of a program's own block of weights, and of those of others."""
+    return ["weights.bin", *(f"shared.{i}.bin" for i in range(shared))]
+
+
+def _stamp(file: Path) -> dict[str, int | str]:
+    """What tells whether a block is the one that was written: bytes, time, and a digest of the contents."""
+    status = file.stat()
+    return {"bytes": status.st_size, "time": status.st_mtime_ns, "digest": _digest(file)}
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as contents:
+        return hashlib.file_digest(contents, "sha256").hexdigest()
+
+
+def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
+    """A block, mapped. Its contents are read only where its time has changed; OSError where it is damaged."""
+    if file.stat().st_mtime_ns != stamp["time"] and _digest(file) != stamp["digest"]:
+        raise OSError(f"{file} is damaged")
+    return mapped_file(file, stamp["bytes"])
+
+
 def _read(file: Path) -> bytes:
     found = cache.read(file)
     if found is None:
@@ -160,7 +185,7 @@ _files: dict[int, tuple[weakref.ref[Array], Path]] = {}
 
 
 def _note_files(bundle: Bundle, folder: Path) -> None:
-    names = ["weights.bin", *(f"shared.{i}.bin" for i in range(len(bundle.shared)))]
+    names = _block_names(len(bundle.shared))
     for block, name in zip((bundle.weights, *bundle.shared), names, strict=True):
         _files[address(block)] = weakref.ref(block), folder / name
 

@@ -24,14 +24,22 @@ PROGRAM_BYTES = 4 << 30
 
 
 def directory() -> Path | None:
-    """Where objects are kept: GLOW_CACHE_DIR, else the user's cache folder; None when it is empty."""
+    """Where objects are kept: GLOW_CACHE_DIR, else the user's cache folder.
+
+    None when that is empty, and where there is no home folder (containers with a user of their own).
+    """
     given = os.environ.get("GLOW_CACHE_DIR")
     if given == "":
         return None
     if given is not None:
         return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "glow"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if base.is_absolute():  # others are ignored, as the XDG standard says
+        return base / "glow"
+    try:
+        return Path.home() / ".cache" / "glow"
+    except RuntimeError:
+        return None
 
 
 @cache

@@ -13,7 +13,7 @@ from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.types import Array, dtype_of, shape_of, typed
+from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
@@ -91,10 +91,9 @@ class InterpreterProgram(Program):
 def _view(op: ViewOp, source: Array) -> Array:
     shape = shape_of(op.result)
     start = op.offset.value.data
-    count = int(np.prod(shape, dtype=np.int64))
-    flat = np.ascontiguousarray(source).reshape(-1) if not source.flags.c_contiguous else source.reshape(-1)
-    part = flat[start : start + count]
     kind = dtype_of(op.result.type)
+    count = bytes_of(op.result.type) // source.itemsize
+    part = np.ascontiguousarray(source).reshape(-1)[start : start + count]
     return (part if part.dtype == kind else part.view(kind)).reshape(shape)
 
 

@@ -61,6 +61,8 @@ def sumprod(p: tuple[float, ...], q: tuple[float, ...]) -> float:
 
 def isqrt(n: int) -> int:
     """The whole part of the square root."""
+    if n < 0:
+        raise ValueError("isqrt() argument must be nonnegative")
     r = int(math.sqrt(n))
     while r * r > n:
         r = r - 1
@@ -84,6 +86,8 @@ def lcm(a: int, b: int) -> int:
 
 def factorial(n: int) -> int:
     """n!"""
+    if n < 0:
+        raise ValueError("factorial() not defined for negative values")
     r = 1
     for i in range(2, n + 1):
         r = r * i

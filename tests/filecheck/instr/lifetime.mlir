@@ -105,3 +105,55 @@ glow_instr.func @mode declare {
 } program {
   glow_instr.relu @out %x, @out %x : memref<4xf32>, memref<4xf32>
 }
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.alloc: a buffer memref<4xf32> is never deallocated
+glow_instr.func @kept declare {
+} program {
+  %a = glow_instr.alloc : memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.alloc: bytes 8 to 24 overlap those of a live buffer memref<4xf32>, 0 to 16
+glow_instr.func @overlap attributes {arena = 64 : i64} declare {
+} program {
+  %a = glow_instr.alloc at 0 : memref<4xf32>
+  %b = glow_instr.alloc at 8 : memref<4xf32>
+  glow_instr.dealloc @out %b : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+}
+
+// -----
+
+// CHECK: error: the program is not valid: glow_instr.alloc: bytes 56 to 72 lie outside the arena of 64 bytes
+glow_instr.func @outside attributes {arena = 64 : i64} declare {
+} program {
+  %a = glow_instr.alloc at 56 : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+}
+
+// -----
+
+// A place is free again once its buffer has ended.
+// CHECK: glow_instr.func @one_after_another
+glow_instr.func @one_after_another attributes {arena = 64 : i64} declare {
+} program {
+  %a = glow_instr.alloc at 0 : memref<4xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+  %b = glow_instr.alloc at 8 : memref<4xf32>
+  glow_instr.dealloc @out %b : memref<4xf32>
+}
+
+// -----
+
+// Views count bytes: 64 bytes hold 16 floats.
+// CHECK: error: the program is not valid: glow_instr.tensorview: memref<17xf32> at 0 does not fit in memref<64xi8>
+glow_instr.func @bytes declare {
+} program {
+  %a = glow_instr.alloc : memref<64xi8>
+  %b = glow_instr.tensorview %a : memref<64xi8> to memref<16xf32>
+  %c = glow_instr.tensorview %a : memref<64xi8> to memref<17xf32>
+  glow_instr.dealloc @out %a : memref<64xi8>
+}

@@ -37,3 +37,31 @@ glow.constant @x = dense<1.0> : tensor<2xf32>
 
 // ERROR: error: the program is not valid: glow.placeholder @x: tensor<?xf32> is not static; bind its shape
 glow.placeholder @x input : tensor<?xf32>
+
+// -----
+
+// ERROR: error: the program is not valid: glow.save: @x is an input, which a program only reads
+glow.placeholder @x input : tensor<2xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<2xf32>
+  glow.save %x to @x : tensor<2xf32>
+}
+
+// -----
+
+// ERROR: error: the program is not valid: glow.func: @inner stands inside @outer
+glow.func @outer {
+  glow.func @inner {
+  }
+}
+
+// -----
+
+// ERROR: error: the program is not valid: glow.exp: predicate tensor<3xi1> fits no batch, those are [2]
+glow.placeholder @x input : tensor<2xf32>
+glow.placeholder @p input : tensor<3xi1>
+glow.func @main {
+  %x = glow.get @x : tensor<2xf32>
+  %p = glow.get @p : tensor<3xi1>
+  %y = glow.exp %x pred %p : (tensor<2xf32>, tensor<3xi1>) -> tensor<2xf32>
+}

@@ -45,3 +45,17 @@ glow.func @keeps_shared {
   glow.save %b to @y : tensor<2x3x4xf32>
   glow.save %a to @y : tensor<2x3x4xf32>
 }
+
+// Values that are known are reshaped, not what was computed: the two would chase each other.
+// CHECK-LABEL: glow.func @known_beside_reshaped
+glow.func @known_beside_reshaped {
+  %x = glow.get @x : tensor<6x4xf32>
+  // CHECK: [[one:%.*]] = glow.reshape {{.*}} -> tensor<6x4xf32>
+  // CHECK-NEXT: [[sum:%.*]] = glow.add [[one]], {{.*}} -> tensor<6x4xf32>
+  // CHECK-NEXT: glow.reshape [[sum]] : (tensor<6x4xf32>) -> tensor<2x3x4xf32>
+  %one = glow.splat {value = 1.0 : f64} : () -> tensor<2x3x4xf32>
+  %n = glow.neg %x : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %a = glow.reshape %n : (tensor<6x4xf32>) -> tensor<2x3x4xf32>
+  %b = glow.add %one, %a : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  glow.save %b to @y : tensor<2x3x4xf32>
+}

@@ -114,7 +114,8 @@ def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
     source = move.operands[0]
     rank = len(shape_of(source))
     operands = [
-        source if n is None else r.splat(float(n), tensor((1,) * rank, element_of(source))) for n in numbers
+        source if n is None else r.splat(float(n), tensor((1,) * rank, element_of(v)))
+        for n, v in zip(numbers, op.operands, strict=True)
     ]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     inner = r(type(op)(*operands, results=source.type, **known))

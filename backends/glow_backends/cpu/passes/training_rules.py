@@ -22,6 +22,7 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceSumOp
@@ -119,8 +120,7 @@ def changing_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -
     for down in axes[0]:
         for across in axes[1]:
             if down is None or across is None:
-                empty = tensor(part, element_of(op.input))
-                parts.append(region.add(SplatOp(value=0.0, results=empty)))
+                parts.append(_without_taps(op, region, part))
                 continue
             filters = _taps(op, region, (down, across))
             pads = (down[2], across[2], down[3], across[3])
@@ -133,6 +133,19 @@ def changing_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -
         value = region.add(ReshapeOp.to(moved, (*part[:2], *sizes, lanes)))
     region.remember(op.result, Blocked(value, out, 4, last))
     return True
+
+
+def _without_taps(op: ConvTransposeOp, region: Region, part: tuple[int, ...]) -> SSAValue:
+    """The blocked results [N, C/c, H, W, c] that no tap of the filter reaches: the bias, or zeros."""
+    kind = tensor(part, element_of(op.input))
+    if op.bias is None:
+        return region.add(SplatOp(value=0.0, results=kind))
+    row = region.plain(op.bias)
+    missing = -shape_of(row)[0] % region.lanes
+    if missing:
+        row = region.add(PadOp(row, pads=(0, missing)))
+    row = region.add(ReshapeOp.to(row, (1, part[1], 1, 1, part[4])))
+    return region.add(ExpandOp(row, results=kind))
 
 
 _Part = tuple[int, int, int, int]
