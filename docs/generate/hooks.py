@@ -59,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     copied = {target for path in linked for target in ([*_listed(path), path] if path.is_dir() else [path])}
     for path in sorted(copied):
         uri = page_of(path)
-        if uri in texts or path.is_relative_to(ROOT / "docs") or not path.exists():
+        if uri in texts or not uri.startswith("source/") or not path.exists():
             continue
         if path.is_dir():
             files.append(File.generated(config, uri, content="\n".join(_listing(path))))
