@@ -22,6 +22,7 @@ from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
     from glow_compiler import optim
+    from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
     from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
     from glow_compiler.quantization import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from glow_passes.quantize.schema import QuantizationError
 
 _LAZY = {
+    "clear_caches": "glow_compiler.caches",
     "GraphBuilder": "glow_frontends.builder",
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
@@ -83,6 +85,7 @@ __all__ = [
     "ShapeError",
     "Trainer",
     "UnsupportedError",
+    "clear_caches",
     "compile",
     "convert_floats",
     "custom_gradient",

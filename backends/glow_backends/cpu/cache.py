@@ -141,6 +141,11 @@ def _note_recent(name: str, data: bytes) -> None:
         _recent.popitem(last=False)
 
 
+def forget_recent() -> None:
+    """Give back the memory of the objects of this process."""
+    _recent.clear()
+
+
 def get(name: str) -> bytes | None:
     """The cached object, None where there is none."""
     base = directory()

@@ -1,0 +1,21 @@
+"""clear_caches: give back the memory of what the compiler remembers from one model to the next."""
+
+from __future__ import annotations
+
+import sys
+
+
+def clear_caches() -> None:
+    """Empty the caches of this process: plans of kernels, types and tables, machine code read from the disk.
+
+    Programs that exist keep all that they need, and files stay; `GLOW_CACHE_DIR` says where these lie.
+    """
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("glow_"):
+            continue
+        for value in list(vars(module).values()):
+            clear = getattr(value, "cache_clear", None)
+            if clear is not None and getattr(value, "__module__", "").startswith("glow_"):
+                clear()
+        if name == "glow_backends.cpu.cache":
+            module.forget_recent()
