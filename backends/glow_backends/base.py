@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import Dialect
+    from xdsl.ir import Dialect, Operation
     from xdsl.passes import ModulePass
 
     from glow_dialects.core.graph_op import GraphOp
@@ -153,16 +153,26 @@ class Backend(ABC):
         return self.compile(module, function)
 
 
-def ports(module: ModuleOp, kind: str) -> list[Port]:
-    """The module's placeholders of one kind, as ports under their public names."""
+def ports(module: ModuleOp, kind: str, function: Operation | None = None) -> list[Port]:
+    """The module's placeholders of one kind, as ports under their public names.
+
+    With a function, only those that it uses: an output that it does not write has no value.
+    """
     from glow_dialects.core.types import dtype_of, shape_of
     from glow_dialects.ops.module import placeholders
 
+    used = None if function is None else used_symbols(function)
     return [
         Port(public_name(p), shape_of(p.type), dtype_of(p.type))
-        for p in placeholders(module).values()
-        if p.kind.data == kind
+        for name, p in placeholders(module).items()
+        if p.kind.data == kind and (used is None or name in used)
     ]
+
+
+def used_symbols(function: Operation) -> set[str]:
+    """The constants and placeholders that a function reads or writes."""
+    symbols = (op.properties.get("symbol") for op in function.walk())
+    return {symbol.root_reference.data for symbol in symbols if symbol is not None}  # pyright: ignore
 
 
 def public_name(op: PlaceholderOp) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -188,6 +188,25 @@ def graph_op(cls: type[_G]) -> type[_G]:
     return cls
 
 
+def infer_of(kind: type[GraphOp], *operands: OperandLike, **properties: object) -> list[Attribute]:
+    """The result types that another operator would have: for the `infer` of one that is made of it.
+
+    It leaves no user of the operands behind, as an operator that was made and forgotten would.
+    Raises VerifyException where the operands do not fit.
+    """
+
+    def stand_in(operand: OperandLike) -> OperandLike:
+        values = Block(arg_types=[v.type for v in _values(operand)]).args
+        return None if operand is None else values[0] if isinstance(operand, SSAValue) else values
+
+    probe = kind(*map(stand_in, operands), **properties)  # pyright: ignore[reportArgumentType]
+    try:
+        probe.check()
+        return [r.type for r in probe.results]
+    finally:
+        probe.drop_all_references()
+
+
 class PureOp(GraphOp):
     """A graph operator without side effects: the common case."""
 
@@ -202,4 +221,4 @@ def _values(operand: OperandLike) -> list[SSAValue]:
     return [SSAValue.get(v) for v in operand]
 
 
-__all__ = ["GraphOp", "PureOp", "graph_op"]
+__all__ = ["GraphOp", "PureOp", "graph_op", "infer_of"]

@@ -82,7 +82,7 @@ def attach(module: ModuleOp, path: Path) -> None:
 def attach_weights(module: ModuleOp, program: Path) -> None:
     """Attach the weights file beside a `.mlir` file, if there is one."""
     weights = program.with_suffix(SUFFIX)
-    if weights.exists():
+    if weights.is_file():
         attach(module, weights)
 
 

@@ -69,6 +69,21 @@ def test_folder_for_file(tmp_path: Path) -> None:
     refused(run(opt.main, tmp_path), f"{tmp_path}: Is a directory")
 
 
+def test_pipe_for_file(tmp_path: Path) -> None:
+    """Reading it would wait for somebody to write."""
+    for name in ("model.onnx", "net.mlir"):
+        os.mkfifo(tmp_path / name)
+        refused(run(opt.main, tmp_path / name), f"{tmp_path / name}: this is a pipe")
+
+
+def test_text_is_not_written_over_a_model(net: Path, tmp_path: Path) -> None:
+    """The extension says that somebody expects ONNX."""
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"kept")
+    refused(run(opt.main, net, "-o", target), f"{target}: ", "glow-translate writes ONNX models")
+    assert target.read_bytes() == b"kept"
+
+
 def test_binary_file(tmp_path: Path) -> None:
     """Bytes that are no text."""
     path = tmp_path / "net.mlir"

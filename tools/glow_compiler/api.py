@@ -178,6 +178,12 @@ def _is_onnx(model: Any) -> bool:
 
 
 def _signatures(module: ModuleOp, kind: str) -> list[Signature]:
-    from glow_backends.base import ports
+    from xdsl.dialects.builtin import StringAttr
 
-    return [Signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind)]
+    from glow_backends.base import ports
+    from glow_dialects.instr.memory import InstrFuncOp
+    from glow_dialects.ops.module import FuncOp
+
+    main = next((f for f in module.ops if getattr(f, "sym_name", None) == StringAttr("main")), None)
+    function = main if kind == "output" and isinstance(main, FuncOp | InstrFuncOp) else None
+    return [Signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind, function)]

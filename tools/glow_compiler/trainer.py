@@ -121,6 +121,10 @@ class Trainer:
         if batch is not None and self._inputs and self.batch != batch:
             raise GlowError(f"the model has a batch of {self.batch}, not {batch}")
 
+    def __repr__(self) -> str:
+        weights = sum(v.size for v in self.state.values())
+        return f"Trainer({self.loss.name}, {weights} numbers of state, {self.steps} steps done)"
+
     # --- what there is --------------------------------------------------------------------------
     @property
     def inputs(self) -> list[Port]:

@@ -146,10 +146,19 @@ def read_text(path: str) -> tuple[str, str]:
     try:
         if path == "-":
             return sys.stdin.read(), "<stdin>"
+        check_no_pipe(path)
         return Path(path).read_text(encoding="utf-8"), path
     except UnicodeDecodeError:
         hint = "; ONNX models need the extension .onnx" if path != "-" else ""
         raise GlowError(f"{path}: this is not text{hint}") from None
+
+
+def check_no_pipe(path: str) -> None:
+    """GlowError for a named pipe, which a read might wait on for ever; those of the shell are fed."""
+    from glow_dialects.core.errors import GlowError
+
+    if Path(path).is_fifo() and not path.startswith(("/dev/", "/proc/")):
+        raise GlowError(f"{path}: this is a pipe, not a file; `-` reads standard input")
 
 
 def read_module(
@@ -162,6 +171,7 @@ def read_module(
     if path.endswith(".onnx"):
         from glow_frontends.onnx import import_model
 
+        check_no_pipe(path)
         return import_model(path, shapes=shapes)
     text, name = read_text(path)
     module = parse_text(text, name, ctx, unregistered)

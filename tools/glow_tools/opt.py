@@ -74,6 +74,10 @@ def _run(a: argparse.Namespace) -> int:
 
         print(describe(parse(a.passes, a.mcpu)))
         return 0
+    if a.output is not None and a.output.endswith(".onnx"):
+        from glow_dialects.core.errors import GlowError
+
+        raise GlowError(f"{a.output}: glow-opt prints programs as text; glow-translate writes ONNX models")
     if not (a.split_input_file or a.verify_diagnostics):
         write_text(a.output, _one(a, None))
         return 0

@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.backend.llvm.convert import convert_module
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Report, public_name
+from glow_backends.base import Report, public_name, used_symbols
 from glow_backends.cpu import cache
 from glow_backends.cpu.bundle import Bundle, Slot
 from glow_backends.cpu.calls import KernelCode
@@ -86,9 +86,11 @@ def build(
     stage("pack weights")
     slots: list[Slot] = []
     states: dict[str, Array] = {}
+    used = used_symbols(function)
     for name, op in placeholders(module).items():
         kind, dtype = op.kind.data, dtype_of(op.type)
-        slots.append(Slot(name, public_name(op), kind, shape_of(op.type), dtype.name))
+        role = kind if kind != "output" or name in used else "unused"
+        slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
         if kind not in ("input", "output"):
             first = array_of(op.init, typed(op.type)) if op.init is not None else None
             states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first

@@ -42,7 +42,7 @@ class InterpreterProgram(Program):
 
     def __init__(self, module: ModuleOp, function: InstrFuncOp) -> None:
         self.inputs: list[Port] = [*ports(module, "input")]
-        self.outputs: list[Port] = ports(module, "output")
+        self.outputs: list[Port] = ports(module, "output", function)
         self.function = function
         self.report = Report(arena_bytes=function.arena.value.data if function.arena else 0)
         self.state: dict[str, Array] = {}

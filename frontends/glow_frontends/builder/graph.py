@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from glow_dialects.core.attributes import INLINE_BYTES
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, ShapeError
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, element_type, tensor
 from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.builder.core import Like, Value
@@ -41,6 +42,12 @@ class GraphBuilder(Math, Shapes, Networks):
         self.module.body.block.add_op(self.function)
         self._symbols: set[str] = {name}
         super().__init__(Builder.at_end(self.function.body.block))
+
+    def __repr__(self) -> str:
+        kinds = [op.kind.data for op in self.module.ops if isinstance(op, PlaceholderOp)]
+        nodes = sum(isinstance(op, GraphOp) for op in self.function.body.block.ops)
+        counts = f"{kinds.count('input')} inputs, {nodes} nodes, {kinds.count('output')} outputs"
+        return f"GraphBuilder(@{self.function.sym_name.data}: {counts})"
 
     def placeholder(
         self, name: str, shape: Sequence[int], dtype: DTypeLike = np.float32, kind: str = "input"
