@@ -30,7 +30,7 @@ import numpy as np
 import glow_compiler as glow
 
 TESTS = Path(__file__).parents[1] / "tests" / "numeric"
-MODULES = ("function_programs", "function_programs_more", "function_programs_data")
+MODULES = ("function_programs", "function_programs_control", "function_programs_numbers")
 Program = Callable[..., Any]
 Maker = Callable[[Program, int], Any]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 from graph_runner import Graph
 from xdsl.dialects.builtin import Float32Type, TensorType, f64
 from xdsl.ir import Attribute, Block, SSAValue
@@ -22,6 +24,17 @@ SAMPLES: dict[str, Sample] = {
     for card in CARDS
     for index, sample in enumerate(card.SAMPLES)
 }
+
+
+def firsts_quick(values: Iterable[Any], operator: Callable[[Any], type[GraphOp]]) -> list[Any]:
+    """Parameters of a test: all but the first of each operator are slow."""
+    params: list[Any] = []
+    seen: set[type[GraphOp]] = set()
+    for value in values:
+        op = operator(value)
+        params.append(pytest.param(value, marks=[pytest.mark.slow] if op in seen else []))
+        seen.add(op)
+    return params
 
 
 def graph_of(sample: Sample) -> tuple[Graph, GraphOp]:

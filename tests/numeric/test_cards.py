@@ -7,7 +7,7 @@ from io import StringIO
 import ml_dtypes
 import numpy as np
 import pytest
-from card_runner import SAMPLES, gradients, graph_of, is_real, run_block, run_sample, widened
+from card_runner import SAMPLES, firsts_quick, gradients, graph_of, is_real, run_block, run_sample, widened
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -33,7 +33,7 @@ def reparsed(module: ModuleOp, generic: bool) -> ModuleOp:
     return again
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
+@pytest.mark.parametrize("name", firsts_quick(sorted(SAMPLES), lambda name: SAMPLES[name].op))
 def test_round_trip(name: str) -> None:
     """Nodes and instructions print and parse, in the custom and the generic form."""
     graph, _ = graph_of(SAMPLES[name])

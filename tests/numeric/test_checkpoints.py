@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_training import BATCH, data, mlp
+from small_training import BATCH, data, mlp
 
 import glow_compiler as glow
 from glow_compiler.trainer import Trainer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from card_runner import firsts_quick
 
 from glow_backends.base import Backend, get_backend
 from glow_backends.conformance import Case, cases, check_case
@@ -16,7 +17,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return get_backend(request.param)
 
 
-@pytest.mark.parametrize("case", ALL, ids=[c.name for c in ALL])
+@pytest.mark.parametrize("case", firsts_quick(ALL, lambda c: c.sample.op), ids=[c.name for c in ALL])
 def test_sample_agrees(case: Case, backend: Backend) -> None:
     """All operands bound at run time: the results are those of the reference."""
     outcome = check_case(backend, case, "inputs")

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import function_programs as programs
 import pytest
+from derivative_checks import BACKENDS, X, Y, close, difference
 
 import glow_compiler as glow
 
-X, Y = 1.3, 0.7
-BACKENDS = ("cpu", "interpreter")
 #: Programs whose Python form calls glow.grad, which Python alone cannot differentiate.
 WITH_GRAD = {
     "grad_inside",
@@ -27,19 +26,6 @@ EXPECTED = {
     "grad_of_loop_inside": 4 * X**3 + Y * (2 * X + 1),
     "value_and_grad_inside": X / Y / Y - X / Y**2,
 }
-
-
-def difference(f: Callable[..., float], i: int, h: float = 1e-6) -> float:
-    """The central difference of f at (X, Y) along argument i."""
-    up, down = [X, Y], [X, Y]
-    up[i] += h
-    down[i] -= h
-    return (f(*up) - f(*down)) / (2 * h)
-
-
-def close(a: float, b: float, tolerance: float = 1e-5) -> bool:
-    """Relative to the larger of 1 and the values."""
-    return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_trainer_data import exported
+from torch_export import exported
 
 import glow_compiler as glow
 from glow_dialects.core.errors import BindingError

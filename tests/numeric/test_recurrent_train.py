@@ -178,7 +178,7 @@ def test_kernels(
 def test_against_pytorch(kind: str) -> None:
     """Ten steps of a stacked bidirectional network with the samples first."""
     torch = pytest.importorskip("torch")
-    from test_training_networks import exported
+    from torch_export import exported_for_training
 
     nn = torch.nn
 
@@ -197,7 +197,7 @@ def test_against_pytorch(kind: str) -> None:
     torch.manual_seed(0)
     net, x, labels = Network(), random(6, 7, 5), np.arange(6) % 3
     net.eval()
-    model = exported(net, torch.tensor(x))
+    model = exported_for_training(net, torch.tensor(x))
     net.train()
     trainer = glow.Trainer(model, "cross_entropy", glow.optim.Adam(lr=0.01))
     assert any(isinstance(op, RecurrentTrainOp) for op in trainer.graph.training.walk())
@@ -267,7 +267,7 @@ def test_second_derivatives() -> None:
 def test_packed_sequences() -> None:
     """Sequences of different lengths, packed in PyTorch, `sequence_lens` in ONNX."""
     torch = pytest.importorskip("torch")
-    from test_training_networks import exported
+    from torch_export import exported_for_training
 
     nn = torch.nn
 
@@ -289,7 +289,7 @@ def test_packed_sequences() -> None:
     net, x, labels = Network(), torch.tensor(random(6, 4, 5)), torch.tensor([0, 1, 2, 0])
     lengths = torch.tensor([6, 4, 4, 1])
     net.eval()
-    model = exported(net, (x, lengths))
+    model = exported_for_training(net, (x, lengths))
     net.train()
     trainer = glow.Trainer(model, "cross_entropy", glow.optim.SGD(lr=0.5))
     assert any(isinstance(op, RecurrentTrainOp) for op in trainer.graph.training.walk())

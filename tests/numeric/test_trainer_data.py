@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
+from torch_export import exported
 
 import glow_compiler as glow
 from glow_dialects.core.errors import BindingError, GlowError
@@ -26,26 +24,6 @@ def network() -> Any:
     """6 -> 16 -> 4 with batch normalisation."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES))
-
-
-def exported(net: Any, *examples: Any, symbolic: bool = True) -> onnx.ModelProto:
-    """The network as ONNX, its batch symbolic or fixed."""
-    file, names = io.BytesIO(), [f"x{i}" for i, _ in enumerate(examples)]
-    net.eval()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            net,
-            examples,
-            file,
-            dynamo=False,
-            do_constant_folding=False,
-            input_names=names,
-            output_names=["y"],
-            dynamic_axes={n: {0: "batch"} for n in [*names, "y"]} if symbolic else None,
-        )
-    net.train()
-    return onnx.load_from_string(file.getvalue())
 
 
 def samples(count: int) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_training import BATCH, data, mlp
 
 import glow_compiler as glow
 from glow_compiler.trainer import Trainer
@@ -22,27 +23,6 @@ from glow_dialects.reverse import NotDifferentiableError
 from glow_frontends.builder import GraphBuilder
 
 optim = glow.optim
-BATCH = 8
-
-
-def mlp(batch: int = BATCH, probabilities: bool = False) -> GraphBuilder:
-    """6 -> 7 -> 4 with relu; weights are constants of the module."""
-    g = GraphBuilder()
-    x = g.placeholder("x", (batch, 6))
-    w1, b1 = g.constant(random(6, 7, seed=1), "w1"), g.constant(random(7, seed=2), "b1")
-    w2, b2 = g.constant(random(7, 4, seed=3), "w2"), g.constant(random(4, seed=4), "b2")
-    y = g.fully_connected(g.relu(g.fully_connected(x, w1, b1)), w2, b2)
-    g.save(g.softmax(y) if probabilities else y, "y")
-    return g
-
-
-def data(steps: int) -> list[tuple[Array, Array]]:
-    """Batches that are not random noise only, so that training gets somewhere."""
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(4, 6)).astype(np.float32)
-    labels = rng.integers(0, 4, (steps, BATCH))
-    noise = rng.normal(size=(steps, BATCH, 6)).astype(np.float32)
-    return [(centres[y] + 0.5 * n, y) for y, n in zip(labels, noise, strict=True)]
 
 
 class Peer:
@@ -201,9 +181,11 @@ def test_killed(tmp_path: Path) -> None:
     path = tmp_path / "training.safetensors"
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_training import *\n"
+        "import glow_compiler as glow, numpy as np\n"
+        "from glow_compiler.trainer import Trainer\n"
+        "from small_training import data, mlp\n"
         "xs, ys = (np.concatenate(part) for part in zip(*data(10), strict=True))\n"
-        "t = Trainer(mlp(), optimizer=optim.Adam(lr=0.01), backend='interpreter', seed=3)\n"
+        "t = Trainer(mlp(), optimizer=glow.optim.Adam(lr=0.01), backend='interpreter', seed=3)\n"
         "t.fit((xs, ys), 10_000, checkpoint=sys.argv[2], every=3, progress=False)\n"
     )
     command = [sys.executable, "-c", script, str(Path(__file__).parent), str(path)]

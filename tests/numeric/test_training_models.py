@@ -236,13 +236,13 @@ PEERS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str) -> None:
     """Every loss, and the outputs of inference after twenty steps."""
-    from test_training_networks import exported
+    from torch_export import exported_for_training
 
     torch.manual_seed(0)
     make, inputs, labels, loss = NETWORKS[name]
     net, x, y = make(), inputs(), labels()
     net.eval()
-    model = exported(net, x)
+    model = exported_for_training(net, x)
     net.train()
     trainer = glow.Trainer(model, loss, glow.optim.SGD(lr=0.02, momentum=0.9))
     assert len(trainer.parameters()) >= len(list(net.parameters()))

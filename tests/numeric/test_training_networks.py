@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from torch_export import exported_for_training
 
 import glow_compiler as glow
 from glow_compiler.trainer import Trainer
@@ -20,29 +19,10 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
-def exported(net: Any, example: Any) -> Any:
-    """The network as an ONNX model in the form that training wants: nothing folded."""
-    import onnx
-
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            net,
-            example,
-            file,
-            dynamo=False,
-            training=torch.onnx.TrainingMode.PRESERVE,
-            do_constant_folding=False,
-            opset_version=17,
-        )
-    return onnx.load_from_string(file.getvalue())
-
-
 def check(net: Any, x: Array, labels: Array, backend: str, steps: int = 1, tolerance: float = 1e-4) -> None:
     """Loss and every gradient of a step; weights after several steps."""
     net.eval()
-    model = exported(net, torch.tensor(x))
+    model = exported_for_training(net, torch.tensor(x))
     net.train()
     trainer = Trainer(model, "cross_entropy", glow.optim.SGD(lr=0.1), backend=backend)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -173,7 +153,7 @@ def test_lstm(backend: str) -> None:
     torch.manual_seed(0)
     net = Sequence()
     net.eval()
-    model = exported(net, torch.tensor(random(4, 2, 5)))
+    model = exported_for_training(net, torch.tensor(random(4, 2, 5)))
     trainer = Trainer(model, "cross_entropy", glow.optim.SGD(lr=0.1), backend=backend)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     x, labels = random(4, 2, 5), np.array([0, 2])

@@ -259,7 +259,7 @@ def test_equal_weights() -> None:
 def test_masks_and_scalars() -> None:
     """A causal mask is no weight; a scalar that goes through exp, and a vector through softplus, are."""
     torch = pytest.importorskip("torch")
-    from test_trainer_data import exported
+    from torch_export import exported
 
     class Network(torch.nn.Module):
         def __init__(self) -> None:
@@ -297,7 +297,7 @@ def test_masks_and_scalars() -> None:
 def test_half_precision(backend: str) -> None:
     """Weights of 16 bits are trained in 16 bits; a mask of their least number is none."""
     torch = pytest.importorskip("torch")
-    from test_trainer_data import exported
+    from torch_export import exported
 
     class Network(torch.nn.Module):
         def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
-from test_contrib import Case, agree, model
+from contrib_nodes import Case, agree, model
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array

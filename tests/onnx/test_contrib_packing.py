@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from contrib_nodes import Case, agree, model
 from onnx import TensorProto, helper, numpy_helper
-from test_contrib import Case, agree, model
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array

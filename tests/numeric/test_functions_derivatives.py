@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import function_programs_data
-import function_programs_more
+import function_programs_control
+import function_programs_numbers
 import pytest
-from test_functions import BACKENDS, X, Y, close, difference
+from derivative_checks import BACKENDS, X, Y, close, difference
 
 import glow_compiler as glow
 
-PROGRAMS = [*function_programs_more.PROGRAMS, *function_programs_data.PROGRAMS]
+PROGRAMS = [*function_programs_control.PROGRAMS, *function_programs_numbers.PROGRAMS]
 #: Programs that call glow.grad: plain Python cannot run them.
 WITH_GRAD = {"gradient_descent", "newton_by_grad", "hessian_inside", "grad_of_closure_choice"}
 
