@@ -262,7 +262,7 @@ def top_k(op: Any, context: CallContext) -> KernelCall | None:
     inner = prod(size[axis + 1 :])
     spec = TopKSpec(prod(size[:axis]), size[axis], inner, op.k, op.largest, kind)
     scratch = spec.scratch * context.target.threads
-    return KernelCall(emit_top_k, spec, [op.values[0], op.indices, op.input], scratch)
+    return KernelCall(emit_top_k, spec, [op.values, op.indices, op.input], scratch)
 
 
 def tree_sums(op: Any, context: CallContext) -> KernelCall | None:
