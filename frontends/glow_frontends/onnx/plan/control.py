@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,7 @@ def _attributes(node: NodeProto) -> dict[str, object]:
 
 def _turn(body: GraphPlan, inputs: Sequence[AnyValue], values: Values) -> list[AnyValue]:
     """A run of a body that captures the values around it."""
-    inside = dict(zip(body.inputs, inputs, strict=True))
-    return body.run(ChainMap(inside, values))  # pyright: ignore[reportArgumentType]
+    return body.run({**values, **dict(zip(body.inputs, inputs, strict=True))})
 
 
 def if_(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:

@@ -7,10 +7,9 @@ the next stage is specialised on these) or run on the host. Stages are kept by w
 
 from __future__ import annotations
 
-from collections import ChainMap, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from onnx import GraphProto, NodeProto
@@ -76,8 +75,7 @@ class GraphPlan:
     # --- running -----------------------------------------------------------------------------
     def run(self, values: Mapping[str, AnyValue], known: Mapping[str, Array] | None = None) -> list[AnyValue]:
         """The outputs for inputs and captured values by name; a stage may be specialised on `known` ones."""
-        outside = cast(Values, self.weights), cast(Values, values)
-        everything: Values = ChainMap({}, *outside)
+        everything = {n: v for n, v in values.items() if n not in self.weights}
         contents = dict(known or {})
         informed: set[int] = set()
         left = self.all
@@ -89,6 +87,8 @@ class GraphPlan:
         return [self._output(name, everything) for name in self.outputs]
 
     def _output(self, name: str, values: Values) -> AnyValue:
+        if name in self.weights:
+            return self.weights[name]
         if name not in values:
             raise UnsupportedError(f"{self.setting.source.name}: output '{name}' is not computed by any node")
         return values[name]

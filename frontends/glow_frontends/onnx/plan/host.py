@@ -34,11 +34,15 @@ class HostNode(ABC):
     def __init__(self, node: NodeProto, plan: GraphPlan) -> None:
         self.node = node
         self.plan = plan
+        self.names = sorted(uses(node))
 
     def run(self, values: Values) -> None:
         """Add the node's outputs to the values of a run; an UnsupportedError says what it refuses."""
         try:
-            results = self.results(values)
+            weights = self.plan.weights
+            read = {n: weights[n] for n in self.names if n in weights}
+            read |= {n: values[n] for n in self.names if n in values}
+            results = self.results(values, read)
         except ImportProblems:
             raise
         except FAILURES as error:
@@ -53,15 +57,15 @@ class HostNode(ABC):
         return f"{self.plan.setting.source.name}: node '{label(self.node)}' ({self.node.op_type})"
 
     @abstractmethod
-    def results(self, values: Values) -> Sequence[AnyValue | None]:
-        """The outputs."""
+    def results(self, values: Values, read: Values) -> Sequence[AnyValue | None]:
+        """The outputs, for the values of a run and those of them that the node reads."""
 
 
 class ControlNode(HostNode):
     """Control flow: runs of its bodies, each with a plan of its own."""
 
-    def results(self, values: Values) -> Sequence[AnyValue | None]:
-        return CONTROL[self.node.op_type](self.plan, self.node, values)
+    def results(self, values: Values, read: Values) -> Sequence[AnyValue | None]:
+        return CONTROL[self.node.op_type](self.plan, self.node, {**values, **read})
 
 
 class PreparedNode(HostNode):
@@ -71,8 +75,8 @@ class PreparedNode(HostNode):
         super().__init__(node, plan)
         self.function = function
 
-    def results(self, values: Values) -> Sequence[AnyValue | None]:
-        return [self.function(values[self.node.input[0]])]  # pyright: ignore[reportArgumentType]
+    def results(self, values: Values, read: Values) -> Sequence[AnyValue | None]:
+        return [self.function(read[self.node.input[0]])]  # pyright: ignore[reportArgumentType]
 
 
 class RuleNode(HostNode):
@@ -80,9 +84,9 @@ class RuleNode(HostNode):
 
     _blank: Import | None = None
 
-    def results(self, values: Values) -> Sequence[AnyValue | None]:
+    def results(self, values: Values, read: Values) -> Sequence[AnyValue | None]:
         scope = self._scope()
-        scope.values.update({n: values[n] for n in uses(self.node) if n in values})
+        scope.values.update(read)
         scope.define(self.node, scope.node(self.node))
         if scope.session.problems:
             raise ImportProblems(self.plan.setting.source.name, scope.session.problems)

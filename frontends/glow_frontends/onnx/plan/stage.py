@@ -5,7 +5,7 @@ What a stage cannot compute are nodes that ask for contents of run-time values, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,8 +24,8 @@ from glow_frontends.onnx.plan.forms import NONE, Form, KnownForm, SequenceForm, 
 from glow_frontends.onnx.scope import Blocked
 from glow_frontends.onnx.values import AnyValue, BoundedValue, HostValue, NoneValue, SequenceValue
 
-#: Values of a run by name.
-Values = MutableMapping[str, AnyValue]
+#: Values of a run by name; weights are not among them.
+Values = dict[str, AnyValue]
 
 
 class Runner(Protocol):
