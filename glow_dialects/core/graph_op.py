@@ -31,6 +31,8 @@ class GraphOp(Operator):
     """
 
     INSTR: ClassVar[type[InstrOp] | None] = None
+    #: The methods that say what the operator means, which the instruction shares.
+    MEANING: ClassVar[tuple[str, ...]] = ("reference",)
     #: Operands whose buffer the first result may overwrite when shapes agree.
     INPLACE: ClassVar[tuple[str, ...]] = ()
     #: Whether each result may overwrite another one of them: no element is read after its place is written.
@@ -84,7 +86,13 @@ class GraphOp(Operator):
         raise NotImplementedError(f"{self.name} has no instruction")
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Any) -> Sequence[SSAValue | None]:
-        """Cotangents of the operands from those of the results, built with GraphBuilder `b`."""
+        """Cotangents of the operands from those of the results, of which one at least is known."""
+        dy = grads[0]
+        assert dy is not None
+        return self.backward(dy, b)
+
+    def backward(self, dy: SSAValue, b: Any) -> Sequence[SSAValue | None]:
+        """Cotangents of the operands from that of the first result: `gradient` where no other has one."""
         raise NotImplementedError(f"{self.name} has no gradient")
 
     def decompose(self, b: Any) -> Sequence[SSAValue] | None:
@@ -94,7 +102,7 @@ class GraphOp(Operator):
     @classmethod
     def has_gradient(cls) -> bool:
         """Whether the card defines a gradient."""
-        return cls.gradient is not GraphOp.gradient
+        return is_overridden(cls, GraphOp, "gradient", "backward")
 
     def takes_gradient(self) -> bool:
         """Whether this operation is differentiated as it is, not taken apart first."""
@@ -103,7 +111,7 @@ class GraphOp(Operator):
     @classmethod
     def can_decompose(cls) -> bool:
         """Whether the card defines a decomposition."""
-        return cls.decompose is not GraphOp.decompose
+        return is_overridden(cls, GraphOp, "decompose")
 
     def evaluate(self, arrays: Sequence[Array | None]) -> list[Array]:
         """The results for concrete operands, by the instruction's reference or the decomposition."""
@@ -213,6 +221,11 @@ class PureOp(GraphOp):
     traits = traits_def(Pure())
 
 
+def is_overridden(cls: type, base: type, *methods: str) -> bool:
+    """Whether a class defines one of these methods of its base anew."""
+    return any(getattr(cls, method) is not getattr(base, method) for method in methods)
+
+
 def _values(operand: OperandLike) -> list[SSAValue]:
     if operand is None:
         return []
@@ -221,4 +234,4 @@ def _values(operand: OperandLike) -> list[SSAValue]:
     return [SSAValue.get(v) for v in operand]
 
 
-__all__ = ["GraphOp", "PureOp", "graph_op", "infer_of"]
+__all__ = ["GraphOp", "PureOp", "graph_op", "infer_of", "is_overridden"]

@@ -240,7 +240,7 @@ def instruction_of(node: type[Operator]) -> type[InstrOp]:
         "__module__": node.__module__,
         "__annotations__": {},
         "name": f"{dialect}_instr.{short}",
-        "reference": meaning.reference,
+        **{method: getattr(node, method) for method in meaning.MEANING},
     }
     return instr_op(of=node)(type(f"{node.__name__.removesuffix('Op')}Instr", (InstrOp,), members))
 

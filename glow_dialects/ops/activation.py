@@ -4,75 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, dtype_of, typed
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLtOp
-from glow_dialects.ops.elementwise import FloatUnaryOp, UnaryOp, binary, unary
-from glow_dialects.ops.logic import AndOp
-from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import AbsOp, ErfOp, Expm1Op, ExpOp, LogOp, erf
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
+from glow_dialects.ops.elementwise import BinaryOp, FloatUnaryOp, UnaryOp
+from glow_dialects.ops.unary_math import ErfOp, Expm1Op, erf
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
-class _E:
-    """Formulas on values: `e.mul(x, 2.0)` inserts the operators, numbers become scalars."""
-
-    def __init__(self, b: Builder, like: SSAValue) -> None:
-        self.b = b
-        self.like = like
-
-    def of(self, x: SSAValue | float) -> SSAValue:
-        """A value, numbers as rank-0 splats."""
-        return x if isinstance(x, SSAValue) else self.b.scalar(x, self.like)
-
-    def add(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        """x + y."""
-        return self.b(AddOp(self.of(x), self.of(y)))
-
-    def sub(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        """x - y."""
-        return self.b(SubOp(self.of(x), self.of(y)))
-
-    def mul(self, x: SSAValue | float, *others: SSAValue | float) -> SSAValue:
-        """The product of all."""
-        total = self.of(x)
-        for other in others:
-            total = self.b(MulOp(total, self.of(other)))
-        return total
-
-    def div(self, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        """x / y."""
-        return self.b(DivOp(self.of(x), self.of(y)))
-
-    def where(self, mask: SSAValue, x: SSAValue | float, y: SSAValue | float) -> SSAValue:
-        """mask ? x : y."""
-        return self.b(SelectOp(mask, self.of(x), self.of(y)))
-
-    def above(self, x: SSAValue, limit: float) -> SSAValue:
-        """x > limit."""
-        return self.b(CmpGtOp(x, self.of(limit)))
-
-    def between(self, x: SSAValue, low: float, high: float) -> SSAValue:
-        """low < x < high."""
-        return self.b(AndOp(self.above(x, low), self.b(CmpLtOp(x, self.of(high)))))
-
-    def at_most(self, x: SSAValue, high: float) -> SSAValue:
-        """min(x, high)."""
-        return self.b(MinOp(x, self.of(high)))
-
-    def clip(self, x: SSAValue, low: float, high: float) -> SSAValue:
-        """x between low and high."""
-        return self.at_most(self.b(MaxOp(x, self.of(low))), high)
+def _between(x: Term, low: float, high: float) -> Term:
+    """low < x < high."""
+    return (x > low) & (x < high)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -84,266 +33,273 @@ def _softplus(x: Array) -> Array:
     return np.logaddexp(x, x.dtype.type(0))
 
 
-# inG = out (1 - out) outG
-SigmoidOp = unary(
-    "sigmoid",
-    "1 / (1 + e^-x)",
-    _sigmoid,
-    lambda op, dy, b: (e := _E(b, dy)).mul(dy, op.result, e.sub(1, op.result)),
-    lambda op, b: (e := _E(b, op.input)).div(1, e.add(1, b(ExpOp(e.mul(op.input, -1))))),
-    base=FloatUnaryOp,
-)
-# inG = (1 - out^2) outG
-TanhOp = unary(
-    "tanh",
-    "Hyperbolic tangent",
-    np.tanh,
-    lambda op, dy, b: (e := _E(b, dy)).mul(dy, e.sub(1, e.mul(op.result, op.result))),
-    base=FloatUnaryOp,
-)
-LeakyReluOp = unary(
-    "leaky_relu",
-    "x >= 0 ? x : alpha x",
-    lambda x, alpha: np.where(x >= 0, x, x * x.dtype.type(alpha)),
-    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, 0), dy, e.mul(dy, op.alpha)),
-    lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, 0), op.input, e.mul(op.input, op.alpha)),
-    base=FloatUnaryOp,
-    alpha=float_prop(0.01),
-)
+@graph_op
+class SigmoidOp(FloatUnaryOp):
+    """1 / (1 + e^-x)"""
+
+    name = "glow.sigmoid"
+
+    def function(self, x: Array) -> Array:
+        return _sigmoid(x)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy * y * (1 - y)
+
+    def formula(self, x: Term) -> Term:
+        return 1 / ((x * -1).exp() + 1)
 
 
-def _prelu_gradient(op: Any, dy: SSAValue, b: Builder) -> tuple[SSAValue, SSAValue]:
-    e = _E(b, dy)
-    mask = e.above(op.lhs, 0)
-    return e.where(mask, dy, e.mul(dy, op.rhs)), e.where(mask, 0, e.mul(dy, op.lhs))
+@graph_op
+class TanhOp(FloatUnaryOp):
+    """Hyperbolic tangent"""
+
+    name = "glow.tanh"
+    NUMPY = np.tanh
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return 1 - y * y
 
 
-PreluOp = binary(
-    "prelu",
-    "lhs >= 0 ? lhs : lhs * rhs, with a slope rhs that broadcasts",
-    lambda x, slope: np.where(x >= 0, x, x * slope),
-    _prelu_gradient,
-)
+@graph_op
+class LeakyReluOp(FloatUnaryOp):
+    """x >= 0 ? x : alpha x"""
+
+    name = "glow.leaky_relu"
+    alpha = float_prop(0.01)
+
+    def function(self, x: Array) -> Array:
+        return np.where(x >= 0, x, x * x.dtype.type(self.alpha))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (x > 0).where(dy, dy * self.alpha)
+
+    def formula(self, x: Term) -> Term:
+        return (x > 0).where(x, x * self.alpha)
 
 
-class CeluBaseOp(FloatUnaryOp):
-    """Checks the stretch."""
+@graph_op
+class PreluOp(BinaryOp):
+    """lhs >= 0 ? lhs : lhs * rhs, with a slope rhs that broadcasts"""
 
+    name = "glow.prelu"
+
+    def function(self, x: Array, y: Array) -> Array:
+        return np.where(x >= 0, x, x * y)
+
+    def cotangents(self, dy: Term, x: Term, y: Term) -> tuple[Term, Term]:
+        above = x > 0
+        return above.where(dy, dy * y), above.where(0, dy * x)
+
+
+class EluFamilyOp(FloatUnaryOp):
+    """x > 0 ? above x : below (e^(x / stretch) - 1)."""
+
+    MEANING = ("reference", "function", "parts")
+
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        """(above, below, stretch)."""
+        raise NotImplementedError(self.name)
+
+    def function(self, x: Array) -> Array:
+        above, below, stretch = map(x.dtype.type, self.parts)
+        return np.where(x > 0, above * x, below * np.expm1(np.minimum(x, 0) / stretch))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        above, below, stretch = self.parts
+        slope = (x.minimum(0) * (1 / stretch)).exp() * (below / stretch)
+        return dy * (x > 0).where(above, slope)
+
+    def formula(self, x: Term) -> Term:
+        above, below, stretch = self.parts
+        low = (x.minimum(0) * (1 / stretch)).apply(Expm1Op) * below
+        return (x > 0).where(x * above, low)
+
+
+@graph_op
+class EluOp(EluFamilyOp):
+    """x > 0 ? x : alpha (e^x - 1)"""
+
+    name = "glow.elu"
+    alpha = float_prop(1.0)
+
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        return 1.0, self.alpha, 1.0
+
+
+@graph_op
+class SeluOp(EluFamilyOp):
+    """gamma (x > 0 ? x : alpha (e^x - 1))"""
+
+    name = "glow.selu"
+    alpha = float_prop(_SELU_ALPHA)
+    gamma = float_prop(_SELU_GAMMA)
+
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        return self.gamma, self.gamma * self.alpha, 1.0
+
+
+@graph_op
+class CeluOp(EluFamilyOp):
+    """x > 0 ? x : alpha (e^(x / alpha) - 1)"""
+
+    name = "glow.celu"
     alpha = float_prop(1.0)
 
     def check(self) -> None:
         if self.alpha == 0:
             raise VerifyException(f"{self.name}: alpha is 0")
 
-
-def _elu_parts(op: Any) -> tuple[float, float, float]:
-    """(gain above 0, gain below 0, stretch) of elu, selu and celu: x < 0 ? g (e^(x / s) - 1) : a x."""
-    alpha = op.alpha
-    if op.name == "glow.selu":
-        return op.gamma, op.gamma * alpha, 1.0
-    return 1.0, alpha, alpha if op.name == "glow.celu" else 1.0
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        return 1.0, self.alpha, self.alpha
 
 
-def _elu(x: Array, above: float, below: float, stretch: float) -> Array:
-    kind = x.dtype.type
-    low: Array = kind(below) * np.expm1(np.minimum(x, 0) / kind(stretch))
-    return np.where(x > 0, kind(above) * x, low)
+@graph_op
+class HardSigmoidOp(FloatUnaryOp):
+    """alpha x + beta, clipped to 0 .. 1"""
+
+    name = "glow.hard_sigmoid"
+    alpha = float_prop(0.2)
+    beta = float_prop(0.5)
+
+    def function(self, x: Array) -> Array:
+        return np.clip(x.dtype.type(self.alpha) * x + x.dtype.type(self.beta), 0, 1)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return _between(y, 0, 1).where(dy * self.alpha, 0)
+
+    def formula(self, x: Term) -> Term:
+        return (x * self.alpha + self.beta).maximum(0).minimum(1)
 
 
-def _elu_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    above, below, stretch = _elu_parts(op)
-    e = _E(b, dy)
-    slope = e.mul(b(ExpOp(e.mul(e.at_most(op.input, 0), 1 / stretch))), below / stretch)
-    return e.mul(dy, e.where(e.above(op.input, 0), above, slope))
+@graph_op
+class HardSwishOp(FloatUnaryOp):
+    """x clip(x / 6 + 1/2, 0, 1)"""
+
+    name = "glow.hard_swish"
+
+    def function(self, x: Array) -> Array:
+        return x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1)
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        # 0 below -3, 1 above 3, x / 3 + 1/2 between
+        slope = x * (1 / 3) + 0.5
+        return _between(x, -3, 3).where(slope, (x > 0).where(x.of(1), 0))
+
+    def formula(self, x: Term) -> Term:
+        return x * x.apply(HardSigmoidOp, alpha=1 / 6, beta=0.5)
 
 
-def _elu_decomposed(op: Any, b: Builder) -> SSAValue:
-    above, below, stretch = _elu_parts(op)
-    e = _E(b, op.input)
-    low = e.mul(b(Expm1Op(e.mul(e.at_most(op.input, 0), 1 / stretch))), below)
-    return e.where(e.above(op.input, 0), e.mul(op.input, above), low)
-
-
-EluOp = unary(
-    "elu",
-    "x > 0 ? x : alpha (e^x - 1)",
-    lambda x, alpha: _elu(x, 1, alpha, 1),
-    _elu_gradient,
-    _elu_decomposed,
-    alpha=float_prop(1.0),
-    base=FloatUnaryOp,
-)
-SeluOp = unary(
-    "selu",
-    "gamma (x > 0 ? x : alpha (e^x - 1))",
-    lambda x, alpha, gamma: _elu(x, gamma, gamma * alpha, 1),
-    _elu_gradient,
-    _elu_decomposed,
-    alpha=float_prop(_SELU_ALPHA),
-    gamma=float_prop(_SELU_GAMMA),
-    base=FloatUnaryOp,
-)
-CeluOp = unary(
-    "celu",
-    "x > 0 ? x : alpha (e^(x / alpha) - 1)",
-    lambda x, alpha: _elu(x, 1, alpha, alpha),
-    _elu_gradient,
-    _elu_decomposed,
-    base=CeluBaseOp,
-)
-
-
-def _hard_sigmoid_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    e = _E(b, dy)
-    return e.where(e.between(op.result, 0, 1), e.mul(dy, op.alpha), 0)
-
-
-def _hard_sigmoid_decomposed(op: Any, b: Builder) -> SSAValue:
-    e = _E(b, op.input)
-    return e.clip(e.add(e.mul(op.input, op.alpha), op.beta), 0, 1)
-
-
-HardSigmoidOp = unary(
-    "hard_sigmoid",
-    "alpha x + beta, clipped to 0 .. 1",
-    lambda x, alpha, beta: np.clip(x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1),
-    _hard_sigmoid_gradient,
-    _hard_sigmoid_decomposed,
-    alpha=float_prop(0.2),
-    beta=float_prop(0.5),
-    base=FloatUnaryOp,
-)
-
-
-def _hard_swish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # 0 below -3, 1 above 3, x / 3 + 1/2 between
-    e = _E(b, dy)
-    slope = e.add(e.mul(op.input, 1 / 3), 0.5)
-    inner = e.where(e.between(op.input, -3, 3), slope, e.where(e.above(op.input, 0), 1, 0))
-    return e.mul(dy, inner)
-
-
-HardSwishOp = unary(
-    "hard_swish",
-    "x clip(x / 6 + 1/2, 0, 1)",
-    lambda x: x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1),
-    _hard_swish_gradient,
-    lambda op, b: _E(b, op.input).mul(op.input, b(HardSigmoidOp(op.input, alpha=1 / 6, beta=0.5))),
-    base=FloatUnaryOp,
-)
 _ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
-class GeluBaseOp(FloatUnaryOp):
-    """Checks the approximation's name."""
+@graph_op
+class GeluOp(FloatUnaryOp):
+    """x P(N < x), N normal; approximate is "none" (by erf) or "tanh\""""
 
+    name = "glow.gelu"
     approximate = str_prop("none")
 
     def check(self) -> None:
         check_choice(self.name, "approximate", self.approximate, ("none", "tanh"))
 
+    def function(self, x: Array) -> Array:
+        kind = x.dtype.type
+        if self.approximate == "tanh":
+            inner = np.tanh(kind(_ROOT) * (x + kind(_CUBIC) * x * x * x))
+        else:
+            inner = erf(x * kind(math.sqrt(0.5)))
+        return kind(0.5) * x * (1 + inner)
 
-def _gelu(x: Array, approximate: str) -> Array:
-    kind = x.dtype.type
-    if approximate == "tanh":
-        inner = np.tanh(kind(_ROOT) * (x + kind(_CUBIC) * x * x * x))
-    else:
-        inner = erf(x * kind(math.sqrt(0.5)))
-    return kind(0.5) * x * (1 + inner)
+    def _inner(self, x: Term) -> Term:
+        """erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
+        if self.approximate == "none":
+            return (x * math.sqrt(0.5)).apply(ErfOp)
+        return (x * (x * x * _CUBIC + 1) * _ROOT).apply(TanhOp)
 
+    def derivative(self, x: Term, y: Term) -> Term:
+        # (1 + inner) / 2 + x inner' / 2
+        inner = self._inner(x)
+        if self.approximate == "none":
+            slope = (x * x * -0.5).exp() * (2 * math.sqrt(0.5 / math.pi))
+        else:
+            chain = (x * x * (3 * _CUBIC) + 1) * _ROOT
+            slope = (1 - inner * inner) * chain
+        return (inner + 1 + x * slope) * 0.5
 
-def _gelu_inner(x: SSAValue, approximate: str, e: _E) -> SSAValue:
-    """erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
-    if approximate == "none":
-        return e.b(ErfOp(e.mul(x, math.sqrt(0.5))))
-    return e.b(TanhOp(e.mul(x, e.add(e.mul(x, x, _CUBIC), 1), _ROOT)))
-
-
-def _gelu_decomposed(op: Any, b: Builder) -> SSAValue:
-    e = _E(b, op.input)
-    return e.mul(op.input, e.add(_gelu_inner(op.input, op.approximate, e), 1), 0.5)
-
-
-def _gelu_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # (1 + inner) / 2 + x inner' / 2
-    e, x, kind = _E(b, dy), op.input, op.approximate
-    inner = _gelu_inner(x, kind, e)
-    if kind == "none":
-        slope = e.mul(b(ExpOp(e.mul(x, x, -0.5))), 2 * math.sqrt(0.5 / math.pi))
-    else:
-        chain = e.mul(e.add(e.mul(x, x, 3 * _CUBIC), 1), _ROOT)
-        slope = e.mul(e.sub(1, e.mul(inner, inner)), chain)
-    return e.mul(dy, e.mul(e.add(e.add(inner, 1), e.mul(x, slope)), 0.5))
+    def formula(self, x: Term) -> Term:
+        return x * (self._inner(x) + 1) * 0.5
 
 
-GeluOp = unary(
-    "gelu",
-    'x P(N < x), N normal; approximate is "none" (by erf) or "tanh"',
-    _gelu,
-    _gelu_gradient,
-    _gelu_decomposed,
-    base=GeluBaseOp,
-)
+@graph_op
+class SwishOp(FloatUnaryOp):
+    """x sigmoid(alpha x); SiLU for alpha = 1"""
+
+    name = "glow.swish"
+    alpha = float_prop(1.0)
+
+    def function(self, x: Array) -> Array:
+        return x * _sigmoid(x.dtype.type(self.alpha) * x)
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        # s + alpha x s (1 - s) = s + alpha out (1 - s)
+        s = (x * self.alpha).apply(SigmoidOp)
+        return s + y * (1 - s) * self.alpha
+
+    def formula(self, x: Term) -> Term:
+        return x * (x * self.alpha).apply(SigmoidOp)
 
 
-def _swish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # s + alpha x s (1 - s) = s + alpha out (1 - s)
-    e, alpha = _E(b, dy), op.alpha
-    s = b(SigmoidOp(e.mul(op.input, alpha)))
-    return e.mul(dy, e.add(s, e.mul(op.result, e.sub(1, s), alpha)))
+@graph_op
+class SoftplusOp(FloatUnaryOp):
+    """log(1 + e^x)"""
+
+    name = "glow.softplus"
+
+    def function(self, x: Array) -> Array:
+        return _softplus(x)
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return x.apply(SigmoidOp)
 
 
-SwishOp = unary(
-    "swish",
-    "x sigmoid(alpha x); SiLU for alpha = 1",
-    lambda x, alpha: x * _sigmoid(x.dtype.type(alpha) * x),
-    _swish_gradient,
-    lambda op, b: (e := _E(b, op.input)).mul(op.input, b(SigmoidOp(e.mul(op.input, op.alpha)))),
-    alpha=float_prop(1.0),
-    base=FloatUnaryOp,
-)
-SoftplusOp = unary(
-    "softplus",
-    "log(1 + e^x)",
-    _softplus,
-    lambda op, dy, b: _E(b, dy).mul(dy, b(SigmoidOp(op.input))),
-    base=FloatUnaryOp,
-)
+@graph_op
+class SoftsignOp(FloatUnaryOp):
+    """x / (1 + |x|)"""
+
+    name = "glow.softsign"
+
+    def function(self, x: Array) -> Array:
+        return x / (1 + np.abs(x))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        # 1 / (1 + |x|)^2
+        low = abs(x) + 1
+        return dy / (low * low)
+
+    def formula(self, x: Term) -> Term:
+        return x / (abs(x) + 1)
 
 
-def _softsign_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # 1 / (1 + |x|)^2
-    e = _E(b, dy)
-    low = e.add(b(AbsOp(op.input)), 1)
-    return e.div(dy, e.mul(low, low))
+@graph_op
+class MishOp(FloatUnaryOp):
+    """x tanh(softplus x)"""
 
+    name = "glow.mish"
 
-SoftsignOp = unary(
-    "softsign",
-    "x / (1 + |x|)",
-    lambda x: x / (1 + np.abs(x)),
-    _softsign_gradient,
-    lambda op, b: (e := _E(b, op.input)).div(op.input, e.add(b(AbsOp(op.input)), 1)),
-    base=FloatUnaryOp,
-)
+    def function(self, x: Array) -> Array:
+        return x * np.tanh(_softplus(x))
 
+    def derivative(self, x: Term, y: Term) -> Term:
+        # t + x (1 - t^2) sigmoid(x), t = tanh(softplus x)
+        t = x.apply(SoftplusOp).apply(TanhOp)
+        return t + x * (1 - t * t) * x.apply(SigmoidOp)
 
-def _mish_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # t + x (1 - t^2) sigmoid(x), t = tanh(softplus x)
-    e = _E(b, dy)
-    t = b(TanhOp(b(SoftplusOp(op.input))))
-    slope = e.mul(op.input, e.sub(1, e.mul(t, t)), b(SigmoidOp(op.input)))
-    return e.mul(dy, e.add(t, slope))
-
-
-MishOp = unary(
-    "mish",
-    "x tanh(softplus x)",
-    lambda x: x * np.tanh(_softplus(x)),
-    _mish_gradient,
-    lambda op, b: _E(b, op.input).mul(op.input, b(TanhOp(b(SoftplusOp(op.input))))),
-    base=FloatUnaryOp,
-)
+    def formula(self, x: Term) -> Term:
+        return x * x.apply(SoftplusOp).apply(TanhOp)
 
 
 def limits(kind: Tensor, low: float, high: float) -> tuple[float, float] | tuple[int, int]:
@@ -358,9 +314,11 @@ def limits(kind: Tensor, low: float, high: float) -> tuple[float, float] | tuple
     )
 
 
-class ClipBaseOp(UnaryOp):
-    """Checks the limits."""
+@graph_op
+class ClipOp(UnaryOp):
+    """x, at least min and then at most max"""
 
+    name = "glow.clip"
     min = float_prop(-math.inf)
     max = float_prop(math.inf)
 
@@ -368,89 +326,65 @@ class ClipBaseOp(UnaryOp):
         if math.isnan(self.min) or math.isnan(self.max):
             raise VerifyException(f"{self.name}: a limit is NaN")
 
+    def function(self, x: Array) -> Array:
+        low, high = self.min, self.max
+        if x.dtype.kind in "iu":
+            low, high = limits(tensor_of(x), low, high)
+        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
-def _clip(x: Array, min: float, max: float) -> Array:
-    low, high = (min, max)
-    if x.dtype.kind in "iu":
-        from glow_dialects.core.types import tensor_of
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        inside = (x >= self.min) & (x.of(self.max) >= x)
+        return inside.where(dy, 0)
 
-        low, high = limits(tensor_of(x), min, max)
-    return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
-
-
-def _clip_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    e = _E(b, dy)
-    x = op.input
-    inside = b(AndOp(b(CmpGeOp(x, e.of(op.min))), b(CmpGeOp(e.of(op.max), x))))
-    return e.where(inside, dy, 0)
-
-
-def _clip_decomposed(op: Any, b: Builder) -> SSAValue:
-    e = _E(b, op.input)
-    low, high = limits(typed(op.input), op.min, op.max)
-    value = op.input
-    if low > -math.inf:
-        value = b(MaxOp(value, e.of(low)))
-    return e.at_most(value, high) if high < math.inf else value
+    def formula(self, x: Term) -> Term:
+        low, high = limits(typed(x.value), self.min, self.max)
+        x = x.maximum(low) if low > -math.inf else x
+        return x.minimum(high) if high < math.inf else x
 
 
-ClipOp = unary(
-    "clip",
-    "x, at least min and then at most max",
-    _clip,
-    _clip_gradient,
-    _clip_decomposed,
-    base=ClipBaseOp,
-)
-ThresholdedReluOp = unary(
-    "thresholded_relu",
-    "x > alpha ? x : 0",
-    lambda x, alpha: np.where(x > x.dtype.type(alpha), x, x.dtype.type(0)),
-    lambda op, dy, b: (e := _E(b, dy)).where(e.above(op.input, op.alpha), dy, 0),
-    lambda op, b: (e := _E(b, op.input)).where(e.above(op.input, op.alpha), op.input, 0),
-    base=FloatUnaryOp,
-    alpha=float_prop(1.0),
-)
+@graph_op
+class ThresholdedReluOp(FloatUnaryOp):
+    """x > alpha ? x : 0"""
+
+    name = "glow.thresholded_relu"
+    alpha = float_prop(1.0)
+
+    def function(self, x: Array) -> Array:
+        return np.where(x > x.dtype.type(self.alpha), x, x.dtype.type(0))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (x > self.alpha).where(dy, 0)
+
+    def formula(self, x: Term) -> Term:
+        return (x > self.alpha).where(x, 0)
 
 
-class LogitBaseOp(FloatUnaryOp):
-    """Checks the clamp."""
+@graph_op
+class LogitOp(FloatUnaryOp):
+    """log(x / (1 - x)), x clamped to eps .. 1 - eps where eps >= 0"""
 
+    name = "glow.logit"
     eps = float_prop(-1.0)
 
     def check(self) -> None:
         if not self.eps < 0.5:
             raise VerifyException(f"{self.name}: eps is {self.eps}, must be below 0.5")
 
+    def function(self, x: Array) -> Array:
+        kind = x.dtype.type
+        if self.eps >= 0:
+            x = np.clip(x, kind(self.eps), kind(1) - kind(self.eps))
+        return np.log(x / (1 - x))
 
-def _logit(x: Array, eps: float) -> Array:
-    kind = x.dtype.type
-    if eps >= 0:
-        x = np.clip(x, kind(eps), kind(1) - kind(eps))
-    return np.log(x / (1 - x))
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        # 1 / (x (1 - x)) inside the clamp
+        slope = dy / (x * (1 - x))
+        return slope if self.eps < 0 else _between(x, self.eps, 1 - self.eps).where(slope, 0)
 
+    def formula(self, x: Term) -> Term:
+        x = x if self.eps < 0 else x.maximum(self.eps).minimum(1 - self.eps)
+        return (x / (1 - x)).log()
 
-def _logit_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # 1 / (x (1 - x)) inside the clamp
-    e, eps = _E(b, dy), op.eps
-    slope = e.div(dy, e.mul(op.input, e.sub(1, op.input)))
-    return slope if eps < 0 else e.where(e.between(op.input, eps, 1 - eps), slope, 0)
-
-
-def _logit_decomposed(op: Any, b: Builder) -> SSAValue:
-    e, eps = _E(b, op.input), op.eps
-    x = op.input if eps < 0 else e.clip(op.input, eps, 1 - eps)
-    return b(LogOp(e.div(x, e.sub(1, x))))
-
-
-LogitOp = unary(
-    "logit",
-    "log(x / (1 - x)), x clamped to eps .. 1 - eps where eps >= 0",
-    _logit,
-    _logit_gradient,
-    _logit_decomposed,
-    base=LogitBaseOp,
-)
 
 _X = random(3, 5, low=-4, high=4)
 _ODD = np.array([np.nan, 80.0, -80.0, 200.0, -200.0, 0.0], np.float32)

@@ -2,15 +2,58 @@
 
 import numpy as np
 
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.ops.elementwise import CompareOp, binary
+from glow_dialects.ops.elementwise import CompareOp
 
-CmpEqOp = binary("cmp_eq", "lhs == rhs", np.equal, base=CompareOp)
-CmpNeOp = binary("cmp_ne", "lhs != rhs", np.not_equal, base=CompareOp)
-CmpLtOp = binary("cmp_lt", "lhs < rhs", np.less, base=CompareOp)
-CmpLeOp = binary("cmp_le", "lhs <= rhs", np.less_equal, base=CompareOp)
-CmpGtOp = binary("cmp_gt", "lhs > rhs", np.greater, base=CompareOp)
-CmpGeOp = binary("cmp_ge", "lhs >= rhs", np.greater_equal, base=CompareOp)
+
+@graph_op
+class CmpEqOp(CompareOp):
+    """lhs == rhs"""
+
+    name = "glow.cmp_eq"
+    NUMPY = np.equal
+
+
+@graph_op
+class CmpNeOp(CompareOp):
+    """lhs != rhs"""
+
+    name = "glow.cmp_ne"
+    NUMPY = np.not_equal
+
+
+@graph_op
+class CmpLtOp(CompareOp):
+    """lhs < rhs"""
+
+    name = "glow.cmp_lt"
+    NUMPY = np.less
+
+
+@graph_op
+class CmpLeOp(CompareOp):
+    """lhs <= rhs"""
+
+    name = "glow.cmp_le"
+    NUMPY = np.less_equal
+
+
+@graph_op
+class CmpGtOp(CompareOp):
+    """lhs > rhs"""
+
+    name = "glow.cmp_gt"
+    NUMPY = np.greater
+
+
+@graph_op
+class CmpGeOp(CompareOp):
+    """lhs >= rhs"""
+
+    name = "glow.cmp_ge"
+    NUMPY = np.greater_equal
+
 
 _X, _Y = random(3, 4), random(3, 1, seed=1)
 _I, _J = random(3, 4, dtype="int32", low=0, high=4), random(4, dtype="int32", low=0, high=4, seed=1)

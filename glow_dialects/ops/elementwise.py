@@ -1,9 +1,9 @@
-"""Constructors for families of element-wise cards, so that a common operator is a few lines."""
+"""Families of element-wise operators: a common operator is its name and its meaning in NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -13,167 +13,171 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.graph_op import PureOp, is_overridden
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import (
     Array,
     Tensor,
     UniformQuantizedType,
     broadcast_shapes,
+    dtype_of,
     element_of,
     is_float,
     is_standard,
     shape_of,
     tensor,
+    typed,
 )
-
-#: NumPy meanings; what follows the operands are properties, passed by name.
-UnaryFunction = Callable[[Array], Array] | Callable[[Array, Any], Array] | Callable[[Array, Any, Any], Array]
-BinaryFunction = Callable[[Array, Array], Array]
-UnaryGradient = Callable[[Any, SSAValue, Builder], SSAValue | None]
-BinaryGradient = Callable[[Any, SSAValue, Builder], tuple[SSAValue | None, SSAValue | None]]
 
 
 class UnaryOp(PureOp):
-    """result[i] = f(input[i]); the type is unchanged."""
+    """result[i] = f(input[i]); the type is unchanged.
 
+    An operator says `NUMPY` or `function`, `derivative` or `cotangent` where it has a gradient, and
+    `formula` where smaller operators compute it.
+    """
+
+    MEANING = ("reference", "function")
+    INPLACE = ("input",)
     DATA_PARALLEL = True
+    NUMPY: ClassVar[np.ufunc]
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        return [self.operands[0].type]
+        return [self.input.type]
+
+    def function(self, x: Array) -> Array:
+        """The meaning in NumPy; it may read properties."""
+        return self.NUMPY(x)
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        """dy/dx, for input x and result y."""
+        raise NotImplementedError(f"{self.name} has no gradient")
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term | None:
+        """The gradient of x from that of y; None where it is zero wherever it exists."""
+        return dy * self.derivative(x, y)
+
+    def formula(self, x: Term) -> Term:
+        """The result by smaller operators."""
+        raise NotImplementedError(f"{self.name} has no decomposition")
+
+    def reference(self, result: Array, input: Array) -> None:
+        with np.errstate(all="ignore"):
+            result[...] = self.function(widen(input))
+
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
+        grad = self.cotangent(Term(dy, b), Term(self.input, b), Term(self.result, b))
+        return [None if grad is None else grad.value]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        return [self.formula(Term(self.input, b)).value]
+
+    @classmethod
+    def has_gradient(cls) -> bool:
+        return is_overridden(cls, UnaryOp, "gradient", "backward", "cotangent", "derivative")
+
+    @classmethod
+    def can_decompose(cls) -> bool:
+        return is_overridden(cls, UnaryOp, "decompose", "formula")
 
 
 class BinaryOp(PureOp):
-    """result[i] = f(lhs[i], rhs[i]) with NumPy broadcasting; equal element types."""
+    """result[i] = f(lhs[i], rhs[i]) with NumPy broadcasting; equal element types.
 
+    An operator says `NUMPY` or `function`, and `cotangents` where it has a gradient.
+    """
+
+    MEANING = ("reference", "function")
+    INPLACE = ("lhs", "rhs")
     DATA_PARALLEL = True
+    NUMPY: ClassVar[np.ufunc]
+    lhs = operand_def(Tensor)
+    rhs = operand_def(Tensor)
+    result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        lhs, rhs = self.operands[0], self.operands[1]
+        lhs, rhs = self.lhs, self.rhs
         if element_of(lhs) != element_of(rhs):
             raise VerifyException(
                 f"{self.name}: element types {element_of(lhs)} and {element_of(rhs)} differ"
             )
         return [tensor(broadcast_shapes(shape_of(lhs), shape_of(rhs)), element_of(lhs))]
 
+    def function(self, x: Array, y: Array) -> Array:
+        """The meaning in NumPy; it may read properties."""
+        return self.NUMPY(x, y)
+
+    def cotangents(self, dy: Term, x: Term, y: Term) -> tuple[Term | None, Term | None]:
+        """The gradients of the operands x and y, before broadcast axes are summed."""
+        raise NotImplementedError(f"{self.name} has no gradient")
+
+    def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
+        with np.errstate(all="ignore"):
+            result[...] = self.function(widen(lhs), widen(rhs))
+
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
+        x, y = Term(self.lhs, b), Term(self.rhs, b)
+        pair = zip(self.cotangents(Term(dy, b), x, y), (x, y), strict=True)
+        return [None if g is None else g.sum_to(v.shape).value for g, v in pair]
+
+    @classmethod
+    def has_gradient(cls) -> bool:
+        return is_overridden(cls, BinaryOp, "gradient", "backward", "cotangents")
+
+
+class NumberUnaryOp(UnaryOp):
+    """A function of numbers: booleans are refused."""
+
+    def check(self) -> None:
+        if dtype_of(self.input.type).kind == "b":
+            raise VerifyException(f"{self.name}: the operand must be of numbers, got {self.input.type}")
+
+
+class RoundingOp(UnaryOp):
+    """A rounding: integers are themselves, the derivative is zero wherever it exists."""
+
+    def function(self, x: Array) -> Array:
+        return x if x.dtype.kind in "iub" else self.NUMPY(x)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term | None:
+        return None
+
 
 class FloatUnaryOp(UnaryOp):
     """A function of real numbers: floats (or their quantised form) only."""
 
     def infer(self) -> Sequence[Attribute]:
-        kind = element_of(self.operands[0])
+        kind = element_of(self.input)
         if not is_float(kind) and not isinstance(kind, UniformQuantizedType):
-            raise VerifyException(f"{self.name}: the operand must be of floats, got {self.operands[0].type}")
-        return [self.operands[0].type]
+            raise VerifyException(f"{self.name}: the operand must be of floats, got {self.input.type}")
+        return [self.input.type]
 
 
 class UnaryTestOp(UnaryOp):
     """A question about each element: booleans out."""
 
+    INPLACE = ()
+
     def infer(self) -> Sequence[Attribute]:
-        return [tensor(shape_of(self.operands[0]), i1)]
+        return [tensor(shape_of(self.input), i1)]
 
 
 class CompareOp(BinaryOp):
     """A comparison: booleans out."""
 
+    INPLACE = ()
+
     def infer(self) -> Sequence[Attribute]:
         return [tensor(shape_of(super().infer()[0]), i1)]
 
 
-def unary(
-    name: str,
-    meaning: str,
-    function: UnaryFunction,
-    gradient: UnaryGradient | None = None,
-    decompose: Callable[[Any, Builder], SSAValue] | None = None,
-    base: type[UnaryOp] = UnaryOp,
-    **properties: Any,
-) -> type[GraphOp]:
-    """The node of a unary element-wise operator.
-
-    `function(x, **properties)` is the NumPy meaning, `gradient(op, dy, b)` the operand's cotangent,
-    `properties` IRDL property definitions.
-    """
-    camel = _camel(name)
-    meant: Callable[..., Array] = function
-    fields: dict[str, Any] = {
-        "__doc__": meaning,
-        "__module__": __name__,
-        "__annotations__": {},
-        "name": f"glow.{name}",
-        **properties,
-        "input": operand_def(Tensor),
-        "result": result_def(Tensor),
-    }
-    if gradient is not None:
-        rule = gradient
-
-        def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
-            dy = grads[0]
-            assert dy is not None
-            return [rule(self, dy, b)]
-
-        fields["gradient"] = backward
-    if decompose is not None:
-        smaller = decompose
-
-        def parts(self: Any, b: Builder) -> list[SSAValue]:
-            return [smaller(self, b)]
-
-        fields["decompose"] = parts
-
-    def reference(self: Any, result: Array, input: Array) -> None:
-        with np.errstate(all="ignore"):
-            result[...] = meant(widen(input), **{n: getattr(self, n) for n in self.properties})
-
-    fields["reference"] = reference
-    fields["INPLACE"] = () if issubclass(base, UnaryTestOp) else ("input",)
-    return graph_op(cast(Any, type(f"{camel}Op", (base,), fields)))
-
-
-def binary(
-    name: str,
-    meaning: str,
-    function: BinaryFunction,
-    gradient: BinaryGradient | None = None,
-    base: type[BinaryOp] = BinaryOp,
-    traits: Any = None,
-    **properties: Any,
-) -> type[GraphOp]:
-    """The node of a broadcasting binary operator; gradients are summed to operand shape."""
-    camel = _camel(name)
-    meant: Callable[..., Array] = function
-    fields: dict[str, Any] = {
-        "__doc__": meaning,
-        "__module__": __name__,
-        "__annotations__": {},
-        "name": f"glow.{name}",
-        **properties,
-        "lhs": operand_def(Tensor),
-        "rhs": operand_def(Tensor),
-        "result": result_def(Tensor),
-    }
-    if gradient is not None:
-        rule = gradient
-
-        def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
-            dy = grads[0]
-            assert dy is not None
-            pair = rule(self, dy, b)
-            return [
-                None if g is None else unbroadcast(g, v, b)
-                for g, v in zip(pair, (self.lhs, self.rhs), strict=True)
-            ]
-
-        fields["gradient"] = backward
-
-    def reference(self: Any, result: Array, lhs: Array, rhs: Array) -> None:
-        with np.errstate(all="ignore"):
-            result[...] = meant(widen(lhs), widen(rhs), **{n: getattr(self, n) for n in self.properties})
-
-    fields["reference"] = reference
-    fields["INPLACE"] = () if issubclass(base, CompareOp) else ("lhs", "rhs")
-    return graph_op(cast(Any, type(f"{camel}Op", (base,), fields)))
+def check_kinds(op: UnaryOp | BinaryOp, kinds: str, wanted: str) -> None:
+    """Raise unless the operands' NumPy kinds are among `kinds`: "biu" for integers and booleans."""
+    for value in op.operands[: len(op.operand_groups())]:
+        if dtype_of(typed(value)).kind not in kinds:
+            raise VerifyException(f"{op.name}: operands must be {wanted}, got {value.type}")
 
 
 def widen(array: Array) -> Array:
@@ -194,17 +198,4 @@ _NARROW_INTEGERS = tuple(
 
 def unbroadcast(grad: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
     """Sum a cotangent over the axes along which `like` was broadcast."""
-    from glow_dialects.ops.reduce import ReduceSumOp
-    from glow_dialects.ops.reshape import ReshapeOp
-
-    have, want = shape_of(grad), shape_of(like)
-    if have == want:
-        return grad
-    lead = len(have) - len(want)
-    axes = list(range(lead)) + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
-    total = b(ReduceSumOp(grad, axes=axes, keepdims=True)) if axes else grad
-    return total if shape_of(total) == want else b(ReshapeOp(total, results=like.type))
-
-
-def _camel(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
+    return Term(grad, b).sum_to(shape_of(like)).value

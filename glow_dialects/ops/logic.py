@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute, SSAValue
-from xdsl.utils.exceptions import VerifyException
+from xdsl.ir import Attribute
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import bool_prop, float_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, dtype_of, typed
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp, UnaryTestOp, binary, unary
-from glow_dialects.ops.select import SelectOp
-
-
-def _demand(op: Any, kinds: str, what: str) -> None:
-    for value in op.operands[: len(op.operand_groups())]:
-        if dtype_of(typed(value)).kind not in kinds:
-            raise VerifyException(f"{op.name}: operands must be {what}, got {value.type}")
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array
+from glow_dialects.ops.elementwise import BinaryOp, UnaryOp, UnaryTestOp, check_kinds
 
 
 class LogicOp(BinaryOp):
     """A binary operator on booleans."""
 
     def infer(self) -> Sequence[Attribute]:
-        _demand(self, "b", "i1")
+        check_kinds(self, "b", "i1")
         return super().infer()
 
 
@@ -35,88 +27,147 @@ class BitsOp(BinaryOp):
     """A binary operator on the bits of integers (or booleans)."""
 
     def infer(self) -> Sequence[Attribute]:
-        _demand(self, "biu", "integers")
+        check_kinds(self, "biu", "integers")
         return super().infer()
 
 
-class NotBaseOp(UnaryOp):
-    """Negation of booleans."""
+@graph_op
+class NotOp(UnaryOp):
+    """not x, of booleans"""
+
+    name = "glow.not"
+    NUMPY = np.logical_not
 
     def infer(self) -> Sequence[Attribute]:
-        _demand(self, "b", "i1")
+        check_kinds(self, "b", "i1")
         return super().infer()
 
 
-class UnaryBitsOp(UnaryOp):
-    """A unary operator on the bits of integers (or booleans)."""
+@graph_op
+class AndOp(LogicOp):
+    """lhs and rhs, of booleans"""
+
+    name = "glow.and"
+    NUMPY = np.logical_and
+
+
+@graph_op
+class OrOp(LogicOp):
+    """lhs or rhs, of booleans"""
+
+    name = "glow.or"
+    NUMPY = np.logical_or
+
+
+@graph_op
+class XorOp(LogicOp):
+    """lhs xor rhs, of booleans"""
+
+    name = "glow.xor"
+    NUMPY = np.logical_xor
+
+
+@graph_op
+class BitwiseNotOp(UnaryOp):
+    """Every bit flipped"""
+
+    name = "glow.bitwise_not"
+    NUMPY = np.bitwise_not
 
     def infer(self) -> Sequence[Attribute]:
-        _demand(self, "biu", "integers")
+        check_kinds(self, "biu", "integers")
         return super().infer()
 
 
-NotOp = unary("not", "not x, of booleans", np.logical_not, base=NotBaseOp)
-AndOp = binary("and", "lhs and rhs, of booleans", np.logical_and, base=LogicOp)
-OrOp = binary("or", "lhs or rhs, of booleans", np.logical_or, base=LogicOp)
-XorOp = binary("xor", "lhs xor rhs, of booleans", np.logical_xor, base=LogicOp)
-BitwiseNotOp = unary("bitwise_not", "Every bit flipped", np.bitwise_not, base=UnaryBitsOp)
-BitwiseAndOp = binary("bitwise_and", "lhs & rhs", np.bitwise_and, base=BitsOp)
-BitwiseOrOp = binary("bitwise_or", "lhs | rhs", np.bitwise_or, base=BitsOp)
-BitwiseXorOp = binary("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, base=BitsOp)
+@graph_op
+class BitwiseAndOp(BitsOp):
+    """lhs & rhs"""
+
+    name = "glow.bitwise_and"
+    NUMPY = np.bitwise_and
 
 
-def _shift(left: bool) -> Any:
-    def function(x: Array, y: Array) -> Array:
-        inside = (y >= 0) & (y < x.dtype.itemsize * 8)
-        amount = np.where(inside, y, 0).astype(x.dtype)
-        moved = np.left_shift(x, amount) if left else np.right_shift(x, amount)
-        return np.where(inside, moved, 0).astype(x.dtype)
+@graph_op
+class BitwiseOrOp(BitsOp):
+    """lhs | rhs"""
 
-    return function
+    name = "glow.bitwise_or"
+    NUMPY = np.bitwise_or
 
 
-ShiftLeftOp = binary("shift_left", "lhs << rhs; 0 for shifts outside the width", _shift(True), base=BitsOp)
-ShiftRightOp = binary(
-    "shift_right",
-    "lhs >> rhs, keeping the sign of signed integers; 0 for shifts outside the width",
-    _shift(False),
-    base=BitsOp,
-)
+@graph_op
+class BitwiseXorOp(BitsOp):
+    """lhs ^ rhs"""
+
+    name = "glow.bitwise_xor"
+    NUMPY = np.bitwise_xor
 
 
-def _is_inf(x: Array, detect_negative: bool, detect_positive: bool) -> Array:
-    if x.dtype.kind in "iub":
-        return np.zeros(x.shape, bool)
-    return np.isinf(x) & ((detect_negative & (x < 0)) | (detect_positive & (x > 0)))
+def _shifted(shift: np.ufunc, x: Array, y: Array) -> Array:
+    """x shifted by y bits; 0 for shifts outside the width."""
+    inside = (y >= 0) & (y < x.dtype.itemsize * 8)
+    moved = shift(x, np.where(inside, y, 0).astype(x.dtype))
+    return np.where(inside, moved, 0).astype(x.dtype)
 
 
-IsNanOp = unary("is_nan", "Whether x is NaN", np.isnan, base=UnaryTestOp)
-IsInfOp = unary(
-    "is_inf",
-    "Whether x is an infinity of a detected sign",
-    _is_inf,
-    base=UnaryTestOp,
-    detect_negative=bool_prop(True),
-    detect_positive=bool_prop(True),
-)
+@graph_op
+class ShiftLeftOp(BitsOp):
+    """lhs << rhs; 0 for shifts outside the width"""
+
+    name = "glow.shift_left"
+
+    def function(self, x: Array, y: Array) -> Array:
+        return _shifted(np.left_shift, x, y)
 
 
-def _replaced(x: Array, value: float) -> Array:
-    return x if x.dtype.kind in "iub" else np.where(np.isnan(x), x.dtype.type(value), x)
+@graph_op
+class ShiftRightOp(BitsOp):
+    """lhs >> rhs, keeping the sign of signed integers; 0 for shifts outside the width"""
+
+    name = "glow.shift_right"
+
+    def function(self, x: Array, y: Array) -> Array:
+        return _shifted(np.right_shift, x, y)
 
 
-def _replace_nan_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    return b(SelectOp(b(IsNanOp(op.input)), b.scalar(0, dy), dy))
+@graph_op
+class IsNanOp(UnaryTestOp):
+    """Whether x is NaN"""
+
+    name = "glow.is_nan"
+    NUMPY = np.isnan
 
 
-ReplaceNanOp = unary(
-    "replace_nan",
-    "x, or value where x is NaN",
-    _replaced,
-    _replace_nan_gradient,
-    lambda op, b: b(SelectOp(b(IsNanOp(op.input)), b.scalar(op.value, op.input), op.input)),
-    value=float_prop(0.0),
-)
+@graph_op
+class IsInfOp(UnaryTestOp):
+    """Whether x is an infinity of a detected sign"""
+
+    name = "glow.is_inf"
+    detect_negative = bool_prop(True)
+    detect_positive = bool_prop(True)
+
+    def function(self, x: Array) -> Array:
+        if x.dtype.kind in "iub":
+            return np.zeros(x.shape, bool)
+        return np.isinf(x) & ((self.detect_negative & (x < 0)) | (self.detect_positive & (x > 0)))
+
+
+@graph_op
+class ReplaceNanOp(UnaryOp):
+    """x, or value where x is NaN"""
+
+    name = "glow.replace_nan"
+    value = float_prop(0.0)
+
+    def function(self, x: Array) -> Array:
+        return x if x.dtype.kind in "iub" else np.where(np.isnan(x), x.dtype.type(self.value), x)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return x.apply(IsNanOp).where(0, dy)
+
+    def formula(self, x: Term) -> Term:
+        return x.apply(IsNanOp).where(self.value, x)
+
 
 _P, _Q = random(3, 4, dtype="bool"), random(4, dtype="bool", seed=1)
 _I, _J = random(3, 4, dtype="int32", low=-99, high=99), random(4, dtype="int32", low=-99, high=99)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from xdsl.irdl import operand_def, result_def
 
@@ -32,11 +29,25 @@ from glow_dialects.ops.requantize import (
 class QuantizedBinaryOp(RequantizingOp):
     """Operands of any one scale each, NumPy broadcasting, the result requantised."""
 
+    MEANING = ("reference", "function")
+    lhs = operand_def(Tensor)
+    rhs = operand_def(Tensor)
+    result = result_def(Tensor)
+
     def check(self) -> None:
-        lhs, rhs = self.operands[0], self.operands[1]
-        per_tensor(self, lhs)
-        per_tensor(self, rhs)
-        self.check_result(broadcast_shapes(shape_of(lhs), shape_of(rhs)))
+        per_tensor(self, self.lhs)
+        per_tensor(self, self.rhs)
+        self.check_result(broadcast_shapes(shape_of(self.lhs), shape_of(self.rhs)))
+
+    def function(
+        self, x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
+    ) -> Array:
+        """float32 numbers in units of the scale of `to` from x of type a and y of type b."""
+        raise NotImplementedError(self.name)
+
+    def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
+        to, left, right = (quantized_type(v) for v in self.operands[:3])
+        result[...] = finish(self.function(lhs, rhs, left, right, to), to, self.low, self.high)
 
 
 def _centred(array: Array, kind: UniformQuantizedType) -> Array:
@@ -48,48 +59,48 @@ def _scaled(array: Array, kind: UniformQuantizedType, to: UniformQuantizedType) 
     return _centred(array, kind) * np.float32(scale_of(kind) / scale_of(to))
 
 
-Meaning = Callable[[Array, Array, Any, Any, Any], Array]
-
-
-def sum_of(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
+def sum_of(
+    x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
+) -> Array:
     """x (of type a) + y (of type b) as float32 numbers in units of the scale of `to`."""
     return _scaled(x, a, to) + _scaled(y, b, to)
 
 
-def _difference(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
-    return _scaled(x, a, to) - _scaled(y, b, to)
+@graph_op
+class QuantizedAddOp(QuantizedBinaryOp):
+    """lhs + rhs of stored integers"""
+
+    name = "glow.quantized_add"
+
+    def function(
+        self, x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
+    ) -> Array:
+        return sum_of(x, y, a, b, to)
 
 
-def _product(x: Array, y: Array, a: Any, b: Any, to: Any) -> Array:
-    factor = np.float32(scale_of(a) * scale_of(b) / scale_of(to))
-    return _centred(x, a) * _centred(y, b) * factor
+@graph_op
+class QuantizedSubOp(QuantizedBinaryOp):
+    """lhs - rhs of stored integers"""
+
+    name = "glow.quantized_sub"
+
+    def function(
+        self, x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
+    ) -> Array:
+        return _scaled(x, a, to) - _scaled(y, b, to)
 
 
-def _binary(name: str, meaning: str, compute: Meaning) -> type[Any]:
-    """The node; `compute` gives float32 numbers in units of the result's scale."""
-    camel = f"Quantized{name.capitalize()}"
+@graph_op
+class QuantizedMulOp(QuantizedBinaryOp):
+    """lhs * rhs of stored integers"""
 
-    fields: dict[str, Any] = {
-        "__doc__": meaning,
-        "__module__": __name__,
-        "__annotations__": {},
-        "name": f"glow.quantized_{name}",
-        "lhs": operand_def(Tensor),
-        "rhs": operand_def(Tensor),
-        "result": result_def(Tensor),
-    }
+    name = "glow.quantized_mul"
 
-    def reference(self: Any, result: Array, lhs: Array, rhs: Array) -> None:
-        to, left, right = (quantized_type(v) for v in self.operands[:3])
-        result[...] = finish(compute(lhs, rhs, left, right, to), to, self.low, self.high)
-
-    fields["reference"] = reference
-    return graph_op(type(f"{camel}Op", (QuantizedBinaryOp,), fields))
-
-
-QuantizedAddOp = _binary("add", "lhs + rhs of stored integers", sum_of)
-QuantizedSubOp = _binary("sub", "lhs - rhs of stored integers", _difference)
-QuantizedMulOp = _binary("mul", "lhs * rhs of stored integers", _product)
+    def function(
+        self, x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
+    ) -> Array:
+        factor = np.float32(scale_of(a) * scale_of(b) / scale_of(to))
+        return _centred(x, a) * _centred(y, b) * factor
 
 
 def _stored(*shape: int, kind: UniformQuantizedType, seed: int = 0) -> QuantizedArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,14 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.graph_op import PureOp, graph_op, is_overridden
 from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
-from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.logic import IsInfOp
-from glow_dialects.ops.reshape import ReshapeOp
-from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import AbsOp, ExpOp, LogOp, SignOp, SqrtOp
+from glow_dialects.ops.unary_math import SignOp
 
 
 def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
@@ -34,101 +30,69 @@ def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> 
 
 
 class ReductionOp(PureOp):
-    """A reduction over `axes` (non-negative, distinct); reduced axes stay as 1 where `keepdims`."""
+    """A reduction over `axes` (non-negative, distinct); reduced axes stay as 1 where `keepdims`.
 
+    A card says `function`, `cotangent`, and `formula` where smaller operators compute it.
+    """
+
+    MEANING = ("reference", "function")
     axes = ints_prop()
     keepdims = bool_prop(False)
+    input = operand_def(Tensor)
+    result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
-        x = self.operands[0]
-        axes = self.axes
+        x, axes = self.input, self.axes
         check_axes(self.name, axes, len(shape_of(x)))
         return [tensor(reduced_shape(shape_of(x), axes, self.keepdims), element_of(x))]
 
+    @property
+    def count(self) -> int:
+        """How many elements one result stands for."""
+        return math.prod(shape_of(self.input)[i] for i in self.axes)
 
-def kept(value: SSAValue, op: Any, b: Builder) -> SSAValue:
-    """A value of the reduction's result shape with its reduced axes as 1, to broadcast with the input."""
-    wide = reduced_shape(shape_of(op.input), op.axes, True)
-    if shape_of(value) == wide:
-        return value
-    return b(ReshapeOp(value, results=tensor(wide, element_of(value))))
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        """The reduction in NumPy; axes may stay or go."""
+        raise NotImplementedError(self.name)
 
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        """The gradient of x from that of y, both with the reduced axes as 1."""
+        raise NotImplementedError(f"{self.name} has no gradient")
 
-def count_of(op: Any) -> int:
-    """How many elements one result stands for."""
-    axes: tuple[int, ...] = op.axes
-    return math.prod(shape_of(op.input)[i] for i in axes)
+    def formula(self, x: Term) -> Term:
+        """The result by smaller operators."""
+        raise NotImplementedError(f"{self.name} has no decomposition")
 
+    def again(self, kind: type[ReductionOp], x: Term, keepdims: bool | None = None) -> Term:
+        """Another reduction over the same axes."""
+        return x.apply(kind, axes=self.axes, keepdims=self.keepdims if keepdims is None else keepdims)
 
-def again(kind: type[Any], x: SSAValue, op: Any, b: Builder, keepdims: bool | None = None) -> SSAValue:
-    """Another reduction over the same axes."""
-    keep = op.keepdims if keepdims is None else keepdims
-    return b(kind(x, axes=op.axes, keepdims=keep))
-
-
-def _over_input(value: SSAValue, op: Any, b: Builder) -> SSAValue:
-    """A value of the result's shape repeated over the input's."""
-    from glow_dialects.ops.expand import ExpandOp
-
-    wide = kept(value, op, b)
-    kind = tensor(shape_of(op.input), element_of(value))
-    return wide if wide.type == kind else b(ExpandOp(wide, results=kind))
-
-
-ReductionGradient = Callable[[Any, SSAValue, Builder], SSAValue | None]
-Reducer = Callable[[Array, tuple[int, ...]], Array]
-
-
-def _reduction(
-    name: str,
-    meaning: str,
-    reduce: Reducer,
-    gradient: ReductionGradient,
-    decompose: Callable[[Any, Builder], SSAValue] | None = None,
-) -> type[Any]:
-    """The node of a reduction; `reduce(x, axes)` keeps no axes."""
-    camel = "Reduce" + "".join(part.capitalize() for part in name.split("_"))
-
-    def backward(self: Any, grads: Sequence[SSAValue | None], b: Builder) -> list[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
-        return [gradient(self, dy, b)]
-
-    def parts(self: Any, b: Builder) -> list[SSAValue]:
-        assert decompose is not None
-        return [_decomposed(self, decompose, b)]
-
-    fields: dict[str, Any] = {
-        "__doc__": meaning,
-        "__module__": __name__,
-        "__annotations__": {},
-        "name": f"glow.reduce_{name}",
-        "input": operand_def(Tensor),
-        "result": result_def(Tensor),
-        "gradient": backward,
-    }
-    if decompose is not None:
-        fields["decompose"] = parts
-
-    def reference(self: Any, result: Array, input: Array) -> None:
+    def reference(self, result: Array, input: Array) -> None:
         with np.errstate(all="ignore"):
-            made = reduce(widen(input), tuple(self.axes))
-            result[...] = np.asarray(made).reshape(result.shape)
+            reduced = self.function(widen(input), tuple(self.axes))
+            result[...] = np.asarray(reduced).reshape(result.shape)
 
-    fields["reference"] = reference
-    return graph_op(type(f"{camel}Op", (ReductionOp,), fields))
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
+        wide = reduced_shape(shape_of(self.input), self.axes, True)
+        y = Term(self.result, b)
+        return [self.cotangent(Term(dy, b).reshape(wide), Term(self.input, b), y.reshape(wide)).value]
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        return [self.formula(Term(self.input, b)).value]
+
+    @classmethod
+    def can_decompose(cls) -> bool:
+        return is_overridden(cls, ReductionOp, "decompose", "formula")
 
 
-#: Reductions whose result is irrational: of integers they are computed in float64 and truncated.
-_REAL = ("glow.reduce_l2", "glow.reduce_log_sum", "glow.reduce_log_sum_exp")
+class RealReductionOp(ReductionOp):
+    """A reduction with an irrational result: of integers it is computed in float64 and truncated."""
 
-
-def _decomposed(op: Any, rule: Callable[[Any, Builder], SSAValue], b: Builder) -> SSAValue:
-    if op.name not in _REAL or is_float(element_of(op.input)):
-        return rule(op, b)
-    wide = b(CastOp(op.input, results=tensor(shape_of(op.input), f64)))
-    kind: type[Any] = type(op)  # pyright: ignore[reportUnknownVariableType]
-    return b(CastOp(again(kind, wide, op, b), results=op.result.type))
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        x, kind = Term(self.input, b), element_of(self.input)
+        if is_float(kind):
+            return [self.formula(x).value]
+        return [self.again(type(self), x.cast(f64)).cast(kind).value]
 
 
 def _real(x: Array) -> Array:
@@ -137,16 +101,6 @@ def _real(x: Array) -> Array:
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
     return np.sum(x, axis=axes, dtype=x.dtype)
-
-
-def _mean(x: Array, axes: tuple[int, ...]) -> Array:
-    if x.dtype.kind in "iu":  # the exact quotient, towards zero
-        count = max(math.prod(x.shape[i] for i in axes), 1)
-        total = np.sum(x, axis=axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
-        quotient = np.floor_divide(total, count)
-        return (quotient + ((total < 0) & (quotient * count != total))).astype(x.dtype)
-    count = math.prod(x.shape[i] for i in axes)
-    return _sum(x, axes) / x.dtype.type(count)
 
 
 def _limits(dtype: np.dtype) -> tuple[Any, Any]:
@@ -158,129 +112,184 @@ def _limits(dtype: np.dtype) -> tuple[Any, Any]:
     return -np.inf, np.inf
 
 
-def _max(x: Array, axes: tuple[int, ...]) -> Array:
-    return np.max(x, axis=axes, initial=_limits(x.dtype)[0])
-
-
-def _min(x: Array, axes: tuple[int, ...]) -> Array:
-    return np.min(x, axis=axes, initial=_limits(x.dtype)[1])
-
-
-def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
-    x = _real(x)
-    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-    finite: Array = np.where(np.isinf(top), 0, top).astype(x.dtype)
-    total: Array = np.sum(np.exp(x - finite), axis=axes, keepdims=True)
-    return np.log(total) + finite
-
-
-def _half_zero(op: Any, dy: SSAValue, ratio: SSAValue, b: Builder) -> SSAValue:
-    """dy * ratio, 0 where the result is 0."""
-    zero = b.scalar(0, ratio)
-    is_zero = b(CmpEqOp(kept(op.result, op, b), zero))
-    return b(MulOp(dy, b(SelectOp(is_zero, zero, ratio))))
-
-
-def _extreme_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
+def _extreme_gradient(op: ReductionOp, dy: Term, x: Term, y: Term) -> Term:
     # inG = in == out ? outG / ties : 0
-    same = b(CmpEqOp(op.input, kept(op.result, op, b)))
-    mask = b(CastOp(same, results=op.input.type))
-    ties = again(ReduceSumOp, mask, op, b, keepdims=True)
-    return b(MulOp(mask, b(DivOp(kept(dy, op, b), ties))))
+    mask = x.equals(y).cast(x.element)
+    return mask * (dy / op.again(ReduceSumOp, mask, keepdims=True))
 
 
-def _product_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # The product of the others: out / in without zeros; with one zero only its own is not 0.
-    one, zero = b.scalar(1, dy), b.scalar(0, dy)
-    is_zero = b(CmpEqOp(op.input, zero))
-    filled = b(SelectOp(is_zero, one, op.input))
-    product = again(ReduceProdOp, filled, op, b, keepdims=True)
-    zeros = again(ReduceSumOp, b(CastOp(is_zero, results=op.input.type)), op, b, keepdims=True)
-    of_zero = b(SelectOp(b(CmpEqOp(zeros, one)), product, zero))
-    of_other = b(DivOp(b(SelectOp(b(CmpEqOp(zeros, zero)), product, zero)), filled))
-    others = b(SelectOp(is_zero, of_zero, of_other))
-    return b(MulOp(kept(dy, op, b), others))
+@graph_op
+class ReduceSumOp(ReductionOp):
+    """The sum, in the element type"""
+
+    name = "glow.reduce_sum"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return _sum(x, axes)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy.expand(x.shape)
 
 
-def _l2_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # inG = outG in / out
-    ratio = b(DivOp(op.input, kept(op.result, op, b)))
-    return _half_zero(op, kept(dy, op, b), ratio, b)
+@graph_op
+class ReduceMeanOp(ReductionOp):
+    """The mean; of integers towards zero"""
+
+    name = "glow.reduce_mean"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        count = math.prod(x.shape[i] for i in axes)
+        if x.dtype.kind in "iu":  # the exact quotient, towards zero
+            count = max(count, 1)
+            total = np.sum(x, axis=axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
+            quotient = np.floor_divide(total, count)
+            return (quotient + ((total < 0) & (quotient * count != total))).astype(x.dtype)
+        return _sum(x, axes) / x.dtype.type(count)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (dy * (1 / max(self.count, 1))).expand(x.shape)
+
+    def formula(self, x: Term) -> Term:
+        total, count = self.again(ReduceSumOp, x), max(self.count, 1)
+        return total * (1 / count) if is_float(x.element) else total / count
 
 
-def _mean_decomposed(op: Any, b: Builder) -> SSAValue:
-    total = again(ReduceSumOp, op.input, op, b)
-    count = max(count_of(op), 1)
-    if is_float(element_of(total)):
-        return b(MulOp(total, b.scalar(1 / count, total)))
-    return b(DivOp(total, b.scalar(count, total)))
+@graph_op
+class ReduceMaxOp(ReductionOp):
+    """The largest; NaN if any is, the lowest value of nothing"""
+
+    name = "glow.reduce_max"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return np.max(x, axis=axes, initial=_limits(x.dtype)[0])
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return _extreme_gradient(self, dy, x, y)
 
 
-def _log_sum_exp_decomposed(op: Any, b: Builder) -> SSAValue:
-    top = again(ReduceMaxOp, op.input, op, b, keepdims=True)
-    top = b(SelectOp(b(IsInfOp(top)), b.scalar(0, top), top))
-    total = again(ReduceSumOp, b(ExpOp(b(SubOp(op.input, top)))), op, b, keepdims=True)
-    result = b(AddOp(b(LogOp(total)), top))
-    return result if result.type == op.result.type else b(ReshapeOp(result, results=op.result.type))
+@graph_op
+class ReduceMinOp(ReductionOp):
+    """The smallest; NaN if any is, the highest value of nothing"""
+
+    name = "glow.reduce_min"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return np.min(x, axis=axes, initial=_limits(x.dtype)[1])
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return _extreme_gradient(self, dy, x, y)
 
 
-ReduceSumOp = _reduction(
-    "sum", "The sum, in the element type", _sum, lambda op, dy, b: _over_input(dy, op, b)
-)
-ReduceMeanOp = _reduction(
-    "mean",
-    "The mean; of integers towards zero",
-    _mean,
-    lambda op, dy, b: _over_input(b(MulOp(dy, b.scalar(1 / max(count_of(op), 1), dy))), op, b),
-    _mean_decomposed,
-)
-ReduceMaxOp = _reduction(
-    "max", "The largest; NaN if any is, the lowest value of nothing", _max, _extreme_gradient
-)
-ReduceMinOp = _reduction(
-    "min", "The smallest; NaN if any is, the highest value of nothing", _min, _extreme_gradient
-)
-ReduceProdOp = _reduction(
-    "prod",
-    "The product, in the element type",
-    lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
-    _product_gradient,
-)
-ReduceSumSquareOp = _reduction(
-    "sum_square",
-    "The sum of squares",
-    lambda x, axes: _sum(x * x, axes),
-    lambda op, dy, b: b(MulOp(b(MulOp(op.input, b.scalar(2, op.input))), kept(dy, op, b))),
-    lambda op, b: again(ReduceSumOp, b(MulOp(op.input, op.input)), op, b),
-)
-ReduceL1Op = _reduction(
-    "l1",
-    "The sum of absolute values",
-    lambda x, axes: _sum(np.abs(x), axes),
-    lambda op, dy, b: b(MulOp(b(SignOp(op.input)), kept(dy, op, b))),
-    lambda op, b: again(ReduceSumOp, b(AbsOp(op.input)), op, b),
-)
-ReduceL2Op = _reduction(
-    "l2",
-    "The Euclidean norm",
-    lambda x, axes: np.sqrt(_sum(_real(x) ** 2, axes)),
-    _l2_gradient,
-    lambda op, b: b(SqrtOp(again(ReduceSumSquareOp, op.input, op, b))),
-)
-ReduceLogSumOp = _reduction(
-    "log_sum",
-    "The logarithm of the sum",
-    lambda x, axes: np.log(_sum(_real(x), axes)),
-    lambda op, dy, b: _over_input(b(DivOp(dy, again(ReduceSumOp, op.input, op, b))), op, b),
-    lambda op, b: b(LogOp(again(ReduceSumOp, op.input, op, b))),
-)
-ReduceLogSumExpOp = _reduction(
-    "log_sum_exp",
-    "log(sum(e^x)), computed without overflow",
-    _log_sum_exp,
-    lambda op, dy, b: b(MulOp(b(ExpOp(b(SubOp(op.input, kept(op.result, op, b))))), kept(dy, op, b))),
-    _log_sum_exp_decomposed,
-)
+@graph_op
+class ReduceProdOp(ReductionOp):
+    """The product, in the element type"""
+
+    name = "glow.reduce_prod"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return np.prod(x, axis=axes, dtype=x.dtype)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        # The product of the others: out / in without zeros; with one zero only its own is not 0.
+        one, zero = dy.of(1), dy.of(0)
+        is_zero = x.equals(zero)
+        filled = is_zero.where(one, x)
+        product = self.again(ReduceProdOp, filled, keepdims=True)
+        zeros = self.again(ReduceSumOp, is_zero.cast(x.element), keepdims=True)
+        of_zero = zeros.equals(one).where(product, zero)
+        of_other = zeros.equals(zero).where(product, zero) / filled
+        return dy * is_zero.where(of_zero, of_other)
+
+
+@graph_op
+class ReduceSumSquareOp(ReductionOp):
+    """The sum of squares"""
+
+    name = "glow.reduce_sum_square"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return _sum(x * x, axes)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return x * 2 * dy
+
+    def formula(self, x: Term) -> Term:
+        return self.again(ReduceSumOp, x * x)
+
+
+@graph_op
+class ReduceL1Op(ReductionOp):
+    """The sum of absolute values"""
+
+    name = "glow.reduce_l1"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return _sum(np.abs(x), axes)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return x.apply(SignOp) * dy
+
+    def formula(self, x: Term) -> Term:
+        return self.again(ReduceSumOp, abs(x))
+
+
+@graph_op
+class ReduceL2Op(RealReductionOp):
+    """The Euclidean norm"""
+
+    name = "glow.reduce_l2"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return np.sqrt(_sum(_real(x) ** 2, axes))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        # inG = outG in / out, 0 where the result is 0
+        ratio = x / y
+        zero = ratio.of(0)
+        return dy * y.equals(zero).where(zero, ratio)
+
+    def formula(self, x: Term) -> Term:
+        return self.again(ReduceSumSquareOp, x).sqrt()
+
+
+@graph_op
+class ReduceLogSumOp(RealReductionOp):
+    """The logarithm of the sum"""
+
+    name = "glow.reduce_log_sum"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        return np.log(_sum(_real(x), axes))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (dy / self.again(ReduceSumOp, x, keepdims=True)).expand(x.shape)
+
+    def formula(self, x: Term) -> Term:
+        return self.again(ReduceSumOp, x).log()
+
+
+@graph_op
+class ReduceLogSumExpOp(RealReductionOp):
+    """log(sum(e^x)), computed without overflow"""
+
+    name = "glow.reduce_log_sum_exp"
+
+    def function(self, x: Array, axes: tuple[int, ...]) -> Array:
+        x = _real(x)
+        top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+        finite: Array = np.where(np.isinf(top), 0, top).astype(x.dtype)
+        total: Array = np.sum(np.exp(x - finite), axis=axes, keepdims=True)
+        return np.log(total) + finite
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (x - y).exp() * dy
+
+    def formula(self, x: Term) -> Term:
+        top = self.again(ReduceMaxOp, x, keepdims=True)
+        top = top.apply(IsInfOp).where(0, top)
+        total = self.again(ReduceSumOp, (x - top).exp(), keepdims=True)
+        return (total.log() + top).reshape(shape_of(self.result))
+
 
 _ALL = (
     ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumSquareOp, ReduceL1Op,

@@ -2,20 +2,25 @@
 
 import numpy as np
 
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.ops.compare import CmpGtOp
-from glow_dialects.ops.elementwise import unary
-from glow_dialects.ops.select import SelectOp
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array
+from glow_dialects.ops.elementwise import UnaryOp
 
-# inG = outW > 0 ? outG : 0
-ReluOp = unary(
-    "relu",
-    "max(x, 0)",
-    lambda x: np.maximum(x, x.dtype.type(0)),
-    gradient=lambda op, dy, b: b(
-        SelectOp(b(CmpGtOp(op.result, b.scalar(0, op.result))), dy, b.scalar(0, dy))
-    ),
-)
+
+@graph_op
+class ReluOp(UnaryOp):
+    """max(x, 0)"""
+
+    name = "glow.relu"
+
+    def function(self, x: Array) -> Array:
+        return np.maximum(x, x.dtype.type(0))
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return (y > 0).where(dy, 0)
+
 
 SAMPLES = (
     Sample(ReluOp, (random(3, 4),)),

@@ -4,171 +4,290 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, dtype_of
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp, negated
-from glow_dialects.ops.elementwise import FloatUnaryOp, UnaryOp, unary
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array
+from glow_dialects.ops.elementwise import FloatUnaryOp, NumberUnaryOp, RoundingOp, UnaryOp
 
 
-def _no_gradient(op: Any, dy: SSAValue, b: Builder) -> None:
-    """Piecewise constant: the derivative is zero wherever it exists."""
-    return None
+@graph_op
+class NegOp(NumberUnaryOp):
+    """-x"""
+
+    name = "glow.neg"
+    NUMPY = np.negative
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return -dy
 
 
-def _integers_kept(function: Any) -> Any:
-    """A rounding: integers are themselves."""
+@graph_op
+class AbsOp(UnaryOp):
+    """|x|"""
 
-    def rounded(x: Array) -> Array:
-        return x if x.dtype.kind in "iub" else function(x)
+    name = "glow.abs"
+    NUMPY = np.abs
 
-    return rounded
-
-
-def _times(dy: SSAValue, factor: SSAValue, b: Builder) -> SSAValue:
-    return b(MulOp(dy, factor))
+    def derivative(self, x: Term, y: Term) -> Term:
+        return x.apply(SignOp)
 
 
-def _one_plus(x: SSAValue, b: Builder) -> SSAValue:
-    return b(AddOp(x, b.scalar(1, x)))
+@graph_op
+class FloorOp(RoundingOp):
+    """The largest integer <= x"""
+
+    name = "glow.floor"
+    NUMPY = np.floor
 
 
-def _one_minus(x: SSAValue, b: Builder) -> SSAValue:
-    return b(SubOp(b.scalar(1, x), x))
+@graph_op
+class CeilOp(RoundingOp):
+    """The smallest integer >= x"""
+
+    name = "glow.ceil"
+    NUMPY = np.ceil
 
 
-def _square(x: SSAValue, b: Builder) -> SSAValue:
-    return b(MulOp(x, x))
+@graph_op
+class RoundOp(RoundingOp):
+    """The nearest integer, ties to even"""
+
+    name = "glow.round"
+    NUMPY = np.rint
 
 
-class NumberUnaryOp(UnaryOp):
-    """A function of numbers: booleans are refused."""
+@graph_op
+class SignOp(NumberUnaryOp):
+    """-1, 0 or 1; NaN for NaN"""
 
-    def check(self) -> None:
-        kind = self.operands[0].type
-        if dtype_of(kind).kind == "b":
-            raise VerifyException(f"{self.name}: the operand must be of numbers, got {kind}")
+    name = "glow.sign"
+    NUMPY = np.sign
 
-
-NegOp = unary("neg", "-x", np.negative, lambda op, dy, b: negated(dy, b), base=NumberUnaryOp)
-AbsOp = unary("abs", "|x|", np.abs, lambda op, dy, b: _times(dy, b(SignOp(op.input)), b))
-FloorOp = unary("floor", "The largest integer <= x", _integers_kept(np.floor), _no_gradient)
-CeilOp = unary("ceil", "The smallest integer >= x", _integers_kept(np.ceil), _no_gradient)
-RoundOp = unary("round", "The nearest integer, ties to even", _integers_kept(np.rint), _no_gradient)
-SignOp = unary("sign", "-1, 0 or 1; NaN for NaN", np.sign, _no_gradient, base=NumberUnaryOp)
-TruncOp = unary("trunc", "x without its fraction", _integers_kept(np.trunc), _no_gradient)
-# inG = outG / (2 out)
-SqrtOp = unary(
-    "sqrt",
-    "Square root; NaN below 0",
-    np.sqrt,
-    lambda op, dy, b: b(DivOp(_times(dy, b.scalar(0.5, dy), b), op.result)),
-    base=FloatUnaryOp,
-)
-# inG = -outG out^3 / 2
-RsqrtOp = unary(
-    "rsqrt",
-    "1 / sqrt(x)",
-    lambda x: 1 / np.sqrt(x),
-    lambda op, dy, b: _times(
-        _times(dy, b.scalar(-0.5, dy), b), _times(op.result, _square(op.result, b), b), b
-    ),
-    lambda op, b: b(ReciprocalOp(b(SqrtOp(op.input)))),
-    base=FloatUnaryOp,
-)
-ReciprocalOp = unary(
-    "reciprocal",
-    "1 / x",
-    lambda x: x.dtype.type(1) / x,
-    lambda op, dy, b: negated(_times(dy, _square(op.result, b), b), b),
-    lambda op, b: b(DivOp(b.scalar(1, op.input), op.input)),
-    base=FloatUnaryOp,
-)
-SinOp = unary("sin", "sin x", np.sin, lambda op, dy, b: _times(dy, b(CosOp(op.input)), b), base=FloatUnaryOp)
-CosOp = unary(
-    "cos", "cos x", np.cos, lambda op, dy, b: negated(_times(dy, b(SinOp(op.input)), b), b), base=FloatUnaryOp
-)
-TanOp = unary(
-    "tan",
-    "tan x",
-    np.tan,
-    lambda op, dy, b: _times(dy, _one_plus(_square(op.result, b), b), b),
-    lambda op, b: b(DivOp(b(SinOp(op.input)), b(CosOp(op.input)))),
-    base=FloatUnaryOp,
-)
-# asin' = 1 / sqrt(1 - x^2)
-AsinOp = unary(
-    "asin",
-    "Inverse sine",
-    np.arcsin,
-    lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))),
-    base=FloatUnaryOp,
-)
-AcosOp = unary(
-    "acos",
-    "Inverse cosine",
-    np.arccos,
-    lambda op, dy, b: negated(b(DivOp(dy, b(SqrtOp(_one_minus(_square(op.input, b), b))))), b),
-    base=FloatUnaryOp,
-)
-AtanOp = unary(
-    "atan",
-    "Inverse tangent",
-    np.arctan,
-    lambda op, dy, b: b(DivOp(dy, _one_plus(_square(op.input, b), b))),
-    base=FloatUnaryOp,
-)
-SinhOp = unary(
-    "sinh",
-    "Hyperbolic sine",
-    np.sinh,
-    lambda op, dy, b: _times(dy, b(CoshOp(op.input)), b),
-    base=FloatUnaryOp,
-)
-CoshOp = unary(
-    "cosh",
-    "Hyperbolic cosine",
-    np.cosh,
-    lambda op, dy, b: _times(dy, b(SinhOp(op.input)), b),
-    base=FloatUnaryOp,
-)
-AsinhOp = unary(
-    "asinh",
-    "Inverse hyperbolic sine",
-    np.arcsinh,
-    lambda op, dy, b: b(DivOp(dy, b(SqrtOp(_one_plus(_square(op.input, b), b))))),
-    base=FloatUnaryOp,
-)
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term | None:
+        return None
 
 
-def _acosh_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # acosh' = 1 / sqrt(x^2 - 1)
-    below = b(SubOp(_square(op.input, b), b.scalar(1, op.input)))
-    return b(DivOp(dy, b(SqrtOp(below))))
+@graph_op
+class TruncOp(RoundingOp):
+    """x without its fraction"""
+
+    name = "glow.trunc"
+    NUMPY = np.trunc
 
 
-AcoshOp = unary("acosh", "Inverse hyperbolic cosine", np.arccosh, _acosh_gradient, base=FloatUnaryOp)
-AtanhOp = unary(
-    "atanh",
-    "Inverse hyperbolic tangent",
-    np.arctanh,
-    lambda op, dy, b: b(DivOp(dy, _one_minus(_square(op.input, b), b))),
-    base=FloatUnaryOp,
-)
-ExpOp = unary("exp", "e^x", np.exp, lambda op, dy, b: _times(dy, op.result, b), base=FloatUnaryOp)
-LogOp = unary("log", "Natural logarithm", np.log, lambda op, dy, b: b(DivOp(dy, op.input)), base=FloatUnaryOp)
-Log1pOp = unary(
-    "log1p", "log(1 + x)", np.log1p, lambda op, dy, b: b(DivOp(dy, _one_plus(op.input, b))), base=FloatUnaryOp
-)
-Expm1Op = unary(
-    "expm1", "e^x - 1", np.expm1, lambda op, dy, b: _times(dy, _one_plus(op.result, b), b), base=FloatUnaryOp
-)
+@graph_op
+class SqrtOp(FloatUnaryOp):
+    """Square root; NaN below 0"""
+
+    name = "glow.sqrt"
+    NUMPY = np.sqrt
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy * 0.5 / y
+
+
+@graph_op
+class RsqrtOp(FloatUnaryOp):
+    """1 / sqrt(x)"""
+
+    name = "glow.rsqrt"
+
+    def function(self, x: Array) -> Array:
+        return 1 / np.sqrt(x)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy * -0.5 * (y * (y * y))
+
+    def formula(self, x: Term) -> Term:
+        return x.sqrt().apply(ReciprocalOp)
+
+
+@graph_op
+class ReciprocalOp(FloatUnaryOp):
+    """1 / x"""
+
+    name = "glow.reciprocal"
+
+    def function(self, x: Array) -> Array:
+        return x.dtype.type(1) / x
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return -(dy * (y * y))
+
+    def formula(self, x: Term) -> Term:
+        return 1 / x
+
+
+@graph_op
+class SinOp(FloatUnaryOp):
+    """sin x"""
+
+    name = "glow.sin"
+    NUMPY = np.sin
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return x.apply(CosOp)
+
+
+@graph_op
+class CosOp(FloatUnaryOp):
+    """cos x"""
+
+    name = "glow.cos"
+    NUMPY = np.cos
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return -(dy * x.apply(SinOp))
+
+
+@graph_op
+class TanOp(FloatUnaryOp):
+    """tan x"""
+
+    name = "glow.tan"
+    NUMPY = np.tan
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return y * y + 1
+
+    def formula(self, x: Term) -> Term:
+        return x.apply(SinOp) / x.apply(CosOp)
+
+
+@graph_op
+class AsinOp(FloatUnaryOp):
+    """Inverse sine"""
+
+    name = "glow.asin"
+    NUMPY = np.arcsin
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (1 - x * x).sqrt()
+
+
+@graph_op
+class AcosOp(FloatUnaryOp):
+    """Inverse cosine"""
+
+    name = "glow.acos"
+    NUMPY = np.arccos
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return -(dy / (1 - x * x).sqrt())
+
+
+@graph_op
+class AtanOp(FloatUnaryOp):
+    """Inverse tangent"""
+
+    name = "glow.atan"
+    NUMPY = np.arctan
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (x * x + 1)
+
+
+@graph_op
+class SinhOp(FloatUnaryOp):
+    """Hyperbolic sine"""
+
+    name = "glow.sinh"
+    NUMPY = np.sinh
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return x.apply(CoshOp)
+
+
+@graph_op
+class CoshOp(FloatUnaryOp):
+    """Hyperbolic cosine"""
+
+    name = "glow.cosh"
+    NUMPY = np.cosh
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return x.apply(SinhOp)
+
+
+@graph_op
+class AsinhOp(FloatUnaryOp):
+    """Inverse hyperbolic sine"""
+
+    name = "glow.asinh"
+    NUMPY = np.arcsinh
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (x * x + 1).sqrt()
+
+
+@graph_op
+class AcoshOp(FloatUnaryOp):
+    """Inverse hyperbolic cosine"""
+
+    name = "glow.acosh"
+    NUMPY = np.arccosh
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (x * x - 1).sqrt()
+
+
+@graph_op
+class AtanhOp(FloatUnaryOp):
+    """Inverse hyperbolic tangent"""
+
+    name = "glow.atanh"
+    NUMPY = np.arctanh
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (1 - x * x)
+
+
+@graph_op
+class ExpOp(FloatUnaryOp):
+    """e^x"""
+
+    name = "glow.exp"
+    NUMPY = np.exp
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return y
+
+
+@graph_op
+class LogOp(FloatUnaryOp):
+    """Natural logarithm"""
+
+    name = "glow.log"
+    NUMPY = np.log
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / x
+
+
+@graph_op
+class Log1pOp(FloatUnaryOp):
+    """log(1 + x)"""
+
+    name = "glow.log1p"
+    NUMPY = np.log1p
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        return dy / (x + 1)
+
+
+@graph_op
+class Expm1Op(FloatUnaryOp):
+    """e^x - 1"""
+
+    name = "glow.expm1"
+    NUMPY = np.expm1
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return y + 1
 
 
 #: The table of erf covers |x| < 6 at this spacing; beyond it erf is 1 to the last bit.
@@ -203,13 +322,18 @@ def erf(x: Array) -> Array:
     return np.copysign(value, x).astype(x.dtype)
 
 
-def _erf_gradient(op: Any, dy: SSAValue, b: Builder) -> SSAValue:
-    # erf' = 2 / sqrt(pi) * e^(-x^2)
-    bell = b(ExpOp(negated(_square(op.input, b), b)))
-    return _times(dy, _times(bell, b.scalar(2 / math.sqrt(math.pi), bell), b), b)
+@graph_op
+class ErfOp(FloatUnaryOp):
+    """The error function"""
 
+    name = "glow.erf"
 
-ErfOp = unary("erf", "The error function", erf, _erf_gradient, base=FloatUnaryOp)
+    def function(self, x: Array) -> Array:
+        return erf(x)
+
+    def derivative(self, x: Term, y: Term) -> Term:
+        return (-(x * x)).exp() * (2 / math.sqrt(math.pi))
+
 
 _ANY, _POSITIVE = random(3, 4, low=-2, high=2), random(3, 4, low=0.3, high=3)
 _UNIT, _ABOVE = random(3, 4, low=-0.9, high=0.9), random(3, 4, low=1.2, high=3)

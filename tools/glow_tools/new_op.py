@@ -25,10 +25,21 @@ FAMILY = '''"""{name}: {doc}."""
 
 import numpy as np
 
+from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.types import Array
 from glow_dialects.ops.elementwise import {family}
 
-{camel}Op = {family}("{name}", "{doc}", lambda {arguments}: {expression})
+
+@graph_op
+class {camel}Op({family}):
+    """{doc}"""
+
+    name = "glow.{name}"
+
+    def function(self, {parameters}) -> Array:
+        return {expression}
+
 
 SAMPLES = (Sample({camel}Op, ({samples},), smooth=False),)
 '''
@@ -155,8 +166,7 @@ def card_text(name: str, doc: str, expression: str, operands: Sequence[str]) -> 
         "doc": doc,
         "expression": expression,
         "first": operands[0],
-        "family": "unary" if len(operands) == 1 else "binary",
-        "arguments": ", ".join(operands),
+        "family": "UnaryOp" if len(operands) == 1 else "BinaryOp",
         "parameters": ", ".join(f"{n}: Array" for n in operands),
         "operands": "\n".join(f"    {n} = operand_def(Tensor)" for n in operands),
         "samples": ", ".join(f"random(4, 4, seed={i})" for i in range(len(operands))),

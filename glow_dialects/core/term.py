@@ -1,0 +1,215 @@
+"""Term: arithmetic on graph values, for gradients, decompositions and rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+from xdsl.ir import Attribute, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.ops import card_of
+
+
+class Term:
+    """A value and the builder in use: `x * y + 1` inserts the operators.
+
+    Numbers become scalars of the element type of the other operand; `==` compares terms, not elements.
+    """
+
+    def __init__(self, value: SSAValue, b: Builder) -> None:
+        self.value = value
+        self.b = b
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return shape_of(self.value)
+
+    @property
+    def element(self) -> Attribute:
+        """The element type."""
+        return element_of(self.value)
+
+    def of(self, x: Operand) -> Term:
+        """Another operand as a term: a number is a rank-0 splat of this element type."""
+        if isinstance(x, Term):
+            return x
+        return Term(x if isinstance(x, SSAValue) else self.b.scalar(x, self.value), self.b)
+
+    def apply(
+        self,
+        kind: type[GraphOp],
+        *others: Operand | None,
+        results: Attribute | None = None,
+        **properties: Any,
+    ) -> Term:
+        """The result of an operator whose first operand this is."""
+        values = [None if x is None else self.of(x).value for x in others]
+        return Term(self.b(kind(self.value, *values, results=results, **properties)), self.b)
+
+    # --- two operands, broadcasting ---------------------------------------------------------
+    def __add__(self, other: Operand) -> Term:
+        return self.apply(_operator("add"), other)
+
+    def __sub__(self, other: Operand) -> Term:
+        return self.apply(_operator("sub"), other)
+
+    def __mul__(self, other: Operand) -> Term:
+        return self.apply(_operator("mul"), other)
+
+    def __truediv__(self, other: Operand) -> Term:
+        return self.apply(_operator("div"), other)
+
+    def __pow__(self, other: Operand) -> Term:
+        return self.apply(_operator("pow"), other)
+
+    def __radd__(self, other: SSAValue | float) -> Term:
+        return self.of(other) + self
+
+    def __rsub__(self, other: SSAValue | float) -> Term:
+        return self.of(other) - self
+
+    def __rmul__(self, other: SSAValue | float) -> Term:
+        return self.of(other) * self
+
+    def __rtruediv__(self, other: SSAValue | float) -> Term:
+        return self.of(other) / self
+
+    def __neg__(self) -> Term:
+        """-x, as a product that folds into others."""
+        return self * -1
+
+    def maximum(self, other: Operand) -> Term:
+        """The larger of two; NaN if either is."""
+        return self.apply(_operator("max"), other)
+
+    def minimum(self, other: Operand) -> Term:
+        """The smaller of two; NaN if either is."""
+        return self.apply(_operator("min"), other)
+
+    # --- comparisons and choices --------------------------------------------------------------
+    def __lt__(self, other: Operand) -> Term:
+        return self.apply(_operator("cmp_lt"), other)
+
+    def __le__(self, other: Operand) -> Term:
+        return self.apply(_operator("cmp_le"), other)
+
+    def __gt__(self, other: Operand) -> Term:
+        return self.apply(_operator("cmp_gt"), other)
+
+    def __ge__(self, other: Operand) -> Term:
+        return self.apply(_operator("cmp_ge"), other)
+
+    def __and__(self, other: Term) -> Term:
+        return self.apply(_operator("and"), other)
+
+    def equals(self, other: Operand) -> Term:
+        """Whether elements are equal."""
+        return self.apply(_operator("cmp_eq"), other)
+
+    def differs(self, other: Operand) -> Term:
+        """Whether elements are not equal."""
+        return self.apply(_operator("cmp_ne"), other)
+
+    def where(self, x: Operand, y: Operand) -> Term:
+        """This condition ? x : y; one of the two is a value."""
+        like = self.of(y if isinstance(x, float | int) else x)
+        return self.apply(_operator("select"), like.of(x), like.of(y))
+
+    # --- one operand ----------------------------------------------------------------------------
+    def exp(self) -> Term:
+        """e^x."""
+        return self.apply(_operator("exp"))
+
+    def log(self) -> Term:
+        """The natural logarithm."""
+        return self.apply(_operator("log"))
+
+    def sqrt(self) -> Term:
+        """The square root."""
+        return self.apply(_operator("sqrt"))
+
+    def __abs__(self) -> Term:
+        return self.apply(_operator("abs"))
+
+    def cast(self, element: Attribute) -> Term:
+        """The elements as another type."""
+        if self.element == element:
+            return self
+        return self.apply(_operator("cast"), results=tensor(self.shape, element))
+
+    # --- axes -------------------------------------------------------------------------------------
+    def sum(self, axes: Sequence[int], keepdims: bool = True) -> Term:
+        """The sum over axes."""
+        return self.apply(_operator("reduce_sum"), axes=tuple(axes), keepdims=keepdims)
+
+    def mean(self, axes: Sequence[int], keepdims: bool = True) -> Term:
+        """The mean over axes."""
+        return self.apply(_operator("reduce_mean"), axes=tuple(axes), keepdims=keepdims)
+
+    def max(self, axes: Sequence[int], keepdims: bool = True) -> Term:
+        """The maximum over axes."""
+        return self.apply(_operator("reduce_max"), axes=tuple(axes), keepdims=keepdims)
+
+    def reshape(self, shape: Sequence[int]) -> Term:
+        """The elements under another shape."""
+        if self.shape == tuple(shape):
+            return self
+        return self.apply(_operator("reshape"), results=tensor(shape, self.element))
+
+    def expand(self, shape: Sequence[int]) -> Term:
+        """Broadcast to a shape."""
+        if self.shape == tuple(shape):
+            return self
+        return self.apply(_operator("expand"), results=tensor(shape, self.element))
+
+    def transpose(self, permutation: Sequence[int]) -> Term:
+        """The axes in another order."""
+        if tuple(permutation) == tuple(range(len(permutation))):
+            return self
+        return self.apply(_operator("transpose"), permutation=tuple(permutation))
+
+    def slice(self, axis: int, start: int, end: int) -> Term:
+        """x[..., start:end, ...] along one axis."""
+        dims = self.shape
+        if (start, end) == (0, dims[axis]):
+            return self
+        starts, ends = [0] * len(dims), list(dims)
+        starts[axis], ends[axis] = start, end
+        return self.apply(_operator("slice"), starts=tuple(starts), ends=tuple(ends), steps=(1,) * len(dims))
+
+    def sum_to(self, shape: Sequence[int]) -> Term:
+        """The sum over the axes along which `shape` was broadcast."""
+        lead = len(self.shape) - len(shape)
+        ones = [i + lead for i, s in enumerate(shape) if s == 1 and self.shape[i + lead] != 1]
+        axes = [*range(lead), *ones]
+        return (self.sum(axes) if axes else self).reshape(shape)
+
+    def standardized(self, axes: Sequence[int], epsilon: float) -> Term:
+        """(x - mean) / sqrt(variance + epsilon) over axes."""
+        centred = self - self.mean(axes)
+        variance = (centred * centred).mean(axes)
+        return centred / (variance + epsilon).sqrt()
+
+
+#: What may stand beside a term.
+Operand: TypeAlias = Term | SSAValue | float
+
+
+def concat(parts: Sequence[Term], axis: int) -> Term:
+    """Terms one after another along an axis."""
+    if len(parts) == 1:
+        return parts[0]
+    b, kind = parts[0].b, _operator("concat")
+    return Term(b(kind([part.value for part in parts], axis=axis)), b)
+
+
+@cache
+def _operator(name: str) -> type[GraphOp]:
+    """The class of an operator of the dialect: its card is imported when it is first used."""
+    members: dict[str, Any] = vars(card_of(name))
+    return members["".join(part.capitalize() for part in name.split("_")) + "Op"]
