@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.errors import Problem
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.errors import NeedsHost, RuleError
 from glow_frontends.onnx.tensors import from_sparse, to_array
@@ -23,12 +25,40 @@ from glow_frontends.onnx.values import (
     Value,
 )
 
-if TYPE_CHECKING:
-    from glow_frontends.onnx.scope import Scope
-
 #: Loops that make more nodes are not written out where they can stay loops, and above MAX_NODES never.
 FEW_NODES = 512
 MAX_NODES = 4096
+
+
+class EnclosingGraph(Protocol):
+    """What rules may ask of the graph that a node stands in."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where external data lie."""
+        ...
+
+    @property
+    def control(self) -> bool:
+        """Whether branches and loops that run-time data decide become operations with bodies."""
+        ...
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the model so far."""
+        ...
+
+    def read(self, name: str) -> AnyValue:
+        """The value called `name`."""
+        ...
+
+    def subgraph(self, graph: GraphProto, inputs: Sequence[AnyValue] = ()) -> list[AnyValue]:
+        """Import a subgraph in place, its inputs bound, and return its outputs."""
+        ...
+
+    def expand(self, node: Node) -> list[AnyValue | None]:
+        """A standard operator by its published function body."""
+        ...
 
 
 @dataclass
@@ -42,7 +72,7 @@ class Node:
     opset: int
     inputs: list[AnyValue | None]
     attributes: dict[str, AttributeProto]
-    scope: Scope
+    scope: EnclosingGraph
     padded: bool = False
 
     @property

@@ -97,6 +97,16 @@ class Scope:
         """Where external data lie."""
         return self.session.folder
 
+    @property
+    def control(self) -> bool:
+        """Whether branches and loops that run-time data decide become operations with bodies."""
+        return self.session.control
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the model so far."""
+        return self.session.problems
+
     def find(self, name: str) -> Entry:
         """The value called `name`, here or in the graphs around."""
         scope: Scope | None = self

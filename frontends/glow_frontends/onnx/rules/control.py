@@ -62,14 +62,14 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
 
 def stays(g: Emitter, n: Node) -> bool:
     """Whether control flow may stay: not in a branch that is computed whether or not it is taken."""
-    return n.scope.session.control and not g.guessing
+    return n.scope.control and not g.guessing
 
 
 def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
     """Both branches, and a selection of each output: right as all operators are free of effects."""
     if sum(len(graph.node) for graph in graphs) > MAX_BRANCHES:
         raise NeedsValue(condition, "which of two long branches runs")
-    problems = n.scope.session.problems
+    problems = n.scope.problems
     before = len(problems)
     g.guessing += 1
     try:
@@ -133,7 +133,7 @@ def _shortest(
 ) -> list[AnyValue]:
     """A short loop written out; a long one as a loop where that can be made, and else written out, too."""
     if not stays(g, n):
-        return unrolled(FEW_NODES if n.scope.session.control else MAX_NODES)
+        return unrolled(FEW_NODES if n.scope.control else MAX_NODES)
     for way in (lambda: unrolled(FEW_NODES), turns):
         try:
             return way()

@@ -43,7 +43,7 @@ def body_of(
     cause: SSAValue | None = None,
 ) -> Block:
     """What `make` emits, as a body of an operation; NeedsValue (of `cause`) where it is not static."""
-    problems = n.scope.session.problems
+    problems = n.scope.problems
     before = len(problems)
     g.turning += bool(kinds)
     try:

@@ -125,7 +125,7 @@ def _mixture(
     flat = cast_to(g, g.reshape(x, (int(np.prod(shape(x)[:-1])), shape(x)[-1])), FLOAT)
     tokens = shape(flat)[0]
     chosen, shares = _routes(g, n, scores)
-    few = tokens < count and int(np.prod(shape(n[2])[1:])) >= LARGE and n.scope.session.control
+    few = tokens < count and int(np.prod(shape(n[2])[1:])) >= LARGE and n.scope.control
     if few and g.guessing and isinstance(chosen, SSAValue):
         raise NeedsValue(chosen, "which experts run")
     total: Value = np.zeros(shape(flat), np.float32)
