@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import exact_peer
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -317,12 +318,17 @@ CASES = [
 ]
 
 
+OF_BYTES = ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "QAttention", "QGemm", "QLinearConv")
+
+
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.op}-{c.name}" if c.name else c.op)
 def test_contrib(case: Case, backend: str) -> None:
     """One operator gives what onnxruntime gives."""
+    if case.op in OF_BYTES and not exact_peer.is_exact():
+        pytest.skip(exact_peer.SATURATES)
     made, feeds = model(case)
-    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_peer.session(made)
     want = session.run(None, feeds)
     got = glow.compile(made, backend=backend).run(feeds)
     for index, value in enumerate(want):
@@ -340,7 +346,7 @@ def test_norms_of_the_standard_domain() -> None:
     graph = helper.make_graph(nodes, "norms", infos, [onnx.ValueInfoProto(name="y")])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
     feeds = {n: real(*d) for n, d in kinds}
-    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_peer.session(made)
     agree(session.run(None, feeds)[0], glow.compile(made).run(feeds)["y"], 1e-4)
 
 

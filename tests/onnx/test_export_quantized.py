@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import exact_peer
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -49,6 +50,8 @@ def _decibels(want: Array, have: Array) -> float:
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_onnxruntime_agrees(schema: str, per_channel: bool, tmp_path: Path) -> None:
     """onnxruntime's integer operators round as ours do, up to a last step here and there."""
+    if per_channel and not exact_peer.is_exact():
+        pytest.skip(exact_peer.SATURATES)
     path = tmp_path / "q.onnx"
     want, feed = _exported(schema, per_channel, path)
     (have,) = ort.InferenceSession(str(path)).run(None, feed)
