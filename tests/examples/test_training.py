@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("sklearn")
-pytest.importorskip("mlxtend")
+pytestmark = [
+    pytest.mark.slow,  # what follows imports neither: that takes seconds
+    pytest.mark.skipif(not find_spec("sklearn") or not find_spec("mlxtend"), reason="no data to train on"),
+]
 
 FOLDER = Path(__file__).parents[2] / "examples/training"
 RECIPES = ("digits_mlp", "lenet_mnist", "lstm_sequence", "char_rnn", "fine_tuning", "file_kinds")

@@ -37,6 +37,8 @@ from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.target import named
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 
 LANES = named(CPU).lanes

@@ -17,6 +17,8 @@ from glow_compiler.quantization import quantize
 from glow_dialects.core.types import Array
 from glow_passes.quantize.schema import SCHEMAS
 
+pytestmark = pytest.mark.slow
+
 
 def _network() -> tuple[glow.GraphBuilder, dict[str, Array]]:
     """Convolutions with relu, clip and swish between them, pools, a sum and a concat."""

@@ -13,6 +13,8 @@ import glow_compiler as glow
 from glow_tools import bench
 from glow_tools.bench_race import distance, statistics
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnxruntime")
 
 
