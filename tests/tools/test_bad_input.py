@@ -123,6 +123,9 @@ def test_malformed_text(text: str, words: tuple[str, ...]) -> None:
         ("glow-schedule{speed=1}", ("glow-schedule", "speed")),
         ("glow-schedule{", ("cannot be read",)),
         ("{}", ("cannot be read",)),
+        ("optimize{foo=1}", ("pipeline optimize takes no options, got foo",)),
+        ("glow-decompose{ops=nonexistent}", ("there is no operator 'nonexistent'",)),
+        ("lower,glow-plan-memory{alignment=0}", ("glow-plan-memory: alignment must be positive, got 0",)),
     ],
 )
 def test_bad_pipeline(net: Path, passes: str, words: tuple[str, ...]) -> None:

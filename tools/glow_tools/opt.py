@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glow_tools.common import add_shape, command, guarded, write_text
+from glow_tools.common import add_shape, command, count_option, guarded, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
 
     from glow_passes.instrumentation import Watcher
 
@@ -55,7 +56,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
     add("--timing", action="store_true", help="time of each pass, milliseconds")
     add("--statistics", action="store_true", help="operation counts that each pass changes")
-    add("--bisect-limit", type=int, metavar="N", help="run only the first N passes")
+    add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
     add("--reproducer", type=Path, metavar="FILE", help="write module and pipeline on a failure")
     return made
 
@@ -102,12 +103,21 @@ def _diagnosed(a: argparse.Namespace, part: str) -> str:
         return f"error: {describe(error)}\n"
 
 
+def _passes(a: argparse.Namespace) -> list[ModulePass]:
+    if not a.passes:
+        return []
+    from glow_tools.pipelines import parse
+
+    return parse(a.passes, a.mcpu)
+
+
 def _one(a: argparse.Namespace, part: str | None) -> str:
     """The output for one program: the file, or `part` of it."""
     from glow_tools.common import parse_text, read_module
     from glow_tools.context import tool_context
 
     ctx = tool_context()
+    passes = _passes(a)  # before the program is read, which may take a while
     if part is None:
         module = read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
     else:
@@ -115,9 +125,8 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
         module = parse_text(part, name, ctx, a.allow_unregistered_dialect)
     if not a.disable_verify:
         module.verify()
-    if a.passes:
+    if passes:
         from glow_passes.instrumentation import Instrumentation, InstrumentedRun
-        from glow_tools.pipelines import parse
 
         options = Instrumentation(
             print_ir=a.print_ir,
@@ -129,7 +138,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             reproducer=a.reproducer,
         )
         watcher = _saver(a, module)
-        InstrumentedRun(ctx, options).run(module, parse(a.passes, a.mcpu), watcher)
+        InstrumentedRun(ctx, options).run(module, passes, watcher)
     from glow_tools.targets import EMITTERS
 
     return EMITTERS[a.target](module, a)

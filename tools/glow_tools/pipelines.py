@@ -62,6 +62,9 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
         if spec.name in known:
             found.append(_with_options(known[spec.name], spec))
         elif spec.name in named(mcpu):
+            if spec.parameters:
+                options = ", ".join(spec.parameters)
+                raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
             found += named(mcpu)[spec.name]
         else:
             from difflib import get_close_matches

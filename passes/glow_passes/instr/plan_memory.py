@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions
 
@@ -151,6 +152,10 @@ class PlanMemoryPass(ModulePass):
 
     name = "glow-plan-memory"
     alignment: int = 64
+
+    def __post_init__(self) -> None:
+        if self.alignment < 1:
+            raise UnsupportedError(f"alignment must be positive, got {self.alignment}")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

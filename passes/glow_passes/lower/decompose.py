@@ -10,7 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import taken_apart
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops import card_of
 from glow_dialects.ops.module import FuncOp, functions
 
 Legal = Callable[[GraphOp], bool]
@@ -40,6 +42,11 @@ class DecomposePass(ModulePass):
 
     name = "glow-decompose"
     ops: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.ops:
+            if "." not in name and card_of(name) is None:
+                raise UnsupportedError(f"there is no operator '{name}'")
 
     def legal(self, op: GraphOp) -> bool:
         """Whether `op` may stay."""
