@@ -20,25 +20,36 @@ class Plan(Protocol):
         """The operators that ran on the host so far."""
         ...
 
-    def run(self, inputs: Mapping[str, Any], known: Mapping[str, Array]) -> dict[str, Any]:
-        """Outputs by name; the contents of `known` inputs are part of the specialisation."""
+    def run(self, inputs: Mapping[str, Any], known: Mapping[str, Array], first: Any = None) -> dict[str, Any]:
+        """Outputs by name; the contents of `known` inputs are part of the specialisation.
+
+        `first` is the plan's first stage for the shapes of the inputs, where it is known.
+        """
         ...
 
 
 class PlannedProgram(Program):
-    """Runs a model by its plan, for some shapes of its inputs and the contents of the `known` ones."""
+    """Runs a model by its plan, for some shapes of its inputs and the contents of the `known` ones.
+
+    `first` is the plan's stage for these, compiled; `report` that of its program.
+    """
 
     def __init__(
-        self, inputs: Sequence[Port], plan: Plan, known: Mapping[str, Array], first: Program | None
+        self,
+        inputs: Sequence[Port],
+        plan: Plan,
+        known: Mapping[str, Array],
+        first: Any = None,
+        report: Report | None = None,
     ) -> None:
         self.inputs = list(inputs)
         self.outputs: list[Port] = []
-        self._plan, self._known = plan, dict(known)
-        self.report = Report() if first is None else first.report
+        self._plan, self._known, self._first = plan, dict(known), first
+        self.report = report or Report()
         self.report.notes["host"] = plan.hosted
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return self._plan.run(inputs, self._known)
+        return self._plan.run(inputs, self._known, self._first)
 
     def bind(self, inputs: Mapping[str, Any]) -> Bound:
         raise BindingError(

@@ -60,11 +60,13 @@ class OnnxPrograms(ProgramSource):
             assert stage.module is not None
             return self._compiler.compile(stage.module, own=True)
         self._plans[replaced] = plan  # of others no more is needed
+        report = None
         if stage is not None:
             stage.compile(self._compiler.recall)
+            report = None if stage.program is None else cast(Program, stage.program).report
         inputs = {s.name: s for s in [*self.inputs, *self._model.description.defaults] if s.name in shapes}
         ports = [Port(s.name, shapes.get(s.name, ()), s.dtype) for s in inputs.values()]
-        return PlannedProgram(ports, plan, values, None if stage is None else cast(Program, stage.program))
+        return PlannedProgram(ports, plan, values, stage, report)
 
     def _plan(self, replaced: Container[str]) -> ModelPlan:
         from glow_frontends.onnx import ModelPlan

@@ -73,14 +73,23 @@ class GraphPlan:
         self._bodies: dict[tuple[int, str], GraphPlan] = {}
 
     # --- running -----------------------------------------------------------------------------
-    def run(self, values: Mapping[str, AnyValue], known: Mapping[str, Array] | None = None) -> list[AnyValue]:
-        """The outputs for inputs and captured values by name; a stage may be specialised on `known` ones."""
+    def run(
+        self,
+        values: Mapping[str, AnyValue],
+        known: Mapping[str, Array] | None = None,
+        first: Stage | None = None,
+    ) -> list[AnyValue]:
+        """The outputs for inputs and captured values by name; a stage may be specialised on `known` ones.
+
+        `first` is the first stage, where the caller knows the one for these inputs.
+        """
         everything = {n: v for n, v in values.items() if n not in self.weights}
         contents = dict(known or {})
         informed: set[int] = set()
         left = self.all
         while left:
-            stage = self.stage_of(left, everything, contents)
+            stage = first or self.stage_of(left, everything, contents)
+            first = None
             stage.run(everything)
             contents.update(stage.fixed)
             left = self._without_program(stage, everything, contents, informed)

@@ -33,6 +33,7 @@ class ModelPlan:
         source = Source.of(self.model, "model" if path is None else str(path), path)
         self.setting = Setting(source, compile)
         self.types = {i.name: i.type for i in runtime_inputs(self.model)}
+        self._numbers = {n for n, kind in self.types.items() if _is_numbers(kind)}
         self.outputs = [o.name for o in self.model.graph.output]
         ports = Ports(list(self.types), self.outputs)
         self.graph = GraphPlan(self.setting, self.model.graph, ports=ports)
@@ -48,17 +49,25 @@ class ModelPlan:
         It is not compiled: a `whole` one is the module of a program that needs no plan. Raises
         ImportProblems with every problem of the model, ShapeError where shapes do not fit it.
         """
-        if not all(map(_is_numbers, self.types.values())):
+        if len(self._numbers) != len(self.types):
             return None
         bound = bound_inputs(self.model, shapes, values, self.setting.source.name)
         forms: dict[str, Form] = {n: TensorForm(shape_of(t), dtype_of(t)) for n, t in bound.items()}
         forms |= {n: known_form(v) for n, v in values.items()}
         return self.graph.stage(self.graph.all, forms, values)
 
-    def run(self, inputs: Mapping[str, Any], known: Mapping[str, Array]) -> dict[str, Any]:
-        """Outputs by name; the contents of `known` inputs are part of the specialisation."""
-        values = {n: to_host(v, self.types[n]) for n, v in inputs.items()}
-        results = self.graph.run(values, known)
+    def run(
+        self, inputs: Mapping[str, Any], known: Mapping[str, Array], first: Stage | None = None
+    ) -> dict[str, Any]:
+        """Outputs by name; the contents of `known` inputs are part of the specialisation.
+
+        `first` is the `first` stage for these inputs, where the caller has kept it.
+        """
+        values = {
+            n: v if n in self._numbers and isinstance(v, np.ndarray) else to_host(v, self.types[n])
+            for n, v in inputs.items()
+        }
+        results = self.graph.run(values, known, first)
         return {n: from_host(v) for n, v in zip(self.outputs, results, strict=True)}
 
 
