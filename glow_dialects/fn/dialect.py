@@ -34,6 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.order import check_order
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.prim import ConstantOp, PrimOp
 from glow_dialects.fn.syntax import (
     LINE,
     FnOp,
@@ -406,62 +407,6 @@ class GetOp(FnOp):
         return cls.create(
             operands=[value],
             properties={"index": IntegerAttr(index, i64)},
-            result_types=[kind],
-            attributes=attributes,
-        )
-
-
-@irdl_op_definition
-class ConstantOp(FnOp):
-    """A number, boolean, text or array known at compile time (MindIR: ValueNode)."""
-
-    name = "glow_fn.constant"
-    value = prop_def(Attribute)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.value)
-        print_tail(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ConstantOp:
-        value = parser.parse_attribute()
-        attributes, kind = parse_tail(parser)
-        return cls.create(properties={"value": value}, result_types=[kind], attributes=attributes)
-
-
-@irdl_op_definition
-class PrimOp(FnOp):
-    """A primitive on scalars, tensors or tuples: `glow_fn.prim mul(%a, %b)`; its options are attributes."""
-
-    name = "glow_fn.prim"
-    prim = prop_def(StringAttr)
-    arguments = var_operand_def(AnyAttr())
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-
-    def verify_(self) -> None:
-        from glow_dialects.fn.primitives import check_primitive
-
-        check_primitive(self.prim.data, len(self.operands))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.prim.data}")
-        print_values(printer, self.operands)
-        print_tail(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> PrimOp:
-        name = parser.parse_identifier()
-        while parser.parse_optional_punctuation(":") is not None:
-            name += ":" + parser.parse_identifier()
-        values = parse_values(parser)
-        attributes, kind = parse_tail(parser)
-        return cls.create(
-            operands=values,
-            properties={"prim": StringAttr(name)},
             result_types=[kind],
             attributes=attributes,
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 from glow_backends.interpreter.functions import Machine
 from glow_dialects.fn.dialect import FuncOp
+from glow_dialects.fn.domain import Type
 from glow_dialects.fn.syntax import FnOp
-from glow_passes.fn.domain import Type
 from glow_passes.fn.inference import infer
 from glow_runtime.functions import FunctionProgram
 

@@ -13,10 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
-from glow_backends.interpreter.primitives import Closure
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError, internal
-from glow_dialects.fn.record import Record, rebuilt
-from glow_passes.fn.domain import (
+from glow_dialects.fn.domain import (
     BOOL,
     FLOAT,
     INT,
@@ -28,6 +26,8 @@ from glow_passes.fn.domain import (
     TupleType,
     Type,
 )
+from glow_dialects.fn.python_values import Closure
+from glow_dialects.fn.record import Record, rebuilt
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.inference import infer
 from glow_passes.fn.optimize import optimize_functions

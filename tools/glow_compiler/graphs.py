@@ -9,10 +9,10 @@ from xdsl.ir import SSAValue
 
 from glow_compiler.ir_text import Saver, body_text
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_passes.fn.domain import BOTTOM, NONE, Bottom, FnType, Scalar, TensorType, TupleType, Type, text
+from glow_dialects.fn.domain import BOTTOM, NONE, Bottom, FnType, Scalar, TensorType, TupleType, Type, text
+from glow_dialects.fn.values import V
 from glow_passes.fn.optimize import pipeline
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import V
 
 if TYPE_CHECKING:
     from glow_compiler.functions import CompiledFunction

@@ -9,8 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from glow_backends.interpreter.cotangents import ZERO
-from glow_backends.interpreter.primitives import Closure, constant_value, evaluated, primitive, select
+from glow_backends.interpreter.primitives import constant_value, evaluated, select
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.dialect import (
     CallOp,
@@ -26,11 +25,12 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.maker import modes_of
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.python_values import ZERO, Closure
 from glow_dialects.fn.record import Record
 from glow_dialects.fn.tensors import TensorsOp
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.gradients import modes_of
 
 #: Frames that may wait at once, and calls in tail position that one frame may make of counted functions.
 MAX_DEPTH = 250_000
@@ -120,7 +120,7 @@ class Machine:
                 index = op.index.value.data
                 return lambda t: t[index]
             case PrimOp():
-                return primitive(op)
+                return op.card.function(op)
             case OverOp():
                 return lambda t: Closure(self.functions.over(op, len(t)), ())
             case TensorsOp():

@@ -16,7 +16,10 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
-from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.primitives import PRIMITIVES
+from glow_dialects.fn.primitives.cotangents import StopGradient
+from glow_dialects.fn.primitives.operators import Operator
+from glow_dialects.fn.primitives.records import Zip
 from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
@@ -86,7 +89,7 @@ def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
     if len(strict) < len(node.keywords):
         c.fail(node, "zip takes values, and strict=True or False")
     made = {"strict": UnitAttr()} if any(k.value.value for k in strict) else {}  # pyright: ignore
-    return c.prim("zipped", c.ssa(whole, node), **made)
+    return c.prim(Zip, c.ssa(whole, node), **made)
 
 
 def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Keywords]:
@@ -243,12 +246,13 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
 def _wrapped(c: Expressions, thing: Any, handler: Handler, node: ast.AST) -> SSAValue:
     """A built-in function as a value: of as many parameters as its primitive takes."""
     name = getattr(thing, "__name__", "builtin")
-    count = _ARITY.get(name, 2 if name in ("maximum", "minimum", "add", "multiply", "max", "min") else 1)
+    count = _ARITY.get(thing, 2 if name in ("max", "min") else 1)
     names = [f"x{i}" for i in range(count)]
     return c.function(name, names, lambda values: c.ssa(handler(c, node, list(values), {}), node))
 
 
-_ARITY = {n: count for n, (count, _) in SCALAR.items()}
+#: The numbers of arguments of the functions of Python and NumPy that are primitives.
+_ARITY = {f: card.arity or 1 for card in PRIMITIVES for f in card.called}
 
 
 def bound(
@@ -334,7 +338,7 @@ def _operator(name: str) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         attributes = {n: static_attribute(c, node, n, v) for n, v in keywords.items()}
         operands = [c.ssa(v, node) for v in values]
-        return c.prim(f"op:{name}", *operands, **attributes)
+        return c.prim(Operator(name), *operands, **attributes)
 
     return handle
 
@@ -372,7 +376,7 @@ def _handler(thing: Any) -> Handler | None:
         if transform in ("jit", "unroll"):
             return lambda c, node, values, keywords: values[0]
         if transform == "stop":
-            return lambda c, node, values, keywords: c.prim("stop", c.ssa(values[0], node))
+            return lambda c, node, values, keywords: c.prim(StopGradient, c.ssa(values[0], node))
         return _transform(transform == "value_and_grad")
     operator = getattr(thing, "glow_operator", None)
     if operator is not None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import TupleOp
+from glow_dialects.fn.primitives.items import Item
+from glow_dialects.fn.primitives.records import HasKey, Keys, Values, Zip
 from glow_frontends.python.emit import Static, Value
 
 if TYPE_CHECKING:
@@ -26,13 +28,13 @@ def _plain(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[st
 def _keys(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
     whole = _plain(c, node, values, keywords)
     known = c.items(whole, node) if whole in c.fields else None
-    return c.prim("keys", whole) if known is None else c.tuple(*[c.ssa(k, node) for k in known])
+    return c.prim(Keys, whole) if known is None else c.tuple(*[c.ssa(k, node) for k in known])
 
 
 def _values(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
     whole = _plain(c, node, values, keywords)
     owner = whole.owner
-    return c.tuple(*owner.values) if isinstance(owner, TupleOp) else c.prim("values", whole)
+    return c.tuple(*owner.values) if isinstance(owner, TupleOp) else c.prim(Values, whole)
 
 
 def _items(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
@@ -40,7 +42,7 @@ def _items(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[st
     if isinstance(keys.owner, TupleOp) and isinstance(found.owner, TupleOp):
         pairs = zip(keys.owner.values, found.owner.values, strict=True)
         return c.tuple(*[c.tuple(k, v) for k, v in pairs])
-    return c.prim("zipped", c.tuple(keys, found))
+    return c.prim(Zip, c.tuple(keys, found))
 
 
 def _get(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
@@ -50,9 +52,9 @@ def _get(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str,
     other = values[2] if len(values) > 2 else Static(None)
 
     def present(_: list[SSAValue]) -> SSAValue:
-        return c.prim("item", whole, key)
+        return c.prim(Item, whole, key)
 
-    return c.choose(c.prim("has_key", whole, key), present, lambda _: c.ssa(other, node))
+    return c.choose(c.prim(HasKey, whole, key), present, lambda _: c.ssa(other, node))
 
 
 DICT_METHODS: dict[str, Method] = {"keys": _keys, "values": _values, "items": _items, "get": _get}

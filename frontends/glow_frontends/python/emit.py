@@ -36,6 +36,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
 )
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
 
@@ -93,15 +94,9 @@ class Emitter:
         self.block.add_op(op)
         return op.results[0]
 
-    def prim(self, name: str, *values: SSAValue, **attributes: Attribute) -> SSAValue:
+    def prim(self, card: Card, *values: SSAValue, **attributes: Attribute) -> SSAValue:
         """A primitive."""
-        made = PrimOp.create(
-            operands=values,
-            properties={"prim": StringAttr(name)},
-            result_types=[any_type],
-            attributes=attributes,
-        )
-        return self.add(made)
+        return self.add(PrimOp.of(card, values, attributes))
 
     def call(self, function: SSAValue, *values: SSAValue) -> SSAValue:
         """A call."""

@@ -12,7 +12,29 @@ from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr,
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
-from glow_dialects.fn.dialect import ConstantOp, TupleOp
+from glow_dialects.fn.dialect import ConstantOp, PrimOp, TupleOp
+from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mod, Mul, Neg, Not, Sub, ToBool
+from glow_dialects.fn.primitives.compare import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Eq,
+    Ge,
+    Gt,
+    Invert,
+    Le,
+    Lt,
+    Ne,
+    ShiftLeft,
+    ShiftRight,
+)
+from glow_dialects.fn.primitives.items import Item
+from glow_dialects.fn.primitives.mathematics import Pow
+from glow_dialects.fn.primitives.operators import Operator
+from glow_dialects.fn.primitives.records import Field, HasKey, IsInstance, Iterate, MakeDict
+from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.primitives.shapes import Shape
+from glow_dialects.fn.primitives.tuples import ConcatTuples, Len, ToTuple
 from glow_dialects.fn.record import items_of, names_of
 from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
@@ -26,15 +48,15 @@ if TYPE_CHECKING:
 
 Env = dict[str, Value]
 
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_div",
-    ast.Mod: "mod", ast.Pow: "pow", ast.BitAnd: "bitand", ast.BitOr: "bitor", ast.BitXor: "bitxor",
-    ast.LShift: "shl", ast.RShift: "shr",
+BINARY: dict[type[ast.operator], type[ScalarPrimitive]] = {
+    ast.Add: Add, ast.Sub: Sub, ast.Mult: Mul, ast.Div: Div, ast.FloorDiv: FloorDiv, ast.Mod: Mod,
+    ast.Pow: Pow, ast.BitAnd: BitAnd, ast.BitOr: BitOr, ast.BitXor: BitXor, ast.LShift: ShiftLeft,
+    ast.RShift: ShiftRight,
 }  # fmt: skip
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+COMPARE: dict[type[ast.cmpop], type[ScalarPrimitive]] = {
+    ast.Eq: Eq, ast.NotEq: Ne, ast.Lt: Lt, ast.LtE: Le, ast.Gt: Gt, ast.GtE: Ge,
 }  # fmt: skip
-TESTS = {*COMPARE.values(), "not", "to_bool", "is_a"}
+UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {ast.USub: Neg, ast.Not: Not, ast.Invert: Invert}
 
 
 class Expressions(Emitter):
@@ -71,7 +93,7 @@ class Expressions(Emitter):
             return value
         thing = value.value
         if isinstance(thing, Masked):
-            return self.prim("item", *thing.plain) if thing.plain else refused(self, node)
+            return self.prim(Item, *thing.plain) if thing.plain else refused(self, node)
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
             if isinstance(thing, np.ndarray) and thing.dtype == object:
                 self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
@@ -142,25 +164,25 @@ class Expressions(Emitter):
         left, right = self.expression(node.left, env), self.expression(node.right, env)
         self.at(node)
         if isinstance(node.op, ast.MatMult):
-            return self.prim("op:batch_matmul", self.ssa(left, node.left), self.ssa(right, node.right))
+            return self.prim(Operator("batch_matmul"), self.ssa(left, node.left), self.ssa(right, node.right))
         return self.binary(BINARY[type(node.op)], left, right, node)
 
-    def binary(self, name: str, left: Value, right: Value, node: ast.AST) -> Value:
+    def binary(self, card: type[ScalarPrimitive], left: Value, right: Value, node: ast.AST) -> Value:
         """An arithmetic operator; `+` and `*` on tuples build tuples."""
         if masked(left) or masked(right):
-            return elementwise(self, node, [left, right], lambda a, b: self.binary(name, a, b, node))
-        if name == "mul" and _is_text_or_tuple(left) and isinstance(right, Static):
+            return elementwise(self, node, [left, right], lambda a, b: self.binary(card, a, b, node))
+        if card is Mul and _is_text_or_tuple(left) and isinstance(right, Static):
             items = self.items(left, node)
             if items is not None and isinstance(right.value, int):
                 return self.tuple(*[self.ssa(v, node) for v in items * right.value])
         if isinstance(left, Static) and isinstance(right, Static):
-            made = folded(name, left.value, right.value)
+            made = folded(card, left.value, right.value)
             if made is not None:
                 return made
-        if name == "add" and _is_text_or_tuple(left) and _is_text_or_tuple(right):
+        if card is Add and _is_text_or_tuple(left) and _is_text_or_tuple(right):
             both = [*(self.items(left, node) or ()), *(self.items(right, node) or ())]
             return self.tuple(*[self.ssa(v, node) for v in both])
-        return self.prim(name, self.ssa(left, node), self.ssa(right, node))
+        return self.prim(card, self.ssa(left, node), self.ssa(right, node))
 
     def _unaryop(self, node: ast.UnaryOp, env: Env) -> Value:
         inner = self.expression(node.operand, env)
@@ -174,11 +196,10 @@ class Expressions(Emitter):
             return Static(-inner.value)
         if isinstance(node.op, ast.Not) and isinstance(inner, Static):
             return Static(not inner.value)
-        names: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "invert"}
-        name = names[type(node.op)]
+        card = UNARY[type(node.op)]
         if masked(inner):
-            return elementwise(self, node, [inner], lambda a: self.prim(name, self.ssa(a, node)))
-        return self.prim(name, self.ssa(inner, node))
+            return elementwise(self, node, [inner], lambda a: self.prim(card, self.ssa(a, node)))
+        return self.prim(card, self.ssa(inner, node))
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
         left = self.expression(node.left, env)
@@ -195,29 +216,29 @@ class Expressions(Emitter):
             if isinstance(right, Static) and right.value is None:
                 if isinstance(left, Static):
                     return Static(isinstance(operation, ast.IsNot))
-                none = self.prim("is_a", left, kinds=ArrayAttr([StringAttr("NoneType")]))
-                return none if isinstance(operation, ast.Is) else self.prim("not", none)
+                none = self.prim(IsInstance, left, kinds=ArrayAttr([StringAttr("NoneType")]))
+                return none if isinstance(operation, ast.Is) else self.prim(Not, none)
             self.fail(node, "'is' compares identities of Python objects", "use ==")
         if isinstance(operation, ast.In | ast.NotIn):
             items = self.items(right, node)
             if items is None and isinstance(left, Static) and isinstance(left.value, str):
-                found = self.prim("has_key", self.ssa(right, node), self.ssa(left, node))
-                return self.prim("not", found) if isinstance(operation, ast.NotIn) else found
+                found = self.prim(HasKey, self.ssa(right, node), self.ssa(left, node))
+                return self.prim(Not, found) if isinstance(operation, ast.NotIn) else found
             if items is None:
                 self.unknown_length(node, "'in'", "compare the items one by one")
             found = None
             for item in items:
-                same = self.prim("eq", self.ssa(left, node), self.ssa(item, node))
+                same = self.prim(Eq, self.ssa(left, node), self.ssa(item, node))
                 found = same if found is None else self.switch(found, found, same)
             made = self.constant(False) if found is None else found
-            return self.prim("not", made) if isinstance(operation, ast.NotIn) else made
-        name = COMPARE[type(operation)]
+            return self.prim(Not, made) if isinstance(operation, ast.NotIn) else made
+        card = COMPARE[type(operation)]
         known = None
         if isinstance(left, Static) and isinstance(right, Static):
-            known = folded(name, left.value, right.value)
+            known = folded(card, left.value, right.value)
         if known is not None:
             return known if len(rest) == 1 or not known.value else self._chain(right, rest[1:], node, env)
-        first = self.prim(name, self.ssa(left, node), self.ssa(right, node))
+        first = self.prim(card, self.ssa(left, node), self.ssa(right, node))
         if len(rest) == 1:
             return first
         self.unconditional(rest[1][1])
@@ -239,8 +260,8 @@ class Expressions(Emitter):
             return Static(bool(value.value))
         made = self.ssa(value, node)
         owner = made.owner
-        name = getattr(owner, "prim", None)
-        return made if name is not None and name.data in TESTS else self.prim("to_bool", made)
+        test = isinstance(owner, PrimOp) and isinstance(owner.card, Predicate | IsInstance)
+        return made if test else self.prim(ToBool, made)
 
     def _boolop(self, node: ast.BoolOp, env: Env) -> Value:
         return self._junction(node, list(node.values), env)
@@ -353,10 +374,10 @@ class Expressions(Emitter):
         made: SSAValue | None = None
         for item in node.elts:
             if isinstance(item, ast.Starred):
-                part = self.prim("to_tuple", self.value(item.value, env), count=_number(0))
+                part = self.prim(ToTuple, self.value(item.value, env), count=_number(0))
             else:
                 part = self.tuple(self.value(item, env))
-            made = part if made is None else self.prim("concat_tuples", made, part)
+            made = part if made is None else self.prim(ConcatTuples, made, part)
         assert made is not None
         return made
 
@@ -385,12 +406,12 @@ class Expressions(Emitter):
         """What is met when a value is walked over: the keys of what proves to be a dict."""
         if isinstance(whole, Static) or isinstance(whole.owner, TupleOp):
             return whole
-        return self.prim("walked", whole)
+        return self.prim(Iterate, whole)
 
     def _dictcomp(self, node: ast.DictComp, env: Env) -> Value:
         pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
         pairs = ast.copy_location(ast.ListComp(pair, node.generators), node)
-        return self.prim("dict_of", self.value(pairs, env))
+        return self.prim(MakeDict, self.value(pairs, env))
 
     def _comprehended(
         self, node: ast.ListComp | ast.GeneratorExp, generators: Sequence[ast.comprehension], env: Env
@@ -436,7 +457,7 @@ class Expressions(Emitter):
         if items is None:
             if starred:
                 self.unknown_length(target, "*", "index the tuple")
-            whole = self.prim("to_tuple", self.ssa(value, target), count=_number(count))
+            whole = self.prim(ToTuple, self.ssa(value, target), count=_number(count))
             items = [self.get(whole, i) for i in range(count)]
         if starred:
             at = starred[0]
@@ -468,12 +489,12 @@ class Expressions(Emitter):
         if node.attr in self.fields.get(inner, ()):
             return self.known_now(self.get(inner, self.fields[inner].index(node.attr)))
         if node.attr == "shape":
-            return self.prim("shape", inner)
+            return self.prim(Shape, inner)
         if node.attr == "T":
-            return self.prim("op:transpose", inner)
+            return self.prim(Operator("transpose"), inner)
         if node.attr == "ndim":
-            return self.prim("len", self.prim("shape", inner))
-        return self.prim("field", inner, field=StringAttr(node.attr))
+            return self.prim(Len, self.prim(Shape, inner))
+        return self.prim(Field, inner, field=StringAttr(node.attr))
 
     def _call(self, node: ast.Call, env: Env) -> Value:
         from glow_frontends.python.calls import call

@@ -9,6 +9,10 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
+from glow_dialects.fn.primitives.assignment import SetField, SetItem
+from glow_dialects.fn.primitives.items import Item
+from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem
+from glow_dialects.fn.primitives.records import Field
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import replaced
 from glow_frontends.python.masks import masked, picked, refused, stored
@@ -30,13 +34,13 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
         if items is not None and not numbers:
             bounds = [int(b) if b else None for b in entry.data.split(":")]  # pyright: ignore
             return c.tuple(*[c.ssa(v, node) for v in items[slice(*bounds)]])
-        return c.prim("getitem", c.ssa(whole, node), *numbers, key=ArrayAttr([entry]))
+        return c.prim(GetItem, c.ssa(whole, node), *numbers, key=ArrayAttr([entry]))
     single = isinstance(node.slice, ast.Constant) and node.slice.value in (None, Ellipsis)
     if isinstance(node.slice, ast.Tuple) or single:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         numbers = []
         key = [_place(c, part, env, numbers) for part in parts]
-        return c.prim("getitem", c.ssa(whole, node), *numbers, key=ArrayAttr(key))
+        return c.prim(GetItem, c.ssa(whole, node), *numbers, key=ArrayAttr(key))
     index = c.expression(node.slice, env)
     if isinstance(index, Static) and isinstance(index.value, list | np.ndarray):
         index = Static(np.asarray(index.value))
@@ -45,7 +49,7 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             c.fail(node, f"there is no key {index.value!r}")
         return Static(whole.value[index.value])
     if isinstance(index, Static) and isinstance(index.value, str):
-        return c.prim("field", c.ssa(whole, node), field=StringAttr(index.value))
+        return c.prim(Field, c.ssa(whole, node), field=StringAttr(index.value))
     if isinstance(index, Static) and isinstance(index.value, int):
         items = c.items(whole, node)
         if items is not None:
@@ -60,7 +64,7 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     found = picked(c, whole, place)
     if found is not None:
         return found
-    made = c.prim("item", whole, place)
+    made = c.prim(Item, whole, place)
     if isinstance(node.slice, ast.Name) and node.slice.id in c.given:
         c.picks[made] = whole, place
     return made
@@ -83,15 +87,15 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
     if not isinstance(index, ast.Slice | ast.Tuple) and not _is_ellipsis(index):
         place = c.expression(index, env)
         if isinstance(place, Static) and isinstance(place.value, str):
-            return c.prim("with_field", whole, whole, c.ssa(value, target), field=StringAttr(place.value))
+            return c.prim(SetField, whole, whole, c.ssa(value, target), field=StringAttr(place.value))
         some = masked(value)
         if some is not None:
             return stored(c, target, whole, place, some)
-        return c.prim("with_item", whole, as_array(c, index, place), c.ssa(value, target))
+        return c.prim(SetItem, whole, as_array(c, index, place), c.ssa(value, target))
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     numbers = [as_array(c, target, value)]
     key = [_place(c, part, env, numbers) for part in parts]
-    return c.prim("np:setitem", whole, *numbers, key=ArrayAttr(key))
+    return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
 
 
 def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.primitives.arithmetic import Add, FloorDiv, Mul, Sign, Sub
+from glow_dialects.fn.primitives.compare import Gt, Lt, Max, Min
+from glow_dialects.fn.primitives.items import Item
+from glow_dialects.fn.primitives.tuples import Len
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.expressions import Env
@@ -134,11 +138,11 @@ def _steps(c: Statements, node: ast.For, counter: str, numbers: list[SSAValue], 
     def test(env: Env) -> SSAValue:
         now = c.ssa(env[counter], node)
         if known is not None:
-            return c.prim("lt" if known > 0 else "gt", now, last)
-        return c.prim("gt", c.prim("mul", c.prim("sub", last, now), step), c.constant(0))
+            return c.prim(Lt if known > 0 else Gt, now, last)
+        return c.prim(Gt, c.prim(Mul, c.prim(Sub, last, now), step), c.constant(0))
 
     def advance(env: Env) -> None:
-        env[counter] = c.prim("add", c.ssa(env[counter], node), step)
+        env[counter] = c.prim(Add, c.ssa(env[counter], node), step)
 
     return Counted({counter: first}, test, advance, lambda e: c.bind(node.target, e[counter], e))
 
@@ -147,11 +151,11 @@ def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Co
     count, pick = picker
 
     def advance(env: Env) -> None:
-        env[counter] = c.prim("add", c.ssa(env[counter], node), c.constant(1))
+        env[counter] = c.prim(Add, c.ssa(env[counter], node), c.constant(1))
 
     return Counted(
         {counter: c.constant(0)},
-        lambda e: c.prim("lt", c.ssa(e[counter], node), count),
+        lambda e: c.prim(Lt, c.ssa(e[counter], node), count),
         advance,
         lambda e: c.bind(node.target, pick(c.ssa(e[counter], node)), e),
     )
@@ -159,7 +163,7 @@ def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Co
 
 def _items(c: Statements, whole: Value, node: ast.AST) -> Picker:
     value = c.ssa(c.walked(whole), node)
-    return c.prim("len", value), lambda i: c.prim("item", value, i)
+    return c.prim(Len, value), lambda i: c.prim(Item, value, i)
 
 
 def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
@@ -169,22 +173,22 @@ def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
         return _items(c, c.expression(node, env), node)
     if kind is range:
         first, last, step, _ = _bounds(c, node, env)
-        over = c.prim("sub", c.prim("add", c.prim("sub", last, first), step), c.prim("sign", step))
-        count = c.prim("max", c.prim("floor_div", over, step), c.constant(0))
-        return count, lambda i: c.prim("add", first, c.prim("mul", i, step))
+        over = c.prim(Sub, c.prim(Add, c.prim(Sub, last, first), step), c.prim(Sign, step))
+        count = c.prim(Max, c.prim(FloorDiv, over, step), c.constant(0))
+        return count, lambda i: c.prim(Add, first, c.prim(Mul, i, step))
     if not node.args:
         c.fail(node, f"{getattr(kind, '__name__', kind)} needs something to run over")
     if kind is zip:
         pickers = [_picker(c, a, env) for a in node.args]
         count = pickers[0][0]
         for other, _ in pickers[1:]:
-            count = c.prim("min", count, other)
+            count = c.prim(Min, count, other)
         return count, lambda i: c.tuple(*[c.ssa(pick(i), node) for _, pick in pickers])
     count, pick = _picker(c, node.args[0], env)
     if kind is reversed:
-        last = c.prim("sub", count, c.constant(1))
-        return count, lambda i: pick(c.prim("sub", last, i))
+        last = c.prim(Sub, count, c.constant(1))
+        return count, lambda i: pick(c.prim(Sub, last, i))
     named = [k.value for k in node.keywords if k.arg == "start"]
     given = [*node.args[1:], *named]
     start = c.value(given[0], env) if given else c.constant(0)
-    return count, lambda i: c.tuple(c.prim("add", i, start), c.ssa(pick(i), node))
+    return count, lambda i: c.tuple(c.prim(Add, i, start), c.ssa(pick(i), node))

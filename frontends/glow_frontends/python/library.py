@@ -14,6 +14,16 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
+from glow_dialects.fn.primitive import Card, Primitive
+from glow_dialects.fn.primitives import PRIMITIVES
+from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Round, ToFloat
+from glow_dialects.fn.primitives.compare import Max, Min
+from glow_dialects.fn.primitives.cotangents import BroadcastLike
+from glow_dialects.fn.primitives.mathematics import Log, Pow
+from glow_dialects.fn.primitives.operators import Operator, Stack
+from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
+from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Full, Reshape
+from glow_dialects.fn.primitives.tuples import Copy, Len, SumItems, ToArray, ToTuple
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
@@ -56,40 +66,48 @@ def _ssa(c: Expressions, node: ast.AST, values: list[Value]) -> list[SSAValue]:
     return [c.ssa(v, node) for v in values]
 
 
-def _prim(name: str, count: int) -> Handler:
+def _prim(card: Card, count: int) -> Handler:
+    name = (card() if isinstance(card, type) else card).short
+
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) != count or keywords:
-            c.fail(
-                node, f"{name} takes {count} argument{'s' * (count > 1)}, got {len(values) + len(keywords)}"
-            )
-        return c.prim(name, *_ssa(c, node, values))
+            given = len(values) + len(keywords)
+            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {given}")
+        return c.prim(card, *_ssa(c, node, values))
 
     return handle
 
 
-def _chain(c: Expressions, name: str, node: ast.AST, values: Sequence[Value]) -> Value:
+def _of_cards() -> dict[Any, Handler]:
+    """The functions of Python and NumPy that the cards of primitives name."""
+    pairs = ((f, card) for card in PRIMITIVES for f in card.called)
+    return {f: (pointwise if isinstance(f, np.ufunc) else _prim)(c, c.arity or 1) for f, c in pairs}
+
+
+def _chain(c: Expressions, card: Card, node: ast.AST, values: Sequence[Value]) -> Value:
     """A primitive of two values over several, from the left."""
     made = values[0]
     for value in values[1:]:
-        made = c.prim(name, c.ssa(made, node), c.ssa(value, node))
+        made = c.prim(card, c.ssa(made, node), c.ssa(value, node))
     return made
 
 
-def _fold(name: str) -> Handler:
+def _fold(card: type[Primitive]) -> Handler:
     """max, min: of several values or of the items of a tuple of known length."""
+    name = card.name
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) == 1:
             items = c.items(values[0], node)
             if items is None and not keywords:
-                two = c.function(name, ("a", "b"), lambda v: c.prim(name, v[0], v[1]))
+                two = c.function(name, ("a", "b"), lambda v: c.prim(card, v[0], v[1]))
                 return c.over("reduce", c.ssa(values[0], node), two)
             if items is None:
                 c.unknown_length(node, f"{name} with {' and '.join(keywords)}")
             values = items
         if not values or keywords:
             return extreme(name, c, node, values, keywords)
-        return _chain(c, name, node, values)
+        return _chain(c, card, node, values)
 
     return handle
 
@@ -99,10 +117,10 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     items = c.items(values[0], node)
     start = keywords.get("start", values[1] if len(values) > 1 else Static(0))
     if items is None:
-        made = c.prim("sum_items", c.ssa(values[0], node))
+        made = c.prim(SumItems, c.ssa(values[0], node))
         plain = isinstance(start, Static) and start.value == 0
-        return made if plain else c.binary("add", start, made, node)
-    return _chain(c, "add", node, [start, *items])
+        return made if plain else c.binary(Add, start, made, node)
+    return _chain(c, Add, node, [start, *items])
 
 
 @_takes(1, 1, "key", "reverse")
@@ -149,9 +167,9 @@ def _zip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     if any(i is None for i in lists):
         if c.walking:
             c.unknown_length(node, "zip", "use it in a for")
-        rows = [c.prim("to_tuple", v, count=to_attribute(0)) for v in _ssa(c, node, values)]
+        rows = [c.prim(ToTuple, v, count=to_attribute(0)) for v in _ssa(c, node, values)]
         options = {"strict": UnitAttr()} if isinstance(strict, Static) and strict.value else {}
-        return c.prim("zipped", c.tuple(*rows), **options)
+        return c.prim(Zip, c.tuple(*rows), **options)
     known = [i for i in lists if i is not None]
     if isinstance(strict, Static) and strict.value and len({len(i) for i in known}) > 1:
         c.fail(node, f"zip of {' and '.join(str(len(i)) for i in known)} items with strict=True")
@@ -165,7 +183,7 @@ def _enumerate(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
     if items is None:
         c.unknown_length(node, "enumerate as a value", "use it in a for")
     start = keywords.get("start", values[1] if len(values) > 1 else Static(0))
-    numbers = [c.ssa(c.binary("add", Static(i), start, node), node) for i in range(len(items))]
+    numbers = [c.ssa(c.binary(Add, Static(i), start, node), node) for i in range(len(items))]
     return c.tuple(*[c.tuple(n, c.ssa(v, node)) for n, v in zip(numbers, items, strict=True)])
 
 
@@ -199,7 +217,7 @@ def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
     if values:
         if len(values) > 1 or keywords:
             c.fail(node, "dict of a value and keywords cannot be compiled", "write the keys: {'a': x}")
-        return c.prim("dict_of", c.ssa(values[0], node))
+        return c.prim(MakeDict, c.ssa(values[0], node))
     made = c.record(("dict", *keywords), *_ssa(c, node, list(keywords.values())))
     c.fields[made] = tuple(keywords)
     return made
@@ -208,14 +226,14 @@ def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
 @_takes(1, 1)
 def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
-    return Static(len(items)) if items is not None else c.prim("len", c.ssa(values[0], node))
+    return Static(len(items)) if items is not None else c.prim(Len, c.ssa(values[0], node))
 
 
 @_takes(1, 2, "ndigits")
 def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     given = [*values, *keywords.values()]
     if len(given) == 1 or isinstance(given[1], Static) and given[1].value is None:
-        return c.prim("round", c.ssa(given[0], node))
+        return c.prim(Round, c.ssa(given[0], node))
     return apply_value(c, node, Static(round_digits), given, {})
 
 
@@ -230,24 +248,24 @@ def _isinstance(c: Expressions, node: ast.AST, values: list[Value], keywords: Ke
     if isinstance(values[0], Static) and not callable(values[0].value):
         return Static(isinstance(values[0].value, tuple(kinds)))
     names = [k.__qualname__ for k in kinds]
-    return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr(n) for n in names]))
+    return c.prim(IsInstance, c.ssa(values[0], node), kinds=ArrayAttr([StringAttr(n) for n in names]))
 
 
 @_takes(1, 1)
 def _callable(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim("is_a", c.ssa(values[0], node), kinds=ArrayAttr([StringAttr("function")]))
+    return c.prim(IsInstance, c.ssa(values[0], node), kinds=ArrayAttr([StringAttr("function")]))
 
 
 @_takes(1, 2)
 def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    made = c.prim("log", c.ssa(values[0], node))
-    return made if len(values) == 1 else c.prim("div", made, c.prim("log", c.ssa(values[1], node)))
+    made = c.prim(Log, c.ssa(values[0], node))
+    return made if len(values) == 1 else c.prim(Div, made, c.prim(Log, c.ssa(values[1], node)))
 
 
-def _scaled(name: str, base: float) -> Handler:
+def _scaled(base: float) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        return c.prim("mul", c.prim(name, c.ssa(values[0], node)), c.constant(base))
+        return c.prim(Mul, c.prim(Log, c.ssa(values[0], node)), c.constant(base))
 
     return handle
 
@@ -286,7 +304,7 @@ def _reduction(name: str) -> Handler:
         for key, value in options.items():
             if not (isinstance(value, Static) and value.value is None):
                 attributes[key] = static_attribute(c, node, key, value)
-        return c.prim(f"op:{name}", as_array(c, node, values[0]), **attributes)
+        return c.prim(Operator(name), as_array(c, node, values[0]), **attributes)
 
     return handle
 
@@ -298,7 +316,7 @@ def _shaped(value: float | None) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
         given = values[1 if value is not None else 2 :]
-        return _as_dtype(c, node, c.prim("full", c.ssa(values[0], node), fill), given, keywords)
+        return _as_dtype(c, node, c.prim(Full, c.ssa(values[0], node), fill), given, keywords)
 
     return handle
 
@@ -309,11 +327,11 @@ def _as_dtype(
     """A value of the option `dtype`, which is `given` by position or keyword, or not at all."""
     value = given[0] if given else keywords.get("dtype", Static(None))
     if isinstance(value, SSAValue):
-        return c.prim("astype_as", made, value)
+        return c.prim(AstypeAs, made, value)
     if value.value is None:
         return made
     try:
-        return c.prim("astype", made, dtype=StringAttr(np.dtype(value.value).name))
+        return c.prim(Astype, made, dtype=StringAttr(np.dtype(value.value).name))
     except TypeError:
         c.fail(node, f"{value.value!r} is no dtype", "write np.float32")
 
@@ -321,7 +339,7 @@ def _as_dtype(
 def _shaped_like(value: float) -> Handler:
     @_takes(1, 2, "dtype")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        made = c.prim("like", c.constant(value), c.ssa(values[0], node))
+        made = c.prim(BroadcastLike, c.constant(value), c.ssa(values[0], node))
         return _as_dtype(c, node, made, values[1:], keywords)
 
     return handle
@@ -333,7 +351,7 @@ def _reshape(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywo
     whole = shape[0] if len(shape) == 1 else None
     if whole is None or (isinstance(whole, Static) and isinstance(whole.value, int)):
         whole = c.tuple(*_ssa(c, node, shape))
-    return c.prim("reshape", c.ssa(source, node), c.ssa(whole, node))
+    return c.prim(Reshape, c.ssa(source, node), c.ssa(whole, node))
 
 
 @_takes(1, None, "axes")
@@ -344,7 +362,7 @@ def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
     made: dict[str, Attribute] = {}
     if axes is not None:
         made["permutation"] = static_attribute(c, node, "axes", axes)
-    return c.prim("op:transpose", c.ssa(values[0], node), **made)
+    return c.prim(Operator("transpose"), c.ssa(values[0], node), **made)
 
 
 def _joined(name: str) -> Handler:
@@ -354,11 +372,11 @@ def _joined(name: str) -> Handler:
         options = {"axis": static_attribute(c, node, "axis", axis)}
         items = c.items(values[0], node)
         if items is None and name == "stack" and isinstance(axis, Static) and axis.value == 0:
-            return c.prim("array_of", c.ssa(values[0], node))
+            return c.prim(ToArray, c.ssa(values[0], node))
         if items is None:
             c.unknown_length(node, name, "write the arrays out")
-        prim = "op:concat" if name == "concatenate" else "stack_values"
-        return c.prim(prim, *_ssa(c, node, items), **options)
+        card = Operator("concat") if name == "concatenate" else Stack()
+        return c.prim(card, *_ssa(c, node, items), **options)
 
     return handle
 
@@ -366,7 +384,7 @@ def _joined(name: str) -> Handler:
 def _cast(dtype: str) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        return c.prim("astype", c.ssa(values[0], node), dtype=StringAttr(dtype))
+        return c.prim(Astype, c.ssa(values[0], node), dtype=StringAttr(dtype))
 
     return handle
 
@@ -378,69 +396,50 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     if isinstance(source, Static) and isinstance(kind, Static):
         return Static(np.array(source.value, kind.value))
     if c.items(source, node) is None:
-        source = c.prim("copy", c.prim("array_of", c.ssa(source, node)))
+        source = c.prim(Copy, c.prim(ToArray, c.ssa(source, node)))
     items = c.items(source, node)
     if items is None:
         return _as_dtype(c, node, c.ssa(source, node), given, keywords)
     inner = [c.items(v, node) for v in items]
     if len({len(i) if i is not None else None for i in inner}) == 1 and inner[0] is not None:
         items = [_array(c, node, [v], {}) for v in items]
-    made = c.prim("stack_values", *_ssa(c, node, items), axis=to_attribute(0))
+    made = c.prim(Stack, *_ssa(c, node, items), axis=to_attribute(0))
     return _as_dtype(c, node, made, given, keywords)
 
 
 @_takes(2, 2)
 def _pow(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     base, exponent = _ssa(c, node, values)
-    return c.prim("pow", c.prim("to_float", base), c.prim("to_float", exponent))
+    return c.prim(Pow, c.prim(ToFloat, base), c.prim(ToFloat, exponent))
 
 
 @_takes(1, 1)
 def _square(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     x = c.ssa(values[0], node)
-    return c.prim("mul", x, x)
+    return c.prim(Mul, x, x)
 
 
 @_takes(1, 1)
 def _rint(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim("to_float", c.prim("round", c.ssa(values[0], node)))
-
-
-_UNARY = {
-    "exp": "exp", "expm1": "expm1", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
-    "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
-}  # fmt: skip
-_ARC = {"sin": "asin", "cos": "acos", "tan": "atan", "sinh": "asinh", "cosh": "acosh", "tanh": "atanh"}
+    return c.prim(ToFloat, c.prim(Round, c.ssa(values[0], node)))
 
 
 @_takes(1, 1)
 def _copy(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim("copy", as_array(c, node, values[0]))
+    return c.prim(Copy, as_array(c, node, values[0]))
 
 
 HANDLERS: dict[Any, Handler] = {
-    abs: _prim("abs", 1), float: _prim("to_float", 1), int: _prim("to_int", 1), bool: _prim("to_bool", 1),
-    max: _fold("max"), min: _fold("min"), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
+    **_of_cards(),
+    max: _fold(Max), min: _fold(Min), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
-    isinstance: _isinstance, callable: _callable, dict: _dict,
-    sorted: _sorted,
-    pow: _prim("pow", 2), any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
-    **{getattr(math, name): _prim(prim, 1) for name, prim in _UNARY.items()},
-    **{getattr(math, f"a{name}"): _prim(prim, 1) for name, prim in _ARC.items()},
-    math.log: _log, math.log2: _scaled("log", 1 / math.log(2)), math.log10: _scaled("log", 1 / math.log(10)),
-    math.fabs: _prim("abs", 1), math.trunc: _prim("to_int", 1), math.pow: _pow, math.erf: _prim("erf", 1),
-    math.atan2: _prim("atan2", 2), math.hypot: _prim("hypot", 2), math.copysign: _prim("copysign", 2),
-    math.fmod: _prim("fmod", 2),
-    **{getattr(np, name): pointwise(prim, 1) for name, prim in _UNARY.items()},
-    **{getattr(np, f"arc{name}"): pointwise(prim, 1) for name, prim in _ARC.items()},
-    np.log: pointwise("log", 1), np.abs: pointwise("abs", 1), np.sign: pointwise("sign", 1),
-    np.square: _square, np.rint: _rint, np.hypot: pointwise("hypot", 2),
-    np.log2: _scaled("log", 1 / math.log(2)), np.log10: _scaled("log", 1 / math.log(10)),
-    np.isnan: pointwise("op:is_nan", 1), np.isinf: pointwise("op:is_inf", 1),
-    np.floor: pointwise("floor", 1), np.ceil: pointwise("ceil", 1), np.negative: pointwise("neg", 1),
-    np.add: pointwise("add", 2), np.subtract: pointwise("sub", 2), np.multiply: pointwise("mul", 2),
-    np.divide: pointwise("div", 2), np.power: pointwise("pow", 2), np.maximum: pointwise("max", 2),
-    np.minimum: pointwise("min", 2), np.matmul: pointwise("op:batch_matmul", 2),
+    isinstance: _isinstance, callable: _callable, dict: _dict, sorted: _sorted,
+    any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
+    math.log: _log, math.log2: _scaled(1 / math.log(2)), math.log10: _scaled(1 / math.log(10)),
+    math.pow: _pow, np.log2: _scaled(1 / math.log(2)), np.log10: _scaled(1 / math.log(10)),
+    np.square: _square, np.rint: _rint, np.isnan: pointwise(Operator("is_nan"), 1),
+    np.isinf: pointwise(Operator("is_inf"), 1), np.matmul: pointwise(Operator("batch_matmul"), 2),
+    operator.matmul: _prim(Operator("batch_matmul"), 2),
     np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),
     np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),
     **NUMPY,
@@ -449,12 +448,6 @@ HANDLERS: dict[Any, Handler] = {
     np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
     np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
     np.asarray: _array, np.copy: _copy,
-    operator.add: _prim("add", 2), operator.sub: _prim("sub", 2), operator.mul: _prim("mul", 2),
-    operator.truediv: _prim("div", 2), operator.floordiv: _prim("floor_div", 2),
-    operator.mod: _prim("mod", 2), operator.pow: _prim("pow", 2), operator.neg: _prim("neg", 1),
-    operator.matmul: _prim("op:batch_matmul", 2),
-    operator.lt: _prim("lt", 2), operator.le: _prim("le", 2), operator.gt: _prim("gt", 2),
-    operator.ge: _prim("ge", 2), operator.eq: _prim("eq", 2), operator.ne: _prim("ne", 2),
 }  # fmt: skip
 
 _METHODS: dict[str, Handler] = {
@@ -471,7 +464,7 @@ def method(
     if name == "astype":
         return _as_dtype(c, node, base, values, keywords)
     if name == "copy":
-        return c.prim("copy", base)
+        return c.prim(Copy, base)
     if name in DICT_METHODS:
         return DICT_METHODS[name](c, node, [base, *values], keywords)
     if name in ASKING and len(values) == 1 and (items := c.items(base, node)) is not None:

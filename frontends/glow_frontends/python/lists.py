@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.primitives.arithmetic import Add, ToInt
+from glow_dialects.fn.primitives.compare import Eq, Ge, Gt, Lt
+from glow_dialects.fn.primitives.records import Raise
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.names import changed_list
 
@@ -135,7 +138,7 @@ def sorted_items(c: Expressions, node: ast.AST, items: Sequence[Value], keywords
     for last in range(1, len(pairs)):
         for at in range(last, 0, -1):
             (left, low), (right, high) = pairs[at - 1 : at + 1]
-            test = c.prim("lt", low, high) if backwards.value else c.prim("lt", high, low)
+            test = c.prim(Lt, low, high) if backwards.value else c.prim(Lt, high, low)
             first = c.switch(test, right, left), c.switch(test, high, low)
             then = c.switch(test, left, right), c.switch(test, low, high)
             pairs[at - 1 : at + 1] = [first, then]
@@ -153,7 +156,7 @@ def extreme(name: str, c: Expressions, node: ast.AST, items: Sequence[Value], ke
     values = [c.ssa(v, node) for v in items]
     best, *rest = zip(values, _keys(c, node, items, keywords), strict=True)
     for value, key in rest:
-        better = c.prim("gt" if name == "max" else "lt", key, best[1])
+        better = c.prim(Gt if name == "max" else Lt, key, best[1])
         best = c.switch(better, value, best[0]), c.switch(better, key, best[1])
     return best[0]
 
@@ -170,16 +173,16 @@ def _keys(c: Expressions, node: ast.AST, items: Sequence[Value], keywords: Keywo
 def _count(c: Expressions, node: ast.AST, items: list[SSAValue], value: SSAValue) -> SSAValue:
     made = c.constant(0)
     for item in items:
-        made = c.prim("add", made, c.prim("to_int", c.prim("eq", item, value)))
+        made = c.prim(Add, made, c.prim(ToInt, c.prim(Eq, item, value)))
     return made
 
 
 def _index(c: Expressions, node: ast.AST, items: list[SSAValue], value: SSAValue) -> SSAValue:
     made = c.constant(-1)
     for place, item in reversed(list(enumerate(items))):
-        made = c.switch(c.prim("eq", item, value), c.constant(place), made)
+        made = c.switch(c.prim(Eq, item, value), c.constant(place), made)
     error = {"kind": StringAttr("ValueError"), "message": StringAttr("a value is not in the list")}
-    return c.choose(c.prim("ge", made, c.constant(0)), lambda _: made, lambda _: c.prim("fail", **error))
+    return c.choose(c.prim(Ge, made, c.constant(0)), lambda _: made, lambda _: c.prim(Raise, **error))
 
 
 #: Methods that ask a list.

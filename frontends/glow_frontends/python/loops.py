@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.primitives.cotangents import Zero
+from glow_dialects.fn.primitives.records import Raise
+from glow_dialects.fn.primitives.tuples import CheckAssigned
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
 from glow_frontends.python.names import always, assigned, certain, definite, exposed, leaves, surely, targets
@@ -50,7 +53,7 @@ class _Mark:
             env[self.flag] = self.c.constant(False)
         elif self.new:
             self.ran = test()
-        env.update({n: self.c.prim("zero") for n in self.new})
+        env.update({n: self.c.prim(Zero) for n in self.new})
 
     def filled(self, env: Env, before: Env) -> Env:
         """The names after a turn or a part of one; those that it gave no value have that of `before`."""
@@ -70,9 +73,9 @@ class _Mark:
         values = [c.ssa(env[n], self.node) for n in names]
 
         def given(_: list[SSAValue]) -> SSAValue:
-            return c.tuple(*[c.prim("assigned", v) for v in values])
+            return c.tuple(*[c.prim(CheckAssigned, v) for v in values])
 
-        made = c.choose(c.ssa(ran, self.node), given, lambda _: c.prim("fail", **options))
+        made = c.choose(c.ssa(ran, self.node), given, lambda _: c.prim(Raise, **options))
         env.update({n: c.get(made, i) for i, n in enumerate(names)})
 
 

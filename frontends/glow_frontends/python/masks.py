@@ -16,13 +16,35 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import PrimOp, TupleOp
+from glow_dialects.fn.primitives.arithmetic import Abs, Add, Div, FloorDiv, Mul, Neg, Not, Sign, Sub, ToFloat
+from glow_dialects.fn.primitives.assignment import SetItem
+from glow_dialects.fn.primitives.compare import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Eq,
+    Ge,
+    Gt,
+    Invert,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Ne,
+)
+from glow_dialects.fn.primitives.cotangents import StopGradient
+from glow_dialects.fn.primitives.items import Item
+from glow_dialects.fn.primitives.mathematics import Cos, Exp, Expm1, Log, Log1p, Pow, Sin, Sqrt, Tanh
+from glow_dialects.fn.primitives.operators import ArrayFunction, Operator
+from glow_dialects.fn.primitives.records import Field, IsInstance, Raise
+from glow_dialects.fn.primitives.shapes import AstypeAs
 from glow_frontends.python.emit import Static, Value
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
 
-_MASKS = {"lt", "le", "gt", "ge", "eq", "ne", "not", "invert", "bitand", "bitor", "bitxor",
-          "op:is_nan", "op:is_inf", "np:isfinite"}  # fmt: skip
+_MASKS = {Lt(), Le(), Gt(), Ge(), Eq(), Ne(), Not(), Invert(), BitAnd(), BitOr(), BitXor(),
+          Operator("is_nan"), Operator("is_inf"), ArrayFunction("isfinite")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,7 @@ def masked(value: Value) -> Masked | None:
 def picked(c: Expressions, whole: SSAValue, index: SSAValue) -> Value | None:
     """`whole[index]` where the index is seen to be a mask; None otherwise."""
     owner = index.owner
-    seen = isinstance(owner, PrimOp) and owner.prim.data in _MASKS
+    seen = isinstance(owner, PrimOp) and owner.card in _MASKS
     if not seen or isinstance(whole.owner, TupleOp):
         return None
     return Static(Masked(whole, index, (whole, index)))
@@ -55,9 +77,9 @@ def stored(c: Expressions, node: ast.AST, whole: SSAValue, index: Value, value: 
     """`whole` after `whole[mask] = value`, where value is what the same mask picks."""
     if not isinstance(index, SSAValue) or not _same(index, value.mask):
         refused(c, node)
-    rest = c.prim("with_item", whole, index, c.constant(0))
-    made = c.prim("add", rest, _filled(c, _safe(c, value), index, c.constant(0)))
-    return c.prim("astype_as", made, c.prim("field", whole, field=StringAttr("dtype")))
+    rest = c.prim(SetItem, whole, index, c.constant(0))
+    made = c.prim(Add, rest, _filled(c, _safe(c, value), index, c.constant(0)))
+    return c.prim(AstypeAs, made, c.prim(Field, whole, field=StringAttr("dtype")))
 
 
 def refused(c: Expressions, node: ast.AST) -> NoReturn:
@@ -75,11 +97,11 @@ def _safe(c: Expressions, m: Masked) -> SSAValue:
 
 
 def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> SSAValue:
-    return c.prim("with_item", data, c.prim("not", mask), value)
+    return c.prim(SetItem, data, c.prim(Not, mask), value)
 
 
-_THROUGH = {"add", "sub", "mul", "div", "pow", "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "sin",
-            "cos", "tanh", "max", "min", "sign"}  # fmt: skip
+_THROUGH = {Add(), Sub(), Mul(), Div(), Pow(), Neg(), Abs(), Exp(), Expm1(), Log(), Log1p(), Sqrt(), Sin(),
+            Cos(), Tanh(), Max(), Min(), Sign()}  # fmt: skip
 
 
 def perhaps(
@@ -98,9 +120,9 @@ def perhaps(
         return reduction(c, Masked(data, index))
 
     def of_rows(_: list[SSAValue]) -> SSAValue:
-        return c.ssa(plain(_again(c, value, lambda whole: c.prim("item", whole, index))), node)
+        return c.ssa(plain(_again(c, value, lambda whole: c.prim(Item, whole, index))), node)
 
-    mask = c.prim("is_a", index, kinds=ArrayAttr([StringAttr("mask")]))
+    mask = c.prim(IsInstance, index, kinds=ArrayAttr([StringAttr("mask")]))
     return c.choose(mask, of_mask, of_rows)
 
 
@@ -109,7 +131,7 @@ def _picker(c: Expressions, value: SSAValue) -> SSAValue | None:
     if value in c.picks:
         return c.picks[value][1]
     owner = value.owner
-    if not isinstance(owner, PrimOp) or owner.prim.data not in _THROUGH:
+    if not isinstance(owner, PrimOp) or owner.card not in _THROUGH:
         return None
     found = {_picker(c, v) for v in owner.operands} - {None}
     return found.pop() if len(found) == 1 else None
@@ -123,7 +145,7 @@ def _again(c: Expressions, value: SSAValue, leaf: Callable[[SSAValue], SSAValue]
         return value
     owner = value.owner
     assert isinstance(owner, PrimOp)
-    return c.prim(owner.prim.data, *[_again(c, v, leaf) for v in owner.operands])
+    return c.prim(owner.card, *[_again(c, v, leaf) for v in owner.operands])
 
 
 def elementwise(c: Expressions, node: ast.AST, values: list[Value], make: Callable[..., Value]) -> Value:
@@ -152,39 +174,39 @@ def _constant(value: SSAValue) -> Any:
 def _size(c: Expressions, m: Masked) -> SSAValue:
     """How many elements are picked."""
     size = {"field": StringAttr("size")}
-    rows = c.prim("floor_div", c.prim("field", m.data, **size), c.prim("field", m.mask, **size))
-    return c.prim("mul", length(c, m), rows)
+    rows = c.prim(FloorDiv, c.prim(Field, m.data, **size), c.prim(Field, m.mask, **size))
+    return c.prim(Mul, length(c, m), rows)
 
 
 def length(c: Expressions, m: Masked) -> SSAValue:
     """How many places of the mask are picked."""
-    return c.prim("np:count_nonzero", m.mask)
+    return c.prim(ArrayFunction("count_nonzero"), m.mask)
 
 
 def _sum(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("op:reduce_sum", _filled(c, m.data, m.mask, c.constant(0)))
+    return c.prim(Operator("reduce_sum"), _filled(c, m.data, m.mask, c.constant(0)))
 
 
 def _mean(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("div", _sum(c, m), c.prim("to_float", _size(c, m)))
+    return c.prim(Div, _sum(c, m), c.prim(ToFloat, _size(c, m)))
 
 
 def _var(c: Expressions, m: Masked) -> SSAValue:
-    d = c.prim("sub", _safe(c, m), _mean(c, m))
-    return _mean(c, Masked(c.prim("mul", d, d), m.mask))
+    d = c.prim(Sub, _safe(c, m), _mean(c, m))
+    return _mean(c, Masked(c.prim(Mul, d, d), m.mask))
 
 
 def _std(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("sqrt", _var(c, m))
+    return c.prim(Sqrt, _var(c, m))
 
 
 def _norm(c: Expressions, m: Masked) -> SSAValue:
     data = _safe(c, m)
-    return c.prim("sqrt", _sum(c, Masked(c.prim("mul", data, data), m.mask)))
+    return c.prim(Sqrt, _sum(c, Masked(c.prim(Mul, data, data), m.mask)))
 
 
 def _prod(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("op:reduce_prod", _filled(c, m.data, m.mask, c.constant(1)))
+    return c.prim(Operator("reduce_prod"), _filled(c, m.data, m.mask, c.constant(1)))
 
 
 def _extreme(kind: str, other: str) -> Callable[[Expressions, Masked], SSAValue]:
@@ -194,21 +216,21 @@ def _extreme(kind: str, other: str) -> Callable[[Expressions, Masked], SSAValue]
 
         def found(_: list[SSAValue]) -> SSAValue:
             data = _safe(c, m)
-            far = c.prim("stop", c.prim(f"op:reduce_{other}", data))
-            return c.prim(f"op:reduce_{kind}", _filled(c, data, m.mask, far))
+            far = c.prim(StopGradient, c.prim(Operator(f"reduce_{other}"), data))
+            return c.prim(Operator(f"reduce_{kind}"), _filled(c, data, m.mask, far))
 
-        some = c.prim("gt", length(c, m), c.constant(0))
-        return c.choose(some, found, lambda _: c.prim("fail", **options))
+        some = c.prim(Gt, length(c, m), c.constant(0))
+        return c.choose(some, found, lambda _: c.prim(Raise, **options))
 
     return make
 
 
 def _any(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("np:any", _filled(c, m.data, m.mask, c.constant(0)))
+    return c.prim(ArrayFunction("any"), _filled(c, m.data, m.mask, c.constant(0)))
 
 
 def _all(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim("np:all", _filled(c, m.data, m.mask, c.constant(1)))
+    return c.prim(ArrayFunction("all"), _filled(c, m.data, m.mask, c.constant(1)))
 
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -237,7 +259,7 @@ def called(
     if m is not None and reduction is not None and len(values) == 1 and not keywords:
         return reduction(c, m)
     if thing is np.dot and len(values) == 2 and all(masked(v) for v in values):
-        product = masked(elementwise(c, node, values, lambda a, b: c.prim("mul", a, b)))
+        product = masked(elementwise(c, node, values, lambda a, b: c.prim(Mul, a, b)))
         assert product is not None
         return _sum(c, product)
     if thing in _POINTWISE and not keywords:

@@ -10,9 +10,15 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.fn.arrays import COUNT, SIGNATURES, signature
+from glow_dialects.fn.array_functions.signatures import COUNT, SIGNATURES, signature
 from glow_dialects.fn.dialect import CallOp
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitive import Card
+from glow_dialects.fn.primitives.arithmetic import Not, ToBool
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, Max, Min, Where
+from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
+from glow_dialects.fn.primitives.scalars import ScalarPrimitive
+from glow_dialects.fn.primitives.tuples import ToArray
 from glow_frontends.python.calls import Handler, Keywords, evaluated, int_constant
 from glow_frontends.python.emit import Static, Value
 
@@ -35,10 +41,10 @@ def as_array(c: Expressions, node: ast.AST, value: Value) -> SSAValue:
         return c.ssa(value, node)
     items = c.items(value, node)
     if items is not None:
-        return c.prim("stack_values", *[as_array(c, node, v) for v in items], axis=to_attribute(0))
+        return c.prim(Stack, *[as_array(c, node, v) for v in items], axis=to_attribute(0))
     owner = value.owner
     mapped = isinstance(owner, CallOp) and isinstance(owner.callee.owner, OverOp)
-    return c.prim("array_of", value) if mapped else value
+    return c.prim(ToArray, value) if mapped else value
 
 
 def _plain(c: Expressions, node: ast.AST, value: Any) -> Any:
@@ -122,7 +128,7 @@ def call_function(
             made[key] = options.attribute(key, value)
     if len(options.operands) > options.count:
         made[COUNT] = IntegerAttr(options.count, i64)
-    return c.prim(f"np:{name}", *options.operands, **made)
+    return c.prim(ArrayFunction(name), *options.operands, **made)
 
 
 def function(name: str, thing: Any = None) -> Handler:
@@ -164,7 +170,7 @@ def _parts(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
         part = StringAttr(f"{start}:{'' if end is None else end}:")
         lead = [StringAttr("::")] * axis.value if axis.value >= 0 else [StringAttr("...")]
         tail = [StringAttr("::")] * (-axis.value - 1) if axis.value < 0 else []
-        parts.append(c.prim("getitem", whole, key=ArrayAttr([*lead, part, *tail])))
+        parts.append(c.prim(GetItem, whole, key=ArrayAttr([*lead, part, *tail])))
     return c.tuple(*parts)
 
 
@@ -189,10 +195,10 @@ def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
     if "a" not in given or given.keys() - {"a", "a_min", "a_max"}:
         c.fail(node, "np.clip takes an array and two bounds")
     made = as_array(c, node, given["a"])
-    for name, prim in (("a_min", "max"), ("a_max", "min")):
+    for name, card in (("a_min", Max), ("a_max", Min)):
         bound = given.get(name, Static(None))
         if not (isinstance(bound, Static) and bound.value is None):
-            made = c.prim(prim, made, c.ssa(bound, node))
+            made = c.prim(card, made, c.ssa(bound, node))
     return made
 
 
@@ -207,30 +213,30 @@ def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
 def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     if len(values) != 3 or keywords:
         c.fail(node, "np.where of a condition alone cannot be compiled", "give the values for both cases")
-    return c.prim("where", *[as_array(c, node, v) for v in values])
+    return c.prim(Where, *[as_array(c, node, v) for v in values])
 
 
-def _truth(name: str) -> Handler:
+def _truth(card: type[ScalarPrimitive], name: str) -> Handler:
     """np.logical_and and its like: of the truth of both."""
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        made = [c.prim("to_bool", as_array(c, node, v)) for v in values]
-        if len(made) != (1 if name == "not" else 2) or keywords:
-            c.fail(node, f"np.logical_{name} takes {1 if name == 'not' else 2} arrays")
-        return c.prim(name, *made)
+        made = [c.prim(ToBool, as_array(c, node, v)) for v in values]
+        if len(made) != card.arity or keywords:
+            c.fail(node, f"{name} takes {card.arity} array{'s' * (card.arity != 1)}")
+        return c.prim(card, *made)
 
     return handle
 
 
-def pointwise(prim: str, count: int) -> Handler:
+def pointwise(card: Card, count: int) -> Handler:
     """A function of each element; lists are arrays."""
+    name = (card() if isinstance(card, type) else card).short
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) != count or keywords:
-            c.fail(
-                node, f"{prim} takes {count} argument{'s' * (count > 1)}, got {len(values) + len(keywords)}"
-            )
-        return c.prim(prim, *[as_array(c, node, v) for v in values])
+            given = len(values) + len(keywords)
+            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {given}")
+        return c.prim(card, *[as_array(c, node, v) for v in values])
 
     return handle
 
@@ -256,18 +262,8 @@ NUMPY: dict[Any, Handler] = {
     **_named(),
     np.split: _parts, np.array_split: _parts, np.meshgrid: _meshgrid, np.clip: _clip, np.where: _where,
     np.einsum: _einsum,
-    np.logical_and: _truth("bitand"), np.logical_or: _truth("bitor"), np.logical_xor: _truth("bitxor"),
-    np.logical_not: _truth("not"), np.bitwise_and: pointwise("bitand", 2),
-    np.bitwise_or: pointwise("bitor", 2), np.bitwise_xor: pointwise("bitxor", 2),
-    np.invert: pointwise("invert", 1), np.left_shift: pointwise("shl", 2),
-    np.right_shift: pointwise("shr", 2),
-    np.absolute: pointwise("abs", 1), np.fabs: pointwise("abs", 1), np.mod: pointwise("mod", 2),
-    np.remainder: pointwise("mod", 2), np.fmod: pointwise("fmod", 2), np.fmax: pointwise("max", 2),
-    np.fmin: pointwise("min", 2), np.floor_divide: pointwise("floor_div", 2),
-    np.true_divide: pointwise("div", 2), np.float_power: pointwise("pow", 2),
-    np.equal: pointwise("eq", 2), np.not_equal: pointwise("ne", 2), np.less: pointwise("lt", 2),
-    np.less_equal: pointwise("le", 2), np.greater: pointwise("gt", 2), np.greater_equal: pointwise("ge", 2),
-    np.arctan2: pointwise("atan2", 2), np.copysign: pointwise("copysign", 2),
+    np.logical_and: _truth(BitAnd, "np.logical_and"), np.logical_or: _truth(BitOr, "np.logical_or"),
+    np.logical_xor: _truth(BitXor, "np.logical_xor"), np.logical_not: _truth(Not, "np.logical_not"),
 }  # fmt: skip
 
 #: Methods of arrays that are functions of arrays.

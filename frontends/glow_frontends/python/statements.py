@@ -11,6 +11,9 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import TupleOp
+from glow_dialects.fn.primitives.assignment import SetField
+from glow_dialects.fn.primitives.records import Raise
+from glow_dialects.fn.primitives.tuples import ConcatTuples, ToTuple
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import BINARY, Env, Expressions
 from glow_frontends.python.hints import instead_of
@@ -131,7 +134,7 @@ class Statements(Expressions):
                     env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)
                 else:
                     old = self.value(ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), env)
-                    env[name] = self.prim("concat_tuples", old, pair)
+                    env[name] = self.prim(ConcatTuples, old, pair)
             case ast.Expr():
                 self.expression(node.value, env)
             case _:
@@ -146,7 +149,7 @@ class Statements(Expressions):
         known = self.items(made, item)
         if known is not None:
             return self.tuple(*[self.ssa(v, item) for v in known])
-        return self.prim("to_tuple", self.ssa(made, item), count=IntegerAttr(0, i64))
+        return self.prim(ToTuple, self.ssa(made, item), count=IntegerAttr(0, i64))
 
     def _same_names(self, node: ast.Assign, env: Env) -> None:
         """Names that one assignment gives one value."""
@@ -192,7 +195,7 @@ class Statements(Expressions):
         whole = self.value(_loaded(target.value), env)
         if isinstance(target, ast.Attribute):
             field = StringAttr(target.attr)
-            made = self.prim("with_field", whole, whole, self.ssa(value, target), field=field)
+            made = self.prim(SetField, whole, whole, self.ssa(value, target), field=field)
         else:
             made = assigned_item(self, target, whole, value, env)
         if whole in self.fields:
@@ -214,7 +217,7 @@ class Statements(Expressions):
         if not issubclass(kind.value, Exception):
             self.fail(node, f"{kind.value.__name__} is no exception", "raise a subclass of Exception")
         options = {"kind": StringAttr(kind.value.__name__), "message": StringAttr(message)}
-        return self.prim("fail", **options)
+        return self.prim(Raise, **options)
 
     def _message(self, node: ast.expr, env: Env) -> str:
         """The text of an error: values that only the run tells are named instead."""

@@ -12,8 +12,17 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.fn.dialect import FuncOp, ReturnOp
+from glow_dialects.fn.maker import IDENTITY, Maker, integer
+from glow_dialects.fn.primitives.arithmetic import Mul
+from glow_dialects.fn.primitives.cotangents import (
+    AddAny,
+    AreFloats,
+    CheckCotangent,
+    EnvItem,
+    OnesLike,
+    SumLike,
+)
 from glow_dialects.fn.types import any_type
-from glow_passes.fn.gradients import IDENTITY, Maker, integer
 
 if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions
@@ -40,7 +49,7 @@ def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
     *values, y, after, d = m.block.args
     found = m.call(m.ref(gradient), d, y, *values)
     items = [found] if count == 1 else [m.get(found, i, count) for i in range(count)]
-    whole = m.tuple([m.prim("cotangent", item, x) for item, x in zip(items, values, strict=True)])
+    whole = m.tuple([m.prim(CheckCotangent, item, x) for item, x in zip(items, values, strict=True)])
     whole.owner.attributes["of"] = StringAttr(name)  # pyright: ignore[reportAttributeAccessIssue]
     functions.add(f"{name}.bwd", _finish(m, m.call(after, whole)))
     m = Maker(Block(arg_types=[any_type] * (count + 1)))
@@ -56,22 +65,22 @@ def make_tangents(functions: Functions, source: FuncOp, gradient: str) -> None:
     size = 2 * count + 1
     number = Maker(Block(arg_types=[any_type] * size))  # y, x, dx, ..
     y, *pairs = number.block.args
-    found = number.call(number.ref(gradient), number.prim("one_like", y), y, *pairs[::2])
+    found = number.call(number.ref(gradient), number.prim(OnesLike, y), y, *pairs[::2])
     items = [found] if count == 1 else [number.get(found, i, count) for i in range(count)]
     total = number.zero()
     for item, x, dx in zip(items, pairs[::2], pairs[1::2], strict=True):
-        product = number.prim("mul", number.prim("cotangent", item, x), dx)
-        total = number.prim("gadd", total, number.prim("sum_like", product, y))
+        product = number.prim(Mul, number.prim(CheckCotangent, item, x), dx)
+        total = number.prim(AddAny, total, number.prim(SumLike, product, y))
     functions.add(f"{name}.jvp.number", _finish(number, total))
     array = Maker(Block(arg_types=[any_type] * size))
     y, *pairs = array.block.args
     pair = array.call(array.ref(f"{gradient}.fwd"), y, y, *pairs[::2], array.ref(IDENTITY))
     seed = pairs[1] if count == 1 else array.tuple(pairs[1::2])
     whole = array.call(array.get(pair, 1, 2), seed)
-    d = array.prim("env_item", whole, n=integer(count + 2), i=integer(0))
+    d = array.prim(EnvItem, whole, n=integer(count + 2), i=integer(0))
     functions.add(f"{name}.jvp.array", _finish(array, d))
     m = Maker(Block(arg_types=[any_type] * (2 * count)))
     pairs = list(m.block.args)
     y = m.call(m.ref(name), *pairs[::2])
-    chosen = m.switch(m.prim("are_floats", y), m.ref(f"{name}.jvp.number"), m.ref(f"{name}.jvp.array"))
+    chosen = m.switch(m.prim(AreFloats, y), m.ref(f"{name}.jvp.number"), m.ref(f"{name}.jvp.array"))
     functions.add(f"{name}.jvp", _finish(m, m.tuple([y, m.call(chosen, y, *pairs)])))

@@ -11,9 +11,9 @@ from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ValueAndGradOp
+from glow_dialects.fn.maker import Maker, modes_of
 from glow_dialects.fn.syntax import LINE
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.gradients import Maker, modes_of
 from glow_passes.fn.lift_closures import lift_closures
 
 

@@ -18,12 +18,22 @@ from glow_dialects.fn.dialect import (
     ReturnOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.maker import IDENTITY, Maker, integer, modes_of
 from glow_dialects.fn.over import KINDS, OverOp
+from glow_dialects.fn.primitives.arithmetic import Mul
+from glow_dialects.fn.primitives.cotangents import (
+    Active,
+    AreFloats,
+    EnvItem,
+    Inactive,
+    InstantiateZeros,
+    OnesLike,
+)
+from glow_dialects.fn.primitives.tuples import ToTuple
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.calls import known_callee, recursive
 from glow_passes.fn.custom import declared, make_reverse, make_tangents
-from glow_passes.fn.gradients import IDENTITY, Maker, integer, modes_of
 from glow_passes.fn.reverse import Reverse
 from glow_passes.fn.second import Gradient, make_second
 from glow_passes.fn.tangents import Tangents
@@ -248,8 +258,8 @@ class Functions:
         m, values = Maker(block), list(block.args[len(modes) :])
         forward = block.args[0]
         if alone:
-            forward = m.prim("fixed", forward)
-            values = [m.prim("varied" if i in positions else "fixed", v) for i, v in enumerate(values)]
+            forward = m.prim(Inactive, forward)
+            values = [m.prim(Active if i in positions else Inactive, v) for i, v in enumerate(values)]
         if modes == "jr":
             ahead, back = (self._gradient(op, count, mode) for mode in modes)
             made = _gradient_by_choice(m, block, positions, ahead, back)
@@ -257,30 +267,20 @@ class Functions:
             maker = _gradient_ahead if modes == "j" else _gradient_back
             value, found = maker(m, forward, values, positions)
             filled = [
-                m.prim("fill_like", d, values[p], position=integer(shown))
+                m.prim(InstantiateZeros, d, values[p], position=integer(shown))
                 for d, p, shown in zip(found, positions, op.positions, strict=True)
             ]
             result = filled[0] if op.single else m.tuple(filled)
             made = m.tuple([value, result]) if with_value else result
-            made = m.prim("varied", made) if alone else made
+            made = m.prim(Active, made) if alone else made
         block.add_op(ReturnOp.create(operands=[made]))
         self.add(name, block)
         return name
 
 
-#: The arguments of primitives of which only the type matters.
-_TYPES = {
-    **dict.fromkeys(("sum_like", "like", "reshape_like", "fill_like", "like_source"), (1,)),
-    **dict.fromkeys(("one_like", "len", "shape", "item_put", "rows_put", "spread", "tuple_put"), (0,)),
-    **dict.fromkeys(("field_put", "is_a"), (0,)),
-    "field_of": (1,),
-    **dict.fromkeys(("tuple_part", "tuple_join"), (1, 2)),
-}
-
-
 def _type_of(use: Use) -> bool:
     op = use.operation
-    return isinstance(op, PrimOp) and use.index in _TYPES.get(op.prim.data, ())
+    return isinstance(op, PrimOp) and use.index in op.card.types_only
 
 
 def _over(kind: str, count: int) -> Block:
@@ -288,7 +288,7 @@ def _over(kind: str, count: int) -> Block:
     block = Block(arg_types=[any_type] * len(KINDS[kind].split()))
     m = Maker(block)
     function, whole, *start = block.args
-    whole = m.prim("to_tuple", whole, count=integer(count))
+    whole = m.prim(ToTuple, whole, count=integer(count))
     items = [m.get(whole, i, count) for i in range(count)]
     if kind == "map":
         made = m.tuple([m.call(function, item) for item in items])
@@ -311,8 +311,8 @@ def _gradient_back(m: Maker, forward: SSAValue, values: Sequence[SSAValue], at: 
     """The value and the gradients in reverse mode: f.fwd, then its backpropagator."""
     pair = m.call(forward, *values, m.ref(IDENTITY))
     value, back = m.get(pair, 0, 2), m.get(pair, 1, 2)
-    whole = m.call(back, m.prim("one_like", value))
-    return value, [m.prim("env_item", whole, n=integer(len(values)), i=integer(p)) for p in at]
+    whole = m.call(back, m.prim(OnesLike, value))
+    return value, [m.prim(EnvItem, whole, n=integer(len(values)), i=integer(p)) for p in at]
 
 
 def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at: Sequence[int]) -> Gradients:
@@ -322,10 +322,10 @@ def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at
     for position in at:
         pairs: list[SSAValue] = []
         for index, x in enumerate(values):
-            pairs += [x, m.prim("one_like", x) if index == position else m.zero()]
+            pairs += [x, m.prim(OnesLike, x) if index == position else m.zero()]
         pair = m.call(tangents, *pairs)
         value = m.get(pair, 0, 2)
-        found.append(m.prim("mul", m.prim("one_like", value), m.get(pair, 1, 2)))
+        found.append(m.prim(Mul, m.prim(OnesLike, value), m.get(pair, 1, 2)))
     assert value is not None
     return value, found
 
@@ -333,6 +333,6 @@ def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at
 def _gradient_by_choice(m: Maker, block: Block, at: Sequence[int], ahead: str, back: str) -> SSAValue:
     """Forward mode where all that is differentiated by is a number, reverse mode for arrays."""
     tangents, forward, *values = block.args
-    numbers = m.prim("are_floats", *[values[p] for p in at])
+    numbers = m.prim(AreFloats, *[values[p] for p in at])
     chosen = m.switch(numbers, m.partial(m.ref(ahead), tangents), m.partial(m.ref(back), forward))
     return m.call(chosen, *values)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from glow_dialects.core.errors import GlowError
-from glow_passes.fn.domain import NotNative, Type
+from glow_dialects.fn.domain import NotNative, Type
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.places import with_line
 from glow_passes.fn.specialize import Instance, Specializer

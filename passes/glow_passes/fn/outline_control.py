@@ -24,6 +24,9 @@ from glow_dialects.fn.dialect import (
     SwitchOp,
     TupleOp,
 )
+from glow_dialects.fn.primitive import Card
+from glow_dialects.fn.primitives.arithmetic import Add, ToBool, ToInt
+from glow_dialects.fn.primitives.compare import BitAnd, Lt
 from glow_dialects.fn.tensors import TensorsOp, YieldOp
 from glow_dialects.fn.types import any_type
 from glow_dialects.ops import module as graph
@@ -85,9 +88,11 @@ class _Function:
         self.block.add_op(made)
         return made.results[0]
 
-    def prim(self, name: str, *values: SSAValue) -> SSAValue:
+    def prim(self, card: Card, *values: SSAValue) -> SSAValue:
         """A primitive."""
-        return self.add(PrimOp, *values, prim=StringAttr(name))
+        made = PrimOp.of(card, values, {})
+        self.block.add_op(made)
+        return made.result
 
     def closure(self, name: str, values: Sequence[SSAValue]) -> SSAValue:
         """A function with its first arguments."""
@@ -199,7 +204,7 @@ class _Function:
         on: list[SSAValue] = []
         if not counts:
             always = self.constant(True)
-            on = [always if op.going is None else self.prim("to_bool", *self._constants([op.going]))]
+            on = [always if op.going is None else self.prim(ToBool, *self._constants([op.going]))]
         limit = None if op.limit is None else self._number(op.limit)
         captured = _captured([block], self.known)
         fixed = [self.known[v] for v in captured] + ([] if limit is None else [limit])
@@ -210,8 +215,8 @@ class _Function:
         turn, rest = arguments[count], arguments[count + 1 + len(on) :]
         test = arguments[count + 1] if on else None
         if limit is not None:
-            below = header.prim("lt", turn, arguments[count - 1])
-            test = below if test is None else header.prim("bitand", test, below)
+            below = header.prim(Lt, turn, arguments[count - 1])
+            test = below if test is None else header.prim(BitAnd, test, below)
         assert test is not None
         chosen = header.add(
             SwitchOp,
@@ -226,8 +231,8 @@ class _Function:
         body.known.update(zip(block.args, arguments[count:], strict=True))
         body.nodes(block)
         again, *after = body._constants(yielded(block).values)
-        one = body.prim("add", arguments[count], body.constant(1))
-        more = [] if counts else [body.prim("to_bool", again)]
+        one = body.prim(Add, arguments[count], body.constant(1))
+        more = [] if counts else [body.prim(ToBool, again)]
         called = body.add(RefOp, symbol=SymbolRefAttr(base))
         value = body.add(CallOp, called, *arguments[:count], one, *more, *after)
         self.module.body.block.add_op(body.ended(value))
@@ -241,7 +246,7 @@ class _Function:
         known = _array(value)
         if known is not None:
             return self.constant(int(known.item()))
-        return self.prim("to_int", *self._constants([value]))
+        return self.prim(ToInt, *self._constants([value]))
 
     def constant(self, value: bool | int) -> SSAValue:
         """A number."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import (
     CallOp,
     ConstantOp,
@@ -30,10 +29,14 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.maker import IDENTITY, MODES, Maker, Term, integer, modes_of
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitives.arithmetic import Mod
+from glow_dialects.fn.primitives.compare import Eq
+from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, EnvPut, Zero
+from glow_dialects.fn.primitives.tuples import TuplePut
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
-from glow_passes.fn.gradients import IDENTITY, MODES, RULES, Maker, Term, integer, modes_of, operator_rule
 from glow_passes.fn.turns import stands_for
 
 if TYPE_CHECKING:
@@ -97,7 +100,7 @@ class Reverse:
     def _saved(self, value: SSAValue) -> SSAValue:
         """A value of the forward function in the backward one."""
         owner = value.owner
-        if isinstance(owner, ConstantOp) or (isinstance(owner, PrimOp) and owner.prim.data == "zero"):
+        if isinstance(owner, ConstantOp) or (isinstance(owner, PrimOp) and isinstance(owner.card, Zero)):
             if value not in self.copies:
                 self.copies[value] = self.backward.add(owner.clone())
             return self.copies[value]
@@ -115,7 +118,7 @@ class Reverse:
         if found is None or isinstance(value.owner, ConstantOp | RefOp):
             return
         old = self.cotangents.get(value)
-        self.cotangents[value] = found if old is None else self.backward.prim("gadd", old, found)
+        self.cotangents[value] = found if old is None else self.backward.prim(AddAny, old, found)
 
     def _spread(
         self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None
@@ -127,10 +130,10 @@ class Reverse:
         m, count = self.backward, integer(len(values))
         options: dict[str, Attribute] = {} if of is None else {"of": StringAttr(of)}
         if not isinstance(function.owner, RefOp):
-            self._accumulate(function, m.prim("env_drop", whole, n=count))
+            self._accumulate(function, m.prim(EnvDrop, whole, n=count))
         for index, value in enumerate(values):
             if not isinstance(value.owner, ConstantOp | RefOp):
-                self._accumulate(value, m.prim("env_item", whole, n=count, i=integer(index), **options))
+                self._accumulate(value, m.prim(EnvItem, whole, n=count, i=integer(index), **options))
 
     def _back(self, ops: list[Operation], tail: CallOp | None, value: SSAValue) -> None:
         m = self.backward
@@ -170,13 +173,13 @@ class Reverse:
             case SwitchLayerOp():
                 index, count = self._saved(op.index), len(op.values)
                 for i, value in enumerate(op.values):
-                    here = m.prim("eq", m.prim("mod", index, m.number(count)), m.number(i))
+                    here = m.prim(Eq, m.prim(Mod, index, m.number(count)), m.number(i))
                     self._accumulate(value, m.switch(here, d, m.zero()))
             case TupleOp():
                 count = integer(len(op.values))
                 of = {n: a for n, a in op.attributes.items() if n == "of"}
                 for i, value in enumerate(op.values):
-                    self._accumulate(value, m.prim("env_item", d, n=count, i=integer(i), **of))
+                    self._accumulate(value, m.prim(EnvItem, d, n=count, i=integer(i), **of))
             case GetOp():
                 self._get(op, d)
             case PrimOp():
@@ -184,7 +187,7 @@ class Reverse:
             case GradOp() | ValueAndGradOp():
                 # It holds its function last, followed by no tangents.
                 n = integer(2 ** modes_of(op).count("j"))
-                self._accumulate(op.function, m.prim("env_item", d, n=n, i=integer(0)))
+                self._accumulate(op.function, m.prim(EnvItem, d, n=n, i=integer(0)))
             case _:
                 pass
 
@@ -194,21 +197,15 @@ class Reverse:
         if isinstance(source.owner, TupleOp):
             self._accumulate(source.owner.values[index], d)
         elif isinstance(known, IntegerAttr):
-            made = m.prim("env_put", d, n=known, i=integer(index % known.value.data))
+            made = m.prim(EnvPut, d, n=known, i=integer(index % known.value.data))
             self._accumulate(source, made)
         else:
-            made = m.prim("tuple_put", self._saved(source), d, i=integer(index))
+            made = m.prim(TuplePut, self._saved(source), d, i=integer(index))
             self._accumulate(source, made)
 
     def _prim(self, op: PrimOp, d: SSAValue) -> None:
-        m, name = self.backward, op.prim.data
-        rule = operator_rule if ":" in name else RULES.get(name)
-        if rule is None:
-            raise UnsupportedError(
-                f"{op.source or self.name}: no gradient for {name}; use glow.stop_gradient"
-            )
-        arguments = _Arguments(self, op)
-        found = rule(Term(m, d), arguments, lambda: Term(m, self._saved(op.result)), op)
+        m = self.backward
+        found = op.card.vjp(op, Term(m, d), _Arguments(self, op), lambda: Term(m, self._saved(op.result)))
         for value, term in zip(op.operands, found, strict=True):
             self._accumulate(value, None if term is None else term.value)
 

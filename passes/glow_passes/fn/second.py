@@ -15,8 +15,11 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.fn.dialect import ReturnOp, TupleOp
+from glow_dialects.fn.maker import IDENTITY, Maker, integer
+from glow_dialects.fn.primitives.arithmetic import Mul
+from glow_dialects.fn.primitives.cotangents import Active, AddAny, EnvDrop, EnvItem, OnesLike
+from glow_dialects.fn.primitives.tuples import TupleItem
 from glow_dialects.fn.types import any_type
-from glow_passes.fn.gradients import IDENTITY, Maker, integer
 
 if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions
@@ -48,8 +51,8 @@ def make_second(functions: Functions, gradient: Gradient) -> None:
     m = Maker(Block(arg_types=[any_type] * (count + 2)))
     forward, scale, *values = m.block.args
     pair = m.call(forward, *values, m.ref(IDENTITY))
-    seed = m.prim("one_like", m.get(pair, 0, 2))
-    made = m.call(m.get(pair, 1, 2), m.prim("mul", seed, scale) if gradient.with_value else seed)
+    seed = m.prim(OnesLike, m.get(pair, 0, 2))
+    made = m.call(m.get(pair, 1, 2), m.prim(Mul, seed, scale) if gradient.with_value else seed)
     m.block.add_op(ReturnOp.create(operands=[made]))
     functions.add(whole, m.block)
     _backward(functions, gradient, f"{whole}.jvp")
@@ -69,18 +72,18 @@ def _backward(functions: Functions, gradient: Gradient, whole: str) -> None:
     values: list[SSAValue] = list(given)
     scale = m.zero()
     if gradient.with_value:
-        scale, d = (m.prim("item_at", d, i=integer(i)) for i in (0, 1))
+        scale, d = (m.prim(TupleItem, d, i=integer(i)) for i in (0, 1))
     tangents: list[SSAValue] = [m.zero()] * count
     for index, position in enumerate(gradient.positions):
-        found = d if gradient.single else m.prim("item_at", d, i=integer(index))
+        found = d if gradient.single else m.prim(TupleItem, d, i=integer(index))
         old = tangents[position]
-        tangents[position] = found if old is m.zero() else m.prim("gadd", old, found)
-        values[position] = m.prim("varied", values[position])
+        tangents[position] = found if old is m.zero() else m.prim(AddAny, old, found)
+        values[position] = m.prim(Active, values[position])
     pairs = [v for pair in zip(values, tangents, strict=True) for v in pair]
     both = m.call(m.ref(whole), ahead, m.zero(), m.number(1.0), scale, *pairs)
     found, n = m.get(both, 1, 2), integer(count)
-    items = [m.prim("env_item", found, n=n, i=integer(i)) for i in range(count)]
-    made = m.tuple([m.zero(), m.prim("env_drop", found, n=n), *items])
+    items = [m.prim(EnvItem, found, n=n, i=integer(i)) for i in range(count)]
+    made = m.tuple([m.zero(), m.prim(EnvDrop, found, n=n), *items])
     assert isinstance(made.owner, TupleOp)
     made.owner.attributes["of"] = StringAttr(gradient.name)
     m.block.add_op(ReturnOp.create(operands=[m.call(after, made)]))

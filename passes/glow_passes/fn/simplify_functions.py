@@ -23,7 +23,7 @@ from glow_dialects.fn.dialect import (
     SwitchOp,
     TupleOp,
 )
-from glow_dialects.fn.primitives import SCALAR
+from glow_dialects.fn.primitives.scalars import ScalarPrimitive
 from glow_dialects.fn.syntax import LINE
 from glow_passes.fn.calls import (
     Table,
@@ -143,11 +143,11 @@ def _simpler(op: Operation) -> SSAValue | None:
             inner = op.callee.owner
             made = PartialOp.create(operands=[*inner.operands, *op.arguments], result_types=[op.result.type])
             return _before(op, made)
-        case PrimOp() if op.prim.data in SCALAR and op.operands:
+        case PrimOp() if isinstance(op.card, ScalarPrimitive):
             values = [_constant(v) for v in op.operands]
             if None in values:
                 return None
-            found = SCALAR[op.prim.data][1](*values)
+            found = op.card.numbers(*values)
             if isinstance(found, int) and not -(2**63) <= found < 2**63:
                 return None
             return _before(

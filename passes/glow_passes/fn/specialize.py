@@ -32,10 +32,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
-from glow_dialects.fn.over import OverOp
-from glow_dialects.fn.syntax import FnOp
-from glow_dialects.fn.tensors import TensorsOp
-from glow_passes.fn.domain import (
+from glow_dialects.fn.domain import (
     BOTTOM,
     ZERO,
     Bottom,
@@ -54,14 +51,17 @@ from glow_passes.fn.domain import (
     text,
     widened,
 )
+from glow_dialects.fn.maker import modes_of
+from glow_dialects.fn.meaning import Meaning, failure
+from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitives.tuples import length
+from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.tensors import TensorsOp
+from glow_dialects.fn.values import NoCode, Target, V, captured, parts
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.gradients import modes_of
-from glow_passes.fn.meaning import Meaning
 from glow_passes.fn.places import placed
-from glow_passes.fn.structure import length
 from glow_passes.fn.turns import ROLLED
 from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
-from glow_passes.fn.values import NoCode, Target, V, captured, failure, parts
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -336,7 +336,7 @@ class Specializer(Meaning):
             case GetOp():
                 return self.get(x[0], op.index.value.data, where)
             case PrimOp():
-                return self.prim(op, x, where)
+                return op.card.typed(self, op, x, where)
             case TensorsOp():
                 return self.graph(op, x)
             case GradOp() | ValueAndGradOp():

@@ -21,11 +21,16 @@ from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from glow_dialects.fn.dialect import CallOp, ConstantOp, FuncOp, PartialOp, PrimOp, RefOp, ReturnOp, SwitchOp
+from glow_dialects.fn.domain import Scalar, Type
+from glow_dialects.fn.maker import Maker, integer
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.arithmetic import Add
+from glow_dialects.fn.primitives.compare import Gt, Lt
+from glow_dialects.fn.primitives.items import Item, Rows
+from glow_dialects.fn.primitives.tuples import ToTuple
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.calls import known_callee, remove_dead
-from glow_passes.fn.domain import Scalar, Type
-from glow_passes.fn.gradients import Maker, integer
 
 if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions
@@ -51,7 +56,7 @@ class Counted:
     function: FuncOp
     counter: int
     step: int
-    test: str
+    test: Primitive
     limit: SSAValue
     limits: tuple[int, ...]
     after: SSAValue
@@ -106,7 +111,7 @@ def counted(function: FuncOp) -> Counted | None:
         return None
     choice = call.callee.owner
     test, again = choice.condition.owner, choice.on_true.owner
-    if not isinstance(test, PrimOp) or test.prim.data not in ("lt", "gt") or not isinstance(again, PartialOp):
+    if not isinstance(test, PrimOp) or not isinstance(test.card, Lt | Gt) or not isinstance(again, PartialOp):
         return None
     found = known_callee(again)
     name = function.sym_name.data
@@ -116,12 +121,12 @@ def counted(function: FuncOp) -> Counted | None:
         return None
     arguments, following = list(function.block.args), found[1]
     after, limit = test.operands
-    if after not in following or not isinstance(after.owner, PrimOp) or after.owner.prim.data != "add":
+    if after not in following or not isinstance(after.owner, PrimOp) or not isinstance(after.owner.card, Add):
         return None
     counter = following.index(after)
     start, step = after.owner.operands
     width = _integer(step)
-    if start is not arguments[counter] or not width or (width > 0) != (test.prim.data == "lt"):
+    if start is not arguments[counter] or not width or (width > 0) != isinstance(test.card, Lt):
         return None
     limits: list[int] = []
     now = limit
@@ -134,7 +139,7 @@ def counted(function: FuncOp) -> Counted | None:
         function,
         counter,
         width,
-        test.prim.data,
+        test.card,
         limit,
         tuple(limits),
         after,
@@ -175,7 +180,7 @@ def make_turns(functions: Functions, loop: Counted, name: str, turns: int, size:
     block, values, copies = _copied(loop, size, ".rows_" in name)
     m = Maker(block)
     limit = copies.get(loop.limit, loop.limit)
-    now = m.prim("add", copies[loop.after], m.number(rest * loop.step)) if rest else copies[loop.after]
+    now = m.prim(Add, copies[loop.after], m.number(rest * loop.step)) if rest else copies[loop.after]
     leave = m.partial(m.ref(f"{name}.rest"), *values) if rest else copies[loop.leave]
     chosen = m.switch(m.prim(loop.test, now, limit), m.partial(m.ref(name), *values), leave)
     block.add_op(ReturnOp.create(operands=[m.call(chosen)]))
@@ -205,11 +210,15 @@ def _copied(
     m = Maker(block)
     rows: dict[SSAValue, SSAValue] = {}
     for op in loop.body if together else ():
-        if isinstance(op, PrimOp) and op.prim.data == "item" and op.operands[1] is parameters[loop.counter]:
+        if (
+            isinstance(op, PrimOp)
+            and isinstance(op.card, Item)
+            and op.operands[1] is parameters[loop.counter]
+        ):
             whole = op.operands[0]
             if isinstance(whole, BlockArgument) and loop.following[whole.index] is whole:
-                taken = m.prim("rows", values[whole.index], values[loop.counter], count=integer(count))
-                rows[op.results[0]] = m.prim("to_tuple", taken, count=integer(count))
+                taken = m.prim(Rows, values[whole.index], values[loop.counter], count=integer(count))
+                rows[op.results[0]] = m.prim(ToTuple, taken, count=integer(count))
     mapping: dict[SSAValue, SSAValue] = {}
     for turn in range(count):
         mapping = dict(zip(parameters, values, strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from glow_passes.fn.domain import EnvType, FnType, Scalar, TensorType, Text, TupleType, Type
+from glow_dialects.fn.domain import EnvType, FnType, Scalar, TensorType, Text, TupleType, Type
 
 #: Turns that a loop of tensors may have to be unrolled.
 TURNS = 32

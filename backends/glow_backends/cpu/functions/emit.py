@@ -13,9 +13,10 @@ from glow_backends.cpu.functions.runtime import STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_passes.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
+from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
+from glow_dialects.fn.meaning import failure
+from glow_dialects.fn.values import V, captured
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import V, captured, failure
 
 #: Results of at most so many registers are returned in registers, others through a pointer.
 IN_REGISTERS = 2

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 from glow_dialects.core.types import bytes_of, tensor
-from glow_passes.fn.domain import (
+from glow_dialects.fn.domain import (
     EnvType,
     FnType,
     NamedType,

@@ -21,7 +21,7 @@ from glow_backends.cpu.jit import LARGE, Linked, emit_object, new_module
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError, raised
-from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
+from glow_dialects.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 from glow_passes.fn.specialize import Instance, Specializer
 
 STACK_BYTES = 256 << 20

@@ -9,8 +9,8 @@ import numpy as np
 
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_dialects.core.types import Array, bytes_of, dtype_of, tensor
+from glow_dialects.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 from glow_dialects.fn.record import rebuilt
-from glow_passes.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type
 
 #: Bytes of arrays that are copied to memory of the function: that costs less than to ask where they lie.
 SMALL = 16 << 10

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, in_registers
 from glow_backends.cpu.memory import ALIGN
-from glow_passes.fn.domain import NotNative
+from glow_dialects.fn.domain import NotNative
 
 I32 = ir.IntType(32)
 #: Class, message and place of an error.

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_passes.fn.domain import Bottom
+from glow_dialects.fn.domain import Bottom
+from glow_dialects.fn.meaning import failure
+from glow_dialects.fn.values import NoCode
 from glow_passes.fn.specialize import Instance, Specializer
-from glow_passes.fn.values import NoCode, failure
 
 #: Operations of a function without branches that replace several calls of it.
 MAX_INLINED = 2000

@@ -10,19 +10,43 @@ from llvmlite import ir
 from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.tensors import Tensors
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.fn.domain import BOOL, FnType, NamedType, NotNative, TensorType, Type
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.arithmetic import (
+    Abs,
+    Add,
+    Ceil,
+    Div,
+    Floor,
+    FloorDiv,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Round,
+    Sign,
+    Sub,
+    ToBool,
+    ToFloat,
+    ToInt,
+)
+from glow_dialects.fn.primitives.compare import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Comparison,
+    Extreme,
+    Invert,
+    ShiftLeft,
+    ShiftRight,
+)
+from glow_dialects.fn.primitives.mathematics import Pow, SafeLog
+from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
+from glow_dialects.fn.primitives.shapes import Astype, Reshape
+from glow_dialects.fn.regions import subscript_error
 from glow_dialects.fn.tensors import TensorsOp
-from glow_passes.fn.domain import FnType, NamedType, NotNative, Type
-from glow_passes.fn.subscripts import message
-from glow_passes.fn.values import V, captured
-
-_INTRINSICS = {"exp", "log", "sqrt", "sin", "cos", "pow", "copysign"}
-_LIBRARY = {
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "expm1", "log1p", "erf",
-    "atan2", "hypot", "fmod",
-}  # fmt: skip
-_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_CHECKED = {"add", "sub", "mul"}
-_BITS = {"bitand": "and_", "bitor": "or_", "bitxor": "xor"}
+from glow_dialects.fn.values import V, captured
 
 
 def _any(code: ir.Value) -> bool:
@@ -65,7 +89,7 @@ class LlvmTarget:
             return b.sitofp(code, F64) if have == "int" else b.uitofp(code, F64)
         if want == "int":
             return b.zext(code, I64) if have == "bool" else self._whole(code)
-        return self.scalar("to_bool", have, [code])
+        return self.is_nonzero(code)
 
     def _whole(self, code: ir.Value) -> ir.Value:
         """A float as an int; the program stops where that has more than 64 bits, or the float is nan."""
@@ -84,105 +108,73 @@ class LlvmTarget:
                 found.attributes.add("nounwind")
         return self.builder.call(found, values)
 
-    def scalar(self, name: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
+    def scalar(self, card: ScalarPrimitive, kind: str, x: Sequence[ir.Value]) -> ir.Value:
         """A primitive on scalars of one kind."""
-        waiting = self.tensors.arithmetic(name, x) if kind == "float" else None
+        waiting = self.tensors.arithmetic(card, x) if kind == "float" else None
         if waiting is not None:
             return waiting  # pyright: ignore[reportReturnType] - code like any other
-        b, x = self.builder, self.tensors.registers(x)
-        if name in _COMPARE:
-            test = _COMPARE[name]
-            if kind == "float":
-                return b.fcmp_unordered(test, *x) if name == "ne" else b.fcmp_ordered(test, *x)
-            return b.icmp_signed(test, *x)
-        if name == "to_bool":
-            zero = self.constant(kind, 0)
-            return (
-                x[0]
-                if kind == "bool"
-                else b.fcmp_unordered("!=", x[0], zero)
-                if kind == "float"
-                else (b.icmp_signed("!=", x[0], zero))
-            )
-        if name == "not":
-            return b.not_(self.scalar("to_bool", kind, x))
-        if name in ("max", "min"):
-            test = ">=" if name == "max" else "<="
-            return b.select(self._compared(test, kind, x), x[0], x[1])
-        return self._float(name, x) if kind == "float" else self._int(name, x)
+        x = self.tensors.registers(x)
+        if isinstance(card, Comparison):
+            return self._compared(card.code, kind, x)
+        if isinstance(card, Extreme):
+            return self.builder.select(self._compared(card.better, kind, x), x[0], x[1])
+        if isinstance(card, Mathematical) and card.code:
+            return self.external(card.code, F64, x)
+        code = (FLOATS if kind == "float" else INTS).get(type(card))
+        if code is None:
+            raise NotNative(f"{card.name} of {kind}s")
+        return code(self, *x)
 
     def _compared(self, test: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
         b = self.builder
-        return b.fcmp_ordered(test, *x) if kind == "float" else b.icmp_signed(test, *x)
+        if kind == "float":
+            return b.fcmp_unordered(test, *x) if test == "!=" else b.fcmp_ordered(test, *x)
+        return b.icmp_signed(test, *x)
 
-    def _float(self, name: str, x: Sequence[ir.Value]) -> ir.Value:
-        b = self.builder
-        simple = {"add": b.fadd, "sub": b.fsub, "mul": b.fmul, "div": b.fdiv}
-        if name in simple:
-            return simple[name](*x)
-        if name in _INTRINSICS:
-            return self.external(f"llvm.{name}.f64", F64, x)
-        if name in _LIBRARY:
-            return self.external(name, F64, x)
-        zero = self.constant("float", 0.0)
-        match name:
-            case "neg":
-                return b.fneg(x[0])
-            case "abs":
-                return self.external("llvm.fabs.f64", F64, x)
-            case "to_float":
-                return x[0]
-            case "to_int":
-                return self.cast(x[0], "float", "int")
-            case "floor" | "ceil" | "round":
-                whole = {"floor": "floor", "ceil": "ceil", "round": "roundeven"}[name]
-                return self.cast(self.external(f"llvm.{whole}.f64", F64, x), "float", "int")
-            case "sign":
-                up = b.uitofp(b.fcmp_ordered(">", x[0], zero), F64)
-                return b.fsub(up, b.uitofp(b.fcmp_ordered("<", x[0], zero), F64))
-            case "safe_log":
-                found = self.external("llvm.log.f64", F64, x)
-                return b.select(b.fcmp_ordered(">", x[0], zero), found, zero)
-            case "floor_div":
-                return self.external("llvm.floor.f64", F64, [b.fdiv(*x)])
-            case "mod":
-                rest = self.external("fmod", F64, x)
-                wrong = b.and_(
-                    b.fcmp_unordered("!=", rest, zero),
-                    b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", x[1], zero)),
-                )
-                return b.select(wrong, b.fadd(rest, x[1]), rest)
-            case _:
-                raise NotNative(f"{name} of floats")
+    def is_nonzero(self, x: ir.Value) -> ir.Value:
+        """Whether a number is not 0."""
+        kind = "float" if x.type == F64 else "int"
+        return x if x.type == I1 else self._compared("!=", kind, [x, ir.Constant(x.type, 0)])
 
-    def _int(self, name: str, x: Sequence[ir.Value]) -> ir.Value:
-        b = self.builder
-        if name in _CHECKED:
-            return self._checked(b, name, *x)
-        if name in _BITS:
-            return getattr(b, _BITS[name])(*x)
-        kind = x[0].type
-        zero = ir.Constant(kind, 0)
-        match name:
-            case "shl" | "shr":
-                return self._shifted(name, *x)
-            case "neg":
-                return self._checked(b, "sub", zero, x[0])
-            case "abs":
-                return b.select(b.icmp_signed("<", x[0], zero), self._checked(b, "sub", zero, x[0]), x[0])
-            case "invert":
-                return b.not_(x[0])
-            case "to_int" | "floor" | "ceil" | "round":
-                return b.zext(x[0], I64) if kind == I1 else x[0]
-            case "sign":
-                up = b.zext(b.icmp_signed(">", x[0], zero), I64)
-                return b.sub(up, b.zext(b.icmp_signed("<", x[0], zero), I64))
-            case "floor_div" | "mod":
-                return self._divided(name, *x)
-            case "ipow":
-                return b.call(self._power(), x)
-            case _:
-                raise NotNative(f"{name} of ints")
+    def whole(self, name: str, x: ir.Value) -> ir.Value:
+        """A float rounded by an intrinsic, as an int."""
+        return self._whole(self.external(f"llvm.{name}.f64", F64, [x]))
+
+    def sign(self, x: ir.Value) -> ir.Value:
+        """-1, 0 or 1."""
+        b, zero = self.builder, ir.Constant(x.type, 0)
+        if x.type == F64:
+            up = b.uitofp(b.fcmp_ordered(">", x, zero), F64)
+            return b.fsub(up, b.uitofp(b.fcmp_ordered("<", x, zero), F64))
+        up = b.zext(b.icmp_signed(">", x, zero), I64)
+        return b.sub(up, b.zext(b.icmp_signed("<", x, zero), I64))
+
+    def safe_log(self, x: ir.Value) -> ir.Value:
+        """The logarithm of positive numbers, 0 of others."""
+        zero = ir.Constant(F64, 0.0)
+        found = self.external("llvm.log.f64", F64, [x])
+        return self.builder.select(self.builder.fcmp_ordered(">", x, zero), found, zero)
+
+    def float_rest(self, x: ir.Value, by: ir.Value) -> ir.Value:
+        """x % by with the sign of `by`."""
+        b, zero = self.builder, ir.Constant(F64, 0.0)
+        rest = self.external("fmod", F64, [x, by])
+        signs = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", by, zero))
+        wrong = b.and_(b.fcmp_unordered("!=", rest, zero), signs)
+        return b.select(wrong, b.fadd(rest, by), rest)
+
+    def absolute(self, x: ir.Value) -> ir.Value:
+        """|x| of an int."""
+        b, zero = self.builder, ir.Constant(x.type, 0)
+        return b.select(b.icmp_signed("<", x, zero), self.checked("sub", zero, x), x)
+
+    def checked(self, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
+        """A sum, difference or product; the program stops where it needs more than 64 bits."""
+        return self._checked(self.builder, name, left, right)
+
+    def wide(self, x: ir.Value) -> ir.Value:
+        """A bool or int as an int."""
+        return self.builder.zext(x, I64) if x.type == I1 else x
 
     def _checked(self, b: ir.IRBuilder, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
         """A sum, difference or product; the program stops where it needs more than 64 bits."""
@@ -190,7 +182,7 @@ class LlvmTarget:
         self.support.fits(b, b.extract_value(pair, 1))
         return b.extract_value(pair, 0)
 
-    def _shifted(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
+    def shifted(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
         """x << by or x >> by, by any number of bits that is not negative."""
         b = self.builder
         most = ir.Constant(I64, 63)
@@ -202,7 +194,7 @@ class LlvmTarget:
         self.support.fits(b, b.icmp_signed("!=", b.ashr(made, by), x))
         return made
 
-    def _divided(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
+    def divided(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
         """x // by or x % by, rounded down as in Python; by 0, x // 0 is 0 and x % 0 is 0."""
         b = self.builder
         zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
@@ -218,7 +210,7 @@ class LlvmTarget:
         made = b.sub(quotient, b.zext(below, I64))
         return b.select(b.icmp_signed("==", by, zero), zero, made)
 
-    def _power(self) -> ir.Function:
+    def power(self) -> ir.Function:
         """Integer power by squaring; negative exponents, which give floats, are not native."""
         if "fn.ipow" not in self.helpers:
             made = ir.Function(self.module, ir.FunctionType(I64, [I64, I64]), "fn.ipow")
@@ -320,13 +312,25 @@ class LlvmTarget:
             phi.add_incoming(code, block)
         return phi
 
-    def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
+    def tensor(self, card: Primitive, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
         """A primitive on tensors, which waits until its value is needed."""
-        return self.tensors.primitive(name, attributes, values, result, where)
+        return self.tensors.primitive(card, attributes, values, result, where)
+
+    def zeros(self, kind: TensorType) -> Any:
+        """An array of zeros."""
+        return self.tensors.zeros_of(kind)
+
+    def as_tensor(self, value: V, kind: TensorType) -> Any:
+        """A number as an array."""
+        return self.tensor(Astype(), {"dtype": to_attribute(kind.dtype)}, [value], kind, "")
+
+    def first(self, value: V) -> Any:
+        """The boolean that is the one element of an array."""
+        return self.tensor(Reshape(), {"shape": to_attribute(())}, [value], BOOL, "")
 
     def inside(self, index: V, size: int, where: str) -> None:
         """Raise IndexError where a number, or one of an array, is no subscript of an axis."""
-        self.tensors.inside(index, size, ("IndexError", message(size), where))
+        self.tensors.inside(index, size, ("IndexError", subscript_error(size), where))
 
     def graph(self, op: TensorsOp, values: Sequence[V]) -> Any:
         """The tensors of a part of a graph, which wait as well."""
@@ -338,3 +342,46 @@ class LlvmTarget:
     def array(self, value: Any) -> Any:
         """An array that is known when compiling."""
         return self.tensors.array(value)
+
+
+#: The code of primitives on floats and on ints, where it is neither a comparison nor a function of a library.
+FLOATS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
+    Add: lambda t, a, b: t.builder.fadd(a, b),
+    Sub: lambda t, a, b: t.builder.fsub(a, b),
+    Mul: lambda t, a, b: t.builder.fmul(a, b),
+    Div: lambda t, a, b: t.builder.fdiv(a, b),
+    Pow: lambda t, a, b: t.external("llvm.pow.f64", F64, [a, b]),
+    Mod: LlvmTarget.float_rest,
+    FloorDiv: lambda t, a, b: t.external("llvm.floor.f64", F64, [t.builder.fdiv(a, b)]),
+    Neg: lambda t, x: t.builder.fneg(x),
+    Abs: lambda t, x: t.external("llvm.fabs.f64", F64, [x]),
+    Sign: LlvmTarget.sign,
+    SafeLog: LlvmTarget.safe_log,
+    Floor: lambda t, x: t.whole("floor", x),
+    Ceil: lambda t, x: t.whole("ceil", x),
+    Round: lambda t, x: t.whole("roundeven", x),
+    ToInt: lambda t, x: t.cast(x, "float", "int"),
+    ToFloat: lambda t, x: x,
+    ToBool: LlvmTarget.is_nonzero,
+    Not: lambda t, x: t.builder.not_(t.is_nonzero(x)),
+}
+INTS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
+    Add: lambda t, a, b: t.checked("add", a, b),
+    Sub: lambda t, a, b: t.checked("sub", a, b),
+    Mul: lambda t, a, b: t.checked("mul", a, b),
+    Pow: lambda t, a, b: t.builder.call(t.power(), [a, b]),
+    Mod: lambda t, a, b: t.divided("mod", a, b),
+    FloorDiv: lambda t, a, b: t.divided("floor_div", a, b),
+    Neg: lambda t, x: t.checked("sub", ir.Constant(x.type, 0), x),
+    Abs: LlvmTarget.absolute,
+    Sign: LlvmTarget.sign,
+    BitAnd: lambda t, a, b: t.builder.and_(a, b),
+    BitOr: lambda t, a, b: t.builder.or_(a, b),
+    BitXor: lambda t, a, b: t.builder.xor(a, b),
+    Invert: lambda t, x: t.builder.not_(x),
+    ShiftLeft: lambda t, a, b: t.shifted("shl", a, b),
+    ShiftRight: lambda t, a, b: t.shifted("shr", a, b),
+    **dict.fromkeys((ToInt, Floor, Ceil, Round), LlvmTarget.wide),
+    ToBool: LlvmTarget.is_nonzero,
+    Not: lambda t, x: t.builder.not_(t.is_nonzero(x)),
+}

@@ -23,22 +23,25 @@ from glow_backends.cpu.memory import ALIGN, address, aligned_array, rounded
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, bytes_of, dtype_of, shape_of, tensor
+from glow_dialects.fn.domain import INT, NotNative, Scalar, TensorType, Type, marked
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Neg, Sub
+from glow_dialects.fn.primitives.items import CountOutside, Item, Rows
+from glow_dialects.fn.regions import Kind, Region, region
 from glow_dialects.fn.tensors import TensorsOp
+from glow_dialects.fn.values import V
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_passes.fn.domain import INT, NotNative, Scalar, TensorType, Type, marked
-from glow_passes.fn.tensors import Kind, Region, region
-from glow_passes.fn.values import V
 
 DTYPES = {"bool": "bool", "int": "int64", "float": "float64"}
 I8 = ir.IntType(8)
 #: Bytes of constants by whose contents graphs are told apart; larger ones are themselves only.
 COMPARED = 1 << 16
 #: Arithmetic on numbers that stays in the graph behind the tensors it comes from, and how long.
-LAZY, LAZY_DEPTH = {"add", "sub", "mul", "div", "neg"}, 8
+LAZY, LAZY_DEPTH = (Add, Sub, Mul, Div, Neg), 8
 
 
 @dataclass(eq=False)
@@ -162,22 +165,14 @@ class Tensors:
             self.known[code, kind] = made
         return made
 
-    def primitive(self, name: str, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
+    def primitive(self, card: Primitive, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
         """A primitive on tensors and numbers."""
         operands = tuple(self.node(v.code, v.type) for v in x)
-        if name == "zeros":
-            assert isinstance(result, TensorType)
-            return self._zeros(result)
-        if name == "first":
-            name, attributes = "reshape", {"shape": to_attribute(())}
-        elif name == "astype_scalar":
-            assert isinstance(result, TensorType)
-            name, attributes = "astype", {"dtype": to_attribute(result.dtype)}
         kinds = [Kind(n.type, n.scalar is not None) for n in operands]
-        template = region(name, attributes, kinds, where)
+        template = region(card, attributes, kinds, where)
         scalar = result.kind if isinstance(result, Scalar) else None
         made = Node(template.type, scalar, template=template, operands=operands)
-        row = self._row(name, made)
+        row = self._row(made) if isinstance(card, Item | Rows) else None
         return made if row is None else row
 
     def graph_part(self, op: TensorsOp, x: Sequence[V]) -> list[Node]:
@@ -215,17 +210,16 @@ class Tensors:
             self.templates[op] = [Region(block, r) for r in twin.results]
         return self.templates[op]
 
-    def _zeros(self, kind: TensorType) -> Node:
+    def zeros_of(self, kind: TensorType) -> Node:
+        """An array of zeros."""
         if (kind.shape, kind.dtype) not in self.zeros:
             self.zeros[kind.shape, kind.dtype] = self.array(
                 np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype)))
             )
         return self.zeros[kind.shape, kind.dtype]
 
-    def _row(self, name: str, made: Node) -> Node | None:
+    def _row(self, made: Node) -> Node | None:
         """Rows of memory are where they are: x[i] is an address, and a number there is loaded."""
-        if name not in ("item", "rows"):
-            return None
         source, index = made.operands
         whole = source.base()
         count = shape_of(source.type)[0]
@@ -271,16 +265,16 @@ class Tensors:
             above = b.icmp_unsigned(">=", b.add(node.real, length), ir.Constant(I64, 2 * size))
             self.support.fail_where(b, above, error)
         elif _positions(node) > size:
-            count = self.primitive("outside", {"size": to_attribute(size)}, [index], INT, error[2])
+            count = self.primitive(CountOutside(), {"size": to_attribute(size)}, [index], INT, error[2])
             self.checks.append((count, error))
 
-    def arithmetic(self, name: str, x: Sequence[Any]) -> Node | None:
+    def arithmetic(self, card: Primitive, x: Sequence[Any]) -> Node | None:
         """Arithmetic on floats of which a tensor gives one; None where registers are better."""
         waiting = [n for n in x if isinstance(n, Node) and n.real is None]
-        if name not in LAZY or not waiting or max(n.depth for n in waiting) >= LAZY_DEPTH:
+        if not isinstance(card, LAZY) or not waiting or max(n.depth for n in waiting) >= LAZY_DEPTH:
             return None
         operands = tuple(self.node(c, Scalar("float", None)) for c in x)
-        template = region(name, {}, [Kind(n.type) for n in operands], "")
+        template = region(card, {}, [Kind(n.type) for n in operands], "")
         depth = 1 + max(n.depth for n in operands)
         return Node(template.type, "float", template=template, operands=operands, depth=depth)
 

@@ -21,7 +21,7 @@ glow_fn.func @slope(%x) {
 
 // CHECK-LABEL: glow_fn.func @square.bwd(%x, %{{.*}}, %{{.*}}) {
 // CHECK:         %[[L:.*]] = glow_fn.prim mul(%{{.*}}, %x)
-// CHECK:         %[[S:.*]] = glow_fn.prim gadd(%{{.*}}, %{{.*}})
+// CHECK:         %[[S:.*]] = glow_fn.prim add_any(%{{.*}}, %{{.*}})
 // CHECK-NEXT:    %[[T:.*]] = glow_fn.tuple %[[S]] {of = "square"}
 // CHECK-LABEL: glow_fn.func @square.fwd(%x, %{{.*}}) {
 // CHECK-NEXT:    %y = glow_fn.prim mul(%x, %x)
@@ -37,14 +37,14 @@ glow_fn.func @slope(%x) {
 // AHEAD-LABEL: glow_fn.func @square.jvp(%x, %d_x) {
 // AHEAD-NEXT:    %y = glow_fn.prim mul(%x, %x)
 // AHEAD:         glow_fn.prim mul(%d_x, %x)
-// AHEAD:         %[[S:.*]] = glow_fn.prim gadd(%{{.*}}, %{{.*}})
+// AHEAD:         %[[S:.*]] = glow_fn.prim add_any(%{{.*}}, %{{.*}})
 // AHEAD-NEXT:    glow_fn.tuple %y, %[[S]]
 
 // A declared gradient is the backward step; the function itself is not differentiated.
 // CHECK-LABEL: glow_fn.func @scaled.bwd(
 // CHECK:         %[[D:.*]] = glow_fn.ref @double
 // CHECK-NEXT:    %[[R:.*]] = glow_fn.call %[[D]](%{{.*}}, %{{.*}}, %{{.*}})
-// CHECK-NEXT:    glow_fn.prim cotangent(%[[R]], %{{.*}})
+// CHECK-NEXT:    glow_fn.prim check_cotangent(%[[R]], %{{.*}})
 glow_fn.func @double(%d, %y, %x) {
   %two = glow_fn.constant 2.0 : f64
   %r = glow_fn.prim mul(%d, %two)

@@ -1,16 +1,12 @@
-"""Values while specialising: a type with the code that computes it, and conversions between types."""
+"""Operations on values that only depend on their types: conversion, selection, sums of cotangents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from xdsl.ir import Operation
-
-from glow_dialects.core.attributes import to_python
-from glow_dialects.fn.dialect import PrimOp
-from glow_passes.fn.domain import (
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.fn.domain import (
     FLOAT,
     ZERO,
     Bottom,
@@ -27,116 +23,11 @@ from glow_passes.fn.domain import (
     Type,
     TypesDiffer,
     ZeroType,
-    entries_of,
 )
-
-Code = Any
-
-
-class Target(Protocol):
-    """What makes code; while types are inferred, nothing does.
-
-    The code of a scalar is one value; of a tuple, a list; of one closure, the list of its captured
-    values; of one of several closures, [tag, list of captured values of each]; of a named set, a pointer.
-    `coding` is whether there is code at all.
-    """
-
-    coding: bool
-
-    def constant(self, kind: str, value: float | int | bool) -> Code:
-        """A number."""
-        ...
-
-    def cast(self, code: Code, have: str, want: str) -> Code:
-        """A scalar of another kind."""
-        ...
-
-    def scalar(self, name: str, kind: str, x: Sequence[Code]) -> Code:
-        """A primitive on scalars of one kind."""
-        ...
-
-    def select(self, condition: Code, yes: Code, no: Code) -> Code:
-        """One of two values of one leaf type."""
-        ...
-
-    def undefined(self, kind: Type) -> Code:
-        """Any value of a type."""
-        ...
-
-    def nothing(self) -> Code:
-        """The address of an array that is never read."""
-        ...
-
-    def box(self, named: NamedType, index: int, values: Sequence[Code]) -> Code:
-        """A record of a named set."""
-        ...
-
-    def box_any(self, named: NamedType, value: V, convert: Callable[[V, Type], V]) -> Code:
-        """A record of a named set from one of several closures."""
-        ...
-
-    def tensor(self, name: str, attributes: Any, values: Sequence[V], result: Type, where: str) -> Code:
-        """A primitive on tensors."""
-        ...
-
-    def inside(self, index: V, size: int, where: str) -> None:
-        """Raise IndexError where a number, or one of an array, is no subscript of an axis."""
-        ...
-
-    def graph(self, op: Any, values: Sequence[V]) -> Code:
-        """The tensors of a part of a graph."""
-        ...
-
-    def array(self, value: Any) -> Code:
-        """An array that is known when compiling."""
-        ...
-
-    def calls(self, op: Any, caller: Any, callees: Sequence[Any]) -> None:
-        """Note the instances that a call may reach."""
-        ...
-
-
-class NoCode:
-    """The target of inference."""
-
-    coding = False
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *a, **k: None
-
-
-@dataclass
-class V:
-    """A value: type and code."""
-
-    type: Type
-    code: Code = None
-
-
-def parts(v: V) -> list[V]:
-    """The items of a tuple."""
-    assert isinstance(v.type, TupleType)
-    codes = v.code if v.code is not None else [None] * len(v.type.items)
-    return [V(t, c) for t, c in zip(v.type.items, codes, strict=True)]
-
-
-def captured(v: V, index: int) -> list[V]:
-    """The captured values of one closure of several."""
-    assert isinstance(v.type, FnType)
-    kinds = v.type.entries[index][1]
-    codes = [None] * len(kinds)
-    if v.code is not None:
-        codes = v.code if len(v.type.entries) == 1 else v.code[1][index]
-    return [V(t, c) for t, c in zip(kinds, codes, strict=True)]
-
-
-def components(v: V) -> dict[str, V]:
-    """The cotangents of captured values by function."""
-    if isinstance(v.type, TupleType):
-        return {"*": v}
-    assert isinstance(v.type, EnvType)
-    codes = v.code if v.code is not None else [None] * len(v.type.entries)
-    return {n: V(t, c) for (n, t), c in zip(v.type.entries, codes, strict=True)}
+from glow_dialects.fn.primitives.arithmetic import Add
+from glow_dialects.fn.primitives.compare import Eq
+from glow_dialects.fn.primitives.cotangents import AddAny
+from glow_dialects.fn.values import Code, V, captured, components, parts
 
 
 class Values:
@@ -146,7 +37,7 @@ class Values:
         self.sets = sets
         self.t = target
 
-    def tensors(self, name: str, attributes: Any, x: list[V], where: str) -> V:
+    def tensors(self, card: Any, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors."""
         raise NotImplementedError
 
@@ -182,7 +73,7 @@ class Values:
                     want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind)
                 )
             case Scalar(), TensorType():
-                return V(want, self.t.tensor("astype_scalar", {}, [v], want, ""))
+                return V(want, self.t.as_tensor(v, want))
             case TensorType(), TensorType():
                 return V(want, v.code)
             case TupleType(), TupleType():
@@ -221,7 +112,7 @@ class Values:
             return V(want, [self.t.constant("int", numbers[0]), codes])
         tag = self.t.constant("int", numbers[0])
         for index, number in enumerate(numbers[1:], 1):
-            here = self.t.scalar("eq", "int", [v.code[0], self.t.constant("int", index)])
+            here = self.t.scalar(Eq(), "int", [v.code[0], self.t.constant("int", index)])
             tag = self.t.select(here, self.t.constant("int", number), tag)
         return V(want, [tag, codes])
 
@@ -242,9 +133,7 @@ class Values:
             case Scalar():
                 return V(kind, self.t.constant(kind.kind, 0.0 if kind.kind == "float" else 0))
             case TensorType():
-                if not self.t.coding:
-                    return V(kind)
-                return V(kind, self.t.tensor("zeros", {}, [], kind, ""))
+                return V(kind, self.t.zeros(kind) if self.t.coding else None)
             case TupleType():
                 return V(kind, [self.zeros(t).code for t in kind.items])
             case EnvType():
@@ -269,8 +158,6 @@ class Values:
         try:
             kind = self.sets.join(yes.type, no.type)
         except TypesDiffer as error:
-            from glow_dialects.core.errors import UnsupportedError
-
             raise UnsupportedError(f"{where}: the branches give {error}; give both one type") from None
         if not self.t.coding:
             return V(kind)
@@ -296,14 +183,14 @@ class Values:
             return a
         match a.type, b.type:
             case Scalar(), Scalar():
-                return V(FLOAT, self.t.scalar("add", "float", [self.kind(a, "float"), self.kind(b, "float")]))
+                return V(FLOAT, self.t.scalar(Add(), "float", [self.kind(a, "float"), self.kind(b, "float")]))
             case ((TupleType() | EnvType()), (TupleType() | EnvType())):
                 made = components(a)
                 for name, entry in components(b).items():
                     made[name] = self._aligned(made[name], entry) if name in made else entry
                 return self.env(made)
             case ((Scalar() | TensorType()), (Scalar() | TensorType())):
-                return self.tensors("gadd", {}, [a, b], "")
+                return self.tensors(AddAny(), {}, [a, b], "")
             case _:
                 raise NotNative("sum of cotangents of other types")
 
@@ -323,14 +210,3 @@ class Values:
             if at >= 0 and (of is None or name in (of, "*")):
                 total = self.add(total, items[at])
         return total
-
-
-def failure(op: Operation) -> tuple[str, str, str] | None:
-    """Class, message and place of the error of a `raise`; None of other operations."""
-    if not isinstance(op, PrimOp) or op.prim.data != "fail":
-        return None
-    kind, message = (str(to_python(op.attributes[n])) for n in ("kind", "message"))
-    return kind, message, op.source
-
-
-__all__ = ["Code", "NoCode", "Target", "V", "Values", "entries_of", "failure"]

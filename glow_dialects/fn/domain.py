@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from glow_dialects.fn.record import Names
 
@@ -65,13 +67,13 @@ class Scalar(metaclass=_Interned):
 class TensorType(metaclass=_Interned):
     """An array of static shape; dtype by NumPy's name.
 
-    `fixed` tells, inside a function that is differentiated, that nothing it is differentiated by reaches
+    `inactive` tells, inside a function that is differentiated, that nothing it is differentiated by reaches
     the array: its cotangent is zero and is not computed.
     """
 
     shape: tuple[int, ...]
     dtype: str
-    fixed: bool = False
+    inactive: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,15 +124,21 @@ def widened(kind: Type) -> Type:
     return kind
 
 
-def marked(kind: Type, fixed: bool) -> Type:
-    """The type with its arrays fixed, or not."""
+def scalar_or_tensor(shape: Sequence[int], dtype: np.dtype) -> Type:
+    """The type of a result: float64, int64 and bool of no axes are plain numbers."""
+    plain = {"float64": FLOAT, "int64": INT, "bool": BOOL}.get(dtype.name)
+    return plain if plain is not None and not len(shape) else TensorType(tuple(shape), dtype.name)
+
+
+def marked(kind: Type, inactive: bool) -> Type:
+    """The type with its arrays inactive, or not."""
     match kind:
         case TensorType():
-            return TensorType(kind.shape, kind.dtype, True) if fixed else TensorType(kind.shape, kind.dtype)
+            return TensorType(kind.shape, kind.dtype, *([True] if inactive else []))
         case TupleType():
-            return kind.of(tuple(marked(t, fixed) for t in kind.items))
+            return kind.of(tuple(marked(t, inactive) for t in kind.items))
         case FnType():
-            return FnType(tuple((n, tuple(marked(t, fixed) for t in c)) for n, c in kind.entries))
+            return FnType(tuple((n, tuple(marked(t, inactive) for t in c)) for n, c in kind.entries))
         case _:
             return kind
 

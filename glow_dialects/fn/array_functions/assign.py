@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import i1, i64
@@ -12,11 +12,11 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, shape_of
-from glow_passes.fn.getitem import MASKED, tuples
-from glow_passes.fn.tensor_shapes import At, Entry, padded_key, positions
+from glow_dialects.fn.array_functions.getitem import tuples
+from glow_dialects.fn.keys import At, Entry, padded_key, positions
 
 if TYPE_CHECKING:
-    from glow_passes.fn.tensors import Unit
+    from glow_dialects.fn.unit import Unit
 
 Attributes = Mapping[str, Attribute]
 
@@ -71,7 +71,7 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
             continue
         if isinstance(entry, At):
             first, step, count = 0, 1, 1
-            masks.append(_row_mask(u, found[entry.place], axis, shape))
+            masks.append(row_mask(u, found[entry.place], axis, shape))
         else:
             assert isinstance(entry, int | slice)
             run = positions(entry, shape[axis])
@@ -85,7 +85,7 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
         axis += 1
     if 0 in sizes:
         return x
-    small = u.reshape(u.expand(_trimmed(u, v, len(seen)), seen), sizes)
+    small = u.reshape(u.expand(trimmed(u, v, len(seen)), seen), sizes)
     if turned:
         small = u.op("flip", small, axes=tuple(turned))
     if not masks:
@@ -101,14 +101,15 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
     return u.op("select", mask, made, x)
 
 
-def _trimmed(u: Unit, v: SSAValue, rank: int) -> SSAValue:
+def trimmed(u: Unit, v: SSAValue, rank: int) -> SSAValue:
     """A value without axes of one element in front of those that there are places for."""
     shape = shape_of(v)
     spare = len(shape) - rank
     return u.reshape(v, shape[spare:]) if spare > 0 and set(shape[:spare]) == {1} else v
 
 
-def _row_mask(u: Unit, index: SSAValue, axis: int, shape: Sequence[int]) -> SSAValue:
+def row_mask(u: Unit, index: SSAValue, axis: int, shape: Sequence[int]) -> SSAValue:
+    """Where the index along an axis is a number that the run tells; negative ones count from the end."""
     around = [1] * len(shape)
     around[axis] = shape[axis]
     places = u.b.constant(np.arange(shape[axis]).reshape(around))
@@ -120,70 +121,3 @@ def _row_mask(u: Unit, index: SSAValue, axis: int, shape: Sequence[int]) -> SSAV
         at,
     )
     return u.op("cmp_eq", places, wrapped)
-
-
-# --- rows ---------------------------------------------------------------------------------------------------
-def item(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    """x[index]: a row, or the rows of an array of indices."""
-    index = values[1]
-    if element_of(index) == i1:
-        raise VerifyException(MASKED)
-    return u.op("gather", values[0], u.cast(index, i64), axis=0)
-
-
-def item_put(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    """The cotangent of x where `d` is that of x[index]."""
-    whole, index, d = values
-    if shape_of(index):
-        places = u.reshape(u.cast(index, i64), (*shape_of(index), 1))
-        zeros = u.b.splat(0, whole)
-        return u.op("scatter_nd", zeros, places, u.cast(d, element_of(whole)), reduction="add")
-    mask = _row_mask(u, index, 0, shape_of(whole))
-    row = u.reshape(u.cast(d, element_of(whole)), (1, *shape_of(whole)[1:]))
-    return u.op("select", mask, row, u.b.scalar(0, whole))
-
-
-def rows(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    """The rows from an index on."""
-    first = u.reshape(u.cast(values[1], i64), (1,))
-    return u.op("gather", values[0], u.op("add", first, u.b.constant(np.arange(options["count"]))), axis=0)
-
-
-def rows_put(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    """The cotangent of x where `d` is that of its rows from an index on."""
-    whole, index, d = values
-    count, size, rank = options["count"], shape_of(whole)[0], len(shape_of(whole))
-    at = u.op("sub", u.b.constant(np.arange(size)), u.reshape(u.cast(index, i64), (1,)))
-    low, high = u.b.constant(np.array([0])), u.b.constant(np.array([count - 1]))
-    inside = u.op("and", u.op("cmp_ge", at, low), u.op("cmp_le", at, high))
-    rows = u.op("gather", u.cast(d, element_of(whole)), u.op("min", u.op("max", at, low), high), axis=0)
-    return u.op("select", u.reshape(inside, (size, *[1] * (rank - 1))), rows, u.b.scalar(0, whole))
-
-
-def with_item(
-    u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]
-) -> SSAValue:
-    """x with another row at an index, or others where a mask or an array of indices points."""
-    whole, index, value = values
-    if shape_of(index) or element_of(index) == i1:
-        return setitem(u, (At(2),), (whole, value, index))
-    row = u.expand(
-        _trimmed(u, u.cast(value, element_of(whole)), len(shape_of(whole)) - 1), shape_of(whole)[1:]
-    )
-    return u.op("select", _row_mask(u, index, 0, shape_of(whole)), u.reshape(row, (1, *shape_of(row))), whole)
-
-
-def taken(u: Unit, options: dict[str, Any], attributes: Attributes, values: Sequence[SSAValue]) -> SSAValue:
-    """The cotangent of what was assigned to an index: `with_item` backwards."""
-    d, index, value = values
-    if element_of(index) == i1:
-        rank = len(shape_of(d)) - len(shape_of(index))
-        mask = u.reshape(index, (*shape_of(index), *(1,) * rank))
-        found = u.op("select", mask, d, u.b.scalar(0, d))
-    else:
-        found = u.op("gather", d, u.cast(index, i64), axis=0)
-    return u.summed(u.cast(found, element_of(value)), shape_of(value))

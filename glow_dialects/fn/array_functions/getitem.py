@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import i1, i64
@@ -11,18 +11,16 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
-from glow_passes.fn.tensor_shapes import At, Entry, key_of, padded_key, positions
+from glow_dialects.fn.keys import At, Entry, key_of, padded_key, positions
 
 if TYPE_CHECKING:
-    from glow_passes.fn.tensors import Unit
+    from glow_dialects.fn.unit import Unit
 
 #: What is said of `x[mask]` where the number of elements matters.
 MASKED = "an array picked by a mask has no shape known when compiling; use np.where"
 
 
-def getitem(
-    u: Unit, options: dict[str, Any], attributes: Mapping[str, Attribute], values: Sequence[SSAValue]
-) -> SSAValue:
+def getitem(u: Unit, attributes: Mapping[str, Attribute], values: Sequence[SSAValue]) -> SSAValue:
     """x[key]: entries `At(k)` are the operands of these numbers, ints or arrays of ints."""
     x = values[0]
     key = padded_key(key_of(attributes), len(shape_of(x)))
@@ -97,11 +95,9 @@ def tuples(u: Unit, indices: Sequence[SSAValue]) -> SSAValue:
     return wide[0] if len(wide) == 1 else u.op("concat", wide, axis=len(shape))
 
 
-def outside(
-    u: Unit, options: dict[str, Any], attributes: Mapping[str, Attribute], values: Sequence[SSAValue]
-) -> SSAValue:
+def outside(u: Unit, index: SSAValue, size: int) -> SSAValue:
     """How many of some subscripts lie outside an axis of `size`."""
-    at, size = u.cast(values[0], i64), options["size"]
+    at = u.cast(index, i64)
     below, above = u.op("cmp_lt", at, u.b.scalar(-size, at)), u.op("cmp_ge", at, u.b.scalar(size, at))
     found = u.cast(u.op("or", below, above), i64)
     axes = tuple(range(len(shape_of(at))))

@@ -1,13 +1,20 @@
-"""Cotangents in the interpreter: the symbolic zero, sums, and those of tuples."""
+"""Values in Python: closures, tuples with and without names, and the symbolic zero."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glow_dialects.fn.record import Record
+
+
+class Closure(NamedTuple):
+    """A function with its captured values, which are its first arguments."""
+
+    name: str
+    captured: tuple[Any, ...]
 
 
 class Zero:
@@ -69,3 +76,15 @@ def fill(d: Any, x: Any) -> Any:
     if is_tuple(x) and d is not ZERO:
         return alike(x, [fill(a, b) for a, b in zip(d, x, strict=True)])
     return zeros_of(x) if d is ZERO else d
+
+
+def is_dict(value: Any) -> bool:
+    """Whether a value is a dict."""
+    return isinstance(value, Record) and value.names[0] == "dict"
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, Closure):
+        return "a function"
+    return {"tuple": "a tuple", "NoneType": "None", "str": "a text"}.get(type(value).__name__, "this value")

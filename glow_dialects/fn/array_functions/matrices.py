@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, shape_of
-from glow_passes.fn.arrays import (
+from glow_dialects.fn.array_functions.arrays import (
     Axes,
     Maker,
     at_least,
@@ -28,7 +28,7 @@ from glow_passes.fn.arrays import (
 )
 
 if TYPE_CHECKING:
-    from glow_passes.fn.tensors import Unit
+    from glow_dialects.fn.unit import Unit
 
 
 # --- made of rows and columns ---------------------------------------------------------------------------

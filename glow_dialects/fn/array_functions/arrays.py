@@ -1,6 +1,6 @@
 """The functions of arrays that are named as in NumPy, made of operators once shapes are known.
 
-Each builder takes the `Unit` it builds with, the arrays, and the options of `glow_dialects.fn.arrays`.
+Each builder takes the `Unit` it builds with, the arrays, and the options that `signatures` lists.
 VerifyException says what does not fit. Their gradients are those of the operators.
 """
 
@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.types import Array, broadcast_shapes, element_of, element_type, is_float, shape_of
 
 if TYPE_CHECKING:
-    from glow_passes.fn.tensors import Unit
+    from glow_dialects.fn.unit import Unit
 
 Axes = int | Sequence[int] | None
 Maker = Callable[..., SSAValue]

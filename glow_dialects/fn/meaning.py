@@ -1,0 +1,165 @@
+"""The types and code of constants and primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation
+
+from glow_dialects.core.attributes import array_of, to_python
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
+from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
+from glow_dialects.fn.conversions import Values
+from glow_dialects.fn.dialect import ConstantOp, PrimOp
+from glow_dialects.fn.domain import (
+    BOOL,
+    RANK,
+    ZERO,
+    NoneType,
+    Scalar,
+    TensorType,
+    Text,
+    TupleType,
+    ZeroType,
+    marked,
+    scalar_or_tensor,
+    text,
+)
+from glow_dialects.fn.keys import UnknownNumber, with_bounds
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitive import text as text_option
+from glow_dialects.fn.primitives.arithmetic import Mod, ToBool
+from glow_dialects.fn.primitives.compare import Eq
+from glow_dialects.fn.primitives.records import Raise
+from glow_dialects.fn.primitives.scalars import ScalarPrimitive
+from glow_dialects.fn.regions import Kind, region
+from glow_dialects.fn.tensors import TensorsOp
+from glow_dialects.fn.values import V, is_inactive, parts
+
+
+class Meaning(Values):
+    """Primitives on typed values."""
+
+    def literal(self, op: ConstantOp) -> V:
+        """A constant."""
+        if isinstance(op.value, UnitAttr):
+            return V(NoneType())
+        made = to_python(op.value)
+        if isinstance(made, bool | int | float):
+            return self.number(made)
+        if isinstance(made, str):
+            return V(Text(made))
+        array = array_of(op.value, typed(op.result))
+        assert array is not None
+        return V(TensorType(tuple(array.shape), array.dtype.name), self.t.array(array))
+
+    def truth(self, v: V, where: str) -> V:
+        """A value as a bool."""
+        if isinstance(v.type, Scalar):
+            if v.type.kind == "bool":
+                return v
+            const = None if v.type.const is None else bool(v.type.const)
+            return V(Scalar("bool", const), self.t.scalar(ToBool(), v.type.kind, [v.code]))
+        if isinstance(v.type, TensorType) and int(np.prod(v.type.shape)) == 1:
+            return V(BOOL, self.t.first(self.tensors(ToBool(), {}, [v], where)))
+        raise UnsupportedError(f"{where}: {text(v.type)} is no condition; compare or reduce it to a bool")
+
+    def layer(self, index: V, values: Sequence[V], where: str) -> V:
+        """The value at an index."""
+        if not isinstance(index.type, Scalar) or index.type.kind == "float":
+            raise UnsupportedError(f"{where}: {text(index.type)} is no index; use an int")
+        if index.type.const is not None:
+            at = int(index.type.const)
+            if not -len(values) <= at < len(values):
+                raise UnsupportedError(f"{where}: index {at} of a tuple of {len(values)}")
+            return values[at]
+        self.inside(index, len(values), where)
+        count = self.t.constant("int", len(values))
+        wrapped = self.t.scalar(Mod(), "int", [self.kind(index, "int"), count])
+        made = values[0]
+        for position, value in enumerate(values[1:], 1):
+            here = self.t.scalar(Eq(), "int", [wrapped, self.t.constant("int", position)])
+            made = self.switch(V(BOOL, here), value, made, where)
+        return made
+
+    def get(self, v: V, index: int, where: str) -> V:
+        """An item of a tuple."""
+        if isinstance(v.type, ZeroType):
+            return V(ZERO)
+        if not isinstance(v.type, TupleType):
+            raise UnsupportedError(f"{where}: {text(v.type)} is unpacked; use a tuple")
+        items = parts(v)
+        if not -len(items) <= index < len(items):
+            raise UnsupportedError(f"{where}: item {index} of a tuple of {len(items)}")
+        return items[index]
+
+    # --- primitives -------------------------------------------------------------------------------
+    def no_numbers(self, card: Primitive, x: Sequence[V], where: str) -> UnsupportedError:
+        """The error of operands that are neither numbers nor arrays."""
+        bad = next((v for v in x if not isinstance(v.type, Scalar | TensorType)), x[0])
+        return UnsupportedError(f"{where}: {card.short} of {text(bad.type)}; use numbers or arrays")
+
+    def scalar(self, card: ScalarPrimitive, x: list[V], where: str) -> V:
+        """A primitive on scalars."""
+        kinds = [v.type.kind for v in x if isinstance(v.type, Scalar)]
+        constants = [v.type.const for v in x if isinstance(v.type, Scalar)]
+        work, result = card.kinds(max(kinds, key=lambda k: RANK[k]), where)
+        if result != "float" and None not in constants:
+            const = card.numbers(*constants)
+            if abs(int(const)) < 2**62:
+                return V(Scalar(result, const), self.t.constant(result, const))
+        codes = [self.kind(v, work) for v in x]
+        return V(Scalar(result, None), self.t.scalar(card, work, codes))
+
+    def graph(self, op: TensorsOp, x: list[V]) -> V:
+        """The tuple of tensors of a part of a graph."""
+        kinds = [TensorType(shape_of(v), dtype_of(v.type).name) for v in op.yielded]
+        return V(TupleType(tuple(kinds)), self.t.graph(op, x))
+
+    def inside(self, index: V, size: int, where: str) -> None:
+        """Code that raises IndexError where a subscript lies outside an axis; masks are no subscripts."""
+        kind = index.type
+        if isinstance(kind, Scalar):
+            known = kind.kind == "bool" or kind.const is not None and -size <= kind.const < size
+        else:
+            known = not isinstance(kind, TensorType) or kind.dtype == "bool"
+        if not known:
+            self.t.inside(index, size, where)
+
+    def known_bounds(self, attributes: Any, x: list[V], where: str) -> Any:
+        """The attributes of a primitive, with the numbers of slices that are arguments."""
+        numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
+        try:
+            return with_bounds(attributes, numbers)
+        except UnknownNumber as error:
+            raise UnknownNumberError(f"{where}: {error}") from None
+
+    def tensors(self, card: Primitive, attributes: Any, x: list[V], where: str) -> V:
+        """A primitive on tensors: the type that its operators give."""
+        kinds: list[Kind] = []
+        for v in x:
+            if isinstance(v.type, Scalar):
+                dtype = {"bool": "bool", "int": "int64", "float": "float64"}[v.type.kind]
+                kinds.append(Kind(tensor((), dtype), True))
+            elif isinstance(v.type, TensorType):
+                kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
+            else:
+                raise self.no_numbers(card, x, where)
+        attributes = self.known_bounds(attributes, x, where)
+        made = region(card, attributes, kinds, where).type
+        for place, size in card.subscripts(attributes, [shape_of(k.type) for k in kinds]):
+            self.inside(x[place], size, where)
+        result = scalar_or_tensor(shape_of(made), dtype_of(made))
+        if is_inactive(*x):
+            result = marked(result, True)
+        return V(result, self.t.tensor(card, attributes, x, result, where))
+
+
+def failure(op: Operation) -> tuple[str, str, str] | None:
+    """Class, message and place of the error of a `raise`; None of other operations."""
+    if not isinstance(op, PrimOp) or not isinstance(op.card, Raise):
+        return None
+    return text_option(op, "kind"), text_option(op, "message"), op.source

@@ -1,0 +1,46 @@
+"""The primitives: one card each, in families."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.arithmetic import ARITHMETIC
+from glow_dialects.fn.primitives.assignment import ASSIGNMENT
+from glow_dialects.fn.primitives.compare import COMPARE
+from glow_dialects.fn.primitives.cotangents import COTANGENTS
+from glow_dialects.fn.primitives.items import ITEMS
+from glow_dialects.fn.primitives.mathematics import MATHEMATICS
+from glow_dialects.fn.primitives.operators import OPERATORS, Vjp, operator_primitive
+from glow_dialects.fn.primitives.records import RECORDS
+from glow_dialects.fn.primitives.shapes import SHAPES
+from glow_dialects.fn.primitives.tuples import TUPLES
+
+PRIMITIVES: tuple[type[Primitive], ...] = (
+    *ARITHMETIC,
+    *MATHEMATICS,
+    *COMPARE,
+    *SHAPES,
+    *ITEMS,
+    *TUPLES,
+    *RECORDS,
+    *ASSIGNMENT,
+    *COTANGENTS,
+    *OPERATORS,
+)
+
+_BY_NAME: dict[str, type[Primitive]] = {card.name: card for card in PRIMITIVES if card.name}
+
+
+@cache
+def primitive_named(text: str) -> Primitive:
+    """The primitive of a name in the text of a program; VerifyException where there is none."""
+    if text.startswith("vjp:"):
+        return Vjp(primitive_named(text.removeprefix("vjp:")))
+    card = _BY_NAME.get(text)
+    found = operator_primitive(text) if card is None else card()
+    if found is None:
+        raise VerifyException(f"glow_fn.prim: there is no primitive {text}")
+    return found

@@ -1,0 +1,301 @@
+"""Primitives: sums, products, quotients, rounding, and numbers of other kinds."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import f64, i1, i64
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.types import element_of, is_float, shape_of, tensor
+from glow_dialects.fn.domain import TupleType
+from glow_dialects.fn.primitive import Options, Pointwise, Result
+from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive
+from glow_dialects.fn.python_values import TUPLES, ZERO
+from glow_dialects.fn.values import V, is_zero, parts
+from glow_dialects.ops.arithmetic import (
+    AddOp,
+    DivOp,
+    FloorDivOp,
+    FmodOp,
+    ModOp,
+    MulOp,
+    SubOp,
+)
+from glow_dialects.ops.logic import NotOp
+from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, NegOp, RoundOp, SignOp
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.dialect import PrimOp
+    from glow_dialects.fn.maker import Term
+    from glow_dialects.fn.meaning import Meaning
+    from glow_dialects.fn.unit import Unit
+
+
+class Arithmetic(ScalarPrimitive, Pointwise):
+    """A function of two numbers of one kind, which gives that kind."""
+
+    arity = 2
+
+
+class Add(Arithmetic):
+    """a + b; of tuples, one after the other."""
+
+    name, graph = "add", AddOp
+    called = (operator.add, np.add)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] + x[1]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        if all(isinstance(v.type, TupleType) for v in x):
+            return m.tuple([*parts(x[0]), *parts(x[1])])
+        return super().infer(m, op, x, where)
+
+    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+        return x[1] if is_zero(x[0]) else x[0]
+
+    def other(self, op: PrimOp, *x: Any) -> Any:
+        if ZERO is x[0] or ZERO is x[1]:
+            return x[1] if x[0] is ZERO else x[0]
+        return x[0] + x[1] if type(x[0]) in TUPLES else super().other(op, *x)
+
+
+class Sub(Arithmetic):
+    """a - b."""
+
+    name, graph = "sub", SubOp
+    called = (operator.sub, np.subtract)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] - x[1]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return -d if i else d
+
+    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+        return x[0] if is_zero(x[1]) else Neg().infer(m, op, [x[1]], op.source)
+
+    def other(self, op: PrimOp, *x: Any) -> Any:
+        if ZERO is x[0] or ZERO is x[1]:
+            return x[0] if x[1] is ZERO else -x[1]
+        return super().other(op, *x)
+
+
+class Mul(Arithmetic):
+    """a * b."""
+
+    name, graph, absorbing = "mul", MulOp, True
+    called = (operator.mul, np.multiply)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] * x[1]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * x[1 - i]
+
+
+class Div(Arithmetic):
+    """a / b, a float."""
+
+    name, graph, absorbing = "div", DivOp, True
+    called = (operator.truediv, np.divide)
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return "float", "float"
+
+    def numbers(self, *x: Any) -> Any:
+        a, b = x
+        if b != 0:
+            return a / b
+        return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return -(d * y()) / x[1] if i else d / x[1]
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        same = u.common(x, u.weak)
+        return u.b(DivOp(*(v if is_float(element_of(v)) else u.cast(v, f64) for v in same)))
+
+
+class FloorDiv(Rounding):
+    """a // b; of ints, 0 where b is."""
+
+    name, arity, graph = "floor_div", 2, FloorDivOp
+    called = (operator.floordiv, np.floor_divide)
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return ScalarPrimitive.kinds(self, kind, where)
+
+    def numbers(self, *x: Any) -> Any:
+        if x[1] != 0:
+            return x[0] // x[1]
+        return 0 if all(isinstance(v, int) for v in x) else Div().numbers(*x)
+
+
+class Mod(Arithmetic):
+    """a % b, with the sign of b; of ints, 0 where b is."""
+
+    name, graph = "mod", ModOp
+    called = (operator.mod, np.mod)
+
+    def numbers(self, *x: Any) -> Any:
+        if x[1] != 0:
+            return x[0] % x[1]
+        return 0 if all(isinstance(v, int) for v in x) else math.nan
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return -(d * x[0].prim(Div, x[1]).prim(Floor).prim(ToFloat)) if i else d
+
+
+class Fmod(Mathematical):
+    """The rest of a / b, with the sign of a."""
+
+    name, arity, graph, code = "fmod", 2, FmodOp, "fmod"
+    called = (math.fmod, np.fmod)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.fmod(*x) if x[1] != 0 and math.isfinite(x[0]) else math.nan
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return -(d * ((x[0] - y()) / x[1])) if i else d
+
+
+class Neg(ScalarPrimitive, Pointwise):
+    """-a."""
+
+    name, graph, absorbing = "neg", NegOp, True
+    called = (operator.neg, np.negative)
+
+    def numbers(self, *x: Any) -> Any:
+        return -x[0]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return -d
+
+
+class Abs(ScalarPrimitive, Pointwise):
+    """|a|."""
+
+    name, graph = "abs", AbsOp
+    called = (abs, math.fabs, np.abs, np.fabs)
+
+    def numbers(self, *x: Any) -> Any:
+        return abs(x[0])
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * x[0].prim(Sign)
+
+
+class Sign(Rounding):
+    """-1, 0 or 1."""
+
+    name, graph = "sign", SignOp
+    called = (np.sign,)
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return ScalarPrimitive.kinds(self, kind, where)
+
+    def numbers(self, *x: Any) -> Any:
+        found = (x[0] > 0) - (x[0] < 0)
+        return found if isinstance(x[0], int) else float(found)
+
+
+def _whole(function: Callable[[float], int], x: Any) -> int:
+    return 0 if isinstance(x, float) and not math.isfinite(x) else function(x)
+
+
+class Floor(Rounding):
+    """The largest int that is no larger."""
+
+    name, graph = "floor", FloorOp
+    called = (math.floor, np.floor)
+
+    def numbers(self, *x: Any) -> Any:
+        return _whole(math.floor, x[0])
+
+
+class Ceil(Rounding):
+    """The smallest int that is no smaller."""
+
+    name, graph = "ceil", CeilOp
+    called = (math.ceil, np.ceil)
+
+    def numbers(self, *x: Any) -> Any:
+        return _whole(math.ceil, x[0])
+
+
+class Round(Rounding):
+    """The nearest int, ties to even."""
+
+    name, graph = "round", RoundOp
+
+    def numbers(self, *x: Any) -> Any:
+        return _whole(round, x[0])
+
+
+class ToInt(Rounding):
+    """A number as an int."""
+
+    name, shown = "to_int", "int"
+    called = (int, math.trunc)
+
+    def numbers(self, *x: Any) -> Any:
+        return _whole(int, x[0])
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.cast(x[0], i64)
+
+
+class ToFloat(Mathematical):
+    """A number as a float."""
+
+    name, shown = "to_float", "float"
+    called = (float,)
+
+    def numbers(self, *x: Any) -> Any:
+        return float(x[0])
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return x[0] if is_float(element_of(x[0])) else u.cast(x[0], f64)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d
+
+
+class ToBool(Predicate):
+    """Whether a number is not 0."""
+
+    name, shown = "to_bool", "a condition"
+    called = (bool,)
+
+    def numbers(self, *x: Any) -> Any:
+        return bool(x[0])
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.op("cmp_ne", x[0], u.b.scalar(0, x[0]))
+
+
+class Not(Predicate):
+    """Whether a number is 0."""
+
+    name, graph = "not", NotOp
+
+    def numbers(self, *x: Any) -> Any:
+        return not x[0]
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        bools = tensor(shape_of(x[0]), i1)
+        return u.b(NotOp(x[0] if element_of(x[0]) == i1 else u.op("cast", x[0], results=bools)))
+
+
+ARITHMETIC = (
+    Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Neg, Abs, Sign, Floor, Ceil, Round, ToInt, ToFloat, ToBool, Not,
+)  # fmt: skip

@@ -1,0 +1,285 @@
+"""Primitives: comparisons, bits, and selection by a condition."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import i1
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of, is_float
+from glow_dialects.fn.domain import NoneType, Scalar, TensorType, Text, TupleType, text
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result
+from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
+from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.values import V, parts
+from glow_dialects.ops.arithmetic import MaxOp, MinOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
+from glow_dialects.ops.logic import (
+    AndOp,
+    BitwiseAndOp,
+    BitwiseNotOp,
+    BitwiseOrOp,
+    BitwiseXorOp,
+    NotOp,
+    OrOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    XorOp,
+)
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.dialect import PrimOp
+    from glow_dialects.fn.maker import Term
+    from glow_dialects.fn.meaning import Meaning
+    from glow_dialects.fn.unit import Unit
+
+
+class Comparison(Predicate):
+    """A comparison of two numbers: `code` is its sign."""
+
+    arity = 2
+    code: ClassVar[str] = ""
+    compare: ClassVar[Callable[[Any, Any], Any]]
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return "int" if kind == "bool" else kind, "bool"
+
+    def numbers(self, *x: Any) -> Any:
+        return type(self).compare(*x)
+
+
+class Equality(Comparison):
+    """A comparison of numbers, texts, None and tuples."""
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        if not any(isinstance(v.type, TupleType | Text | NoneType) for v in x):
+            return super().infer(m, op, x, where)
+        same = _same(m, x[0], x[1], where)
+        return same if isinstance(self, Eq) else m.scalar(Not(), [same], where)
+
+    def other(self, op: PrimOp, *x: Any) -> Any:
+        return (x[0] == x[1]) == isinstance(self, Eq)
+
+
+def _same(m: Meaning, a: V, b: V, where: str) -> V:
+    """Whether two values are equal: tuples item by item."""
+    if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
+        found = m.number(len(a.type.items) == len(b.type.items))
+        for left, right in zip(parts(a), parts(b), strict=False):
+            found = m.scalar(BitAnd(), [found, _same(m, left, right, where)], where)
+        return found
+    if isinstance(a.type, Scalar) and isinstance(b.type, Scalar):
+        return m.scalar(Eq(), [a, b], where)
+    if isinstance(a.type, TensorType) or isinstance(b.type, TensorType):
+        raise UnsupportedError(f"{where}: {text(a.type)} == {text(b.type)}; compare arrays alone")
+    return m.number(a.type == b.type)
+
+
+class Eq(Equality):
+    """a == b."""
+
+    name, graph, code, compare = "eq", CmpEqOp, "==", operator.eq
+    called = (operator.eq, np.equal)
+
+
+class Ne(Equality):
+    """a != b."""
+
+    name, graph, code, compare = "ne", CmpNeOp, "!=", operator.ne
+    called = (operator.ne, np.not_equal)
+
+
+class Lt(Comparison):
+    """a < b."""
+
+    name, graph, code, compare = "lt", CmpLtOp, "<", operator.lt
+    called = (operator.lt, np.less)
+
+
+class Le(Comparison):
+    """a <= b."""
+
+    name, graph, code, compare = "le", CmpLeOp, "<=", operator.le
+    called = (operator.le, np.less_equal)
+
+
+class Gt(Comparison):
+    """a > b."""
+
+    name, graph, code, compare = "gt", CmpGtOp, ">", operator.gt
+    called = (operator.gt, np.greater)
+
+
+class Ge(Comparison):
+    """a >= b."""
+
+    name, graph, code, compare = "ge", CmpGeOp, ">=", operator.ge
+    called = (operator.ge, np.greater_equal)
+
+
+class Bits(ScalarPrimitive, Constant):
+    """A function of the bits of ints, or of booleans: `logic` is its graph operator for those."""
+
+    arity = 2
+    logic: ClassVar[type[GraphOp] | None] = None
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        if kind == "float":
+            raise UnsupportedError(f"{where}: {self.name} of a float; use ints")
+        kind = kind if self.logic is not None and self.arity == 2 else "int"
+        return kind, kind
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        same = u.common(x, u.weak)
+        kind = element_of(same[0])
+        if is_float(kind):
+            raise VerifyException(f"{self.name} of arrays of floats; use comparisons or ints")
+        graph = self.logic if kind == i1 and self.logic is not None else self.graph
+        assert graph is not None
+        return u.b(graph(*same))
+
+
+class BitAnd(Bits):
+    """a & b."""
+
+    name, graph, logic = "bitand", BitwiseAndOp, AndOp
+    called = (operator.and_, np.bitwise_and)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] & x[1]
+
+
+class BitOr(Bits):
+    """a | b."""
+
+    name, graph, logic = "bitor", BitwiseOrOp, OrOp
+    called = (operator.or_, np.bitwise_or)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] | x[1]
+
+
+class BitXor(Bits):
+    """a ^ b."""
+
+    name, graph, logic = "bitxor", BitwiseXorOp, XorOp
+    called = (operator.xor, np.bitwise_xor)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] ^ x[1]
+
+
+class ShiftLeft(Bits):
+    """a << b."""
+
+    name, graph = "shl", ShiftLeftOp
+    called = (operator.lshift, np.left_shift)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] << x[1]
+
+
+class ShiftRight(Bits):
+    """a >> b."""
+
+    name, graph = "shr", ShiftRightOp
+    called = (operator.rshift, np.right_shift)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] >> x[1]
+
+
+class Invert(Bits):
+    """Every bit flipped."""
+
+    name, arity, graph, logic = "invert", 1, BitwiseNotOp, NotOp
+    called = (operator.invert, np.invert)
+
+    def numbers(self, *x: Any) -> Any:
+        return ~x[0]
+
+
+class Where(Pointwise):
+    """numpy.where: one of two values by a condition, element by element."""
+
+    name, arity, linear = "where", 3, (1, 2)
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        if isinstance(x[0].type, Scalar):
+            return m.switch(m.truth(x[0], where), x[1], x[2], where)
+        return m.tensors(self, op.attributes, x, where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.op("select", u.cast(x[0], i1), *u.common(x[1:], u.weak[1:]))
+
+    def python(self, op: PrimOp) -> Function:
+        on_arrays = self.on_arrays(op)
+
+        def run(c: Any, a: Any, b: Any) -> Any:
+            if isinstance(c, np.ndarray | np.generic):
+                return on_arrays(c, a, b)
+            return a if c else b
+
+        return run
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        if i == 0:
+            return None
+        zero = d.of(0.0)
+        return x[0].prim(Where, d, zero) if i == 1 else x[0].prim(Where, zero, d)
+
+
+class Extreme(Arithmetic):
+    """One of two numbers: the first where it is better, or is no number."""
+
+    better: ClassVar[str] = ""
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
+        return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+
+
+class Max(Extreme):
+    """The larger of two numbers."""
+
+    name, graph, better = "max", MaxOp, ">="
+    called = (np.maximum, np.fmax)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] if x[0] >= x[1] or x[0] != x[0] else x[1]
+
+
+class Min(Extreme):
+    """The smaller of two numbers."""
+
+    name, graph, better = "min", MinOp, "<="
+    called = (np.minimum, np.fmin)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] if x[0] <= x[1] or x[0] != x[0] else x[1]
+
+
+COMPARE = (
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
+    Invert,
+    Where,
+    Max,
+    Min,
+)

@@ -1,0 +1,342 @@
+"""Primitives: mathematical functions. Meaning and derivative are those of the graph operator of the name."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import f64
+from xdsl.ir import Block, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of, is_float, tensor
+from glow_dialects.fn.domain import FLOAT, INT, Scalar
+from glow_dialects.fn.primitive import Options, Primitive, Result
+from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub
+from glow_dialects.fn.primitives.scalars import Mathematical, Unary
+from glow_dialects.fn.values import V
+from glow_dialects.ops.activation import TanhOp
+from glow_dialects.ops.arithmetic import PowOp
+from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.unary_math import (
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CoshOp,
+    CosOp,
+    ErfOp,
+    Expm1Op,
+    ExpOp,
+    Log1pOp,
+    LogOp,
+    SinhOp,
+    SinOp,
+    SqrtOp,
+    TanOp,
+)
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.dialect import PrimOp
+    from glow_dialects.fn.maker import Term
+    from glow_dialects.fn.meaning import Meaning
+    from glow_dialects.fn.unit import Unit
+
+
+class Differentiable(Unary):
+    """A function whose derivative is read off the gradient of its graph operator."""
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        assert self.graph is not None, self.name
+        return _gradient(self.graph)(d, x[0], y)
+
+
+@cache
+def _gradient(graph: Any) -> Callable[[Term, Term, Result], Term]:
+    """The gradient of a unary graph operator as a formula of terms."""
+    number = tensor((), f64)
+    block = Block(arg_types=[number, number])
+    x, d = block.args
+    b = Builder.at_end(block)
+    y = b(graph(x))
+    (found,) = graph.gradient(y.owner, [d], b)
+
+    def formula(change: Term, at: Term, result: Result) -> Term:
+        known: dict[SSAValue, Term] = {d: change}
+
+        def term(value: SSAValue) -> Term:
+            if value is x or value is y:
+                return at if value is x else result()
+            if value not in known:
+                known[value] = _as_term(value, term, change)
+            return known[value]
+
+        return term(found)
+
+    return formula
+
+
+def _as_term(value: SSAValue, term: Callable[[SSAValue], Term], like: Term) -> Term:
+    """A value of a gradient as a term: a number, or the primitive of an operator."""
+    op = value.owner
+    assert isinstance(op, GraphOp), value
+    if isinstance(op, SplatOp):
+        return like.of(op.value.value.data)
+    first, *rest = (term(v) for v in op.operands)
+    return first.prim(_PRIMITIVES[type(op)], *rest)
+
+
+class Exp(Differentiable):
+    """e ** x."""
+
+    name, graph, code = "exp", ExpOp, "llvm.exp.f64"
+    called = (math.exp, np.exp)
+
+
+class Expm1(Differentiable):
+    """e ** x - 1."""
+
+    name, graph, code = "expm1", Expm1Op, "expm1"
+    called = (math.expm1, np.expm1)
+
+
+class Log(Differentiable):
+    """The natural logarithm."""
+
+    name, graph, code = "log", LogOp, "llvm.log.f64"
+    called = (np.log,)
+
+
+class Log1p(Differentiable):
+    """log(1 + x)."""
+
+    name, graph, code = "log1p", Log1pOp, "log1p"
+    called = (math.log1p, np.log1p)
+
+
+class Sqrt(Differentiable):
+    """The square root."""
+
+    name, graph, code = "sqrt", SqrtOp, "llvm.sqrt.f64"
+    called = (math.sqrt, np.sqrt)
+
+
+class Sin(Differentiable):
+    """The sine."""
+
+    name, graph, code = "sin", SinOp, "llvm.sin.f64"
+    called = (math.sin, np.sin)
+
+
+class Cos(Differentiable):
+    """The cosine."""
+
+    name, graph, code = "cos", CosOp, "llvm.cos.f64"
+    called = (math.cos, np.cos)
+
+
+class Tan(Differentiable):
+    """The tangent."""
+
+    name, graph, code = "tan", TanOp, "tan"
+    called = (math.tan, np.tan)
+
+
+class Asin(Differentiable):
+    """The inverse sine."""
+
+    name, graph, code = "asin", AsinOp, "asin"
+    called = (math.asin, np.arcsin)
+
+
+class Acos(Differentiable):
+    """The inverse cosine."""
+
+    name, graph, code = "acos", AcosOp, "acos"
+    called = (math.acos, np.arccos)
+
+
+class Atan(Differentiable):
+    """The inverse tangent."""
+
+    name, graph, code = "atan", AtanOp, "atan"
+    called = (math.atan, np.arctan)
+
+
+class Sinh(Differentiable):
+    """The hyperbolic sine."""
+
+    name, graph, code = "sinh", SinhOp, "sinh"
+    called = (math.sinh, np.sinh)
+
+
+class Cosh(Differentiable):
+    """The hyperbolic cosine."""
+
+    name, graph, code = "cosh", CoshOp, "cosh"
+    called = (math.cosh, np.cosh)
+
+
+class Tanh(Differentiable):
+    """The hyperbolic tangent."""
+
+    name, graph, code = "tanh", TanhOp, "tanh"
+    called = (math.tanh, np.tanh)
+
+
+class Asinh(Differentiable):
+    """The inverse hyperbolic sine."""
+
+    name, graph, code = "asinh", AsinhOp, "asinh"
+    called = (math.asinh, np.arcsinh)
+
+
+class Acosh(Differentiable):
+    """The inverse hyperbolic cosine."""
+
+    name, graph, code = "acosh", AcoshOp, "acosh"
+    called = (math.acosh, np.arccosh)
+
+
+class Atanh(Differentiable):
+    """The inverse hyperbolic tangent."""
+
+    name, graph, code = "atanh", AtanhOp, "atanh"
+    called = (math.atanh, np.arctanh)
+
+
+class Erf(Differentiable):
+    """The error function."""
+
+    name, graph, code = "erf", ErfOp, "erf"
+    called = (math.erf,)
+
+
+class SafeLog(Unary):
+    """The natural logarithm of positive numbers, 0 of others."""
+
+    name = "safe_log"
+
+    def numbers(self, *x: Any) -> Any:
+        return math.log(x[0]) if x[0] > 0 else 0.0
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        zero = u.b.scalar(0, x[0])
+        return u.op("select", u.op("cmp_gt", x[0], zero), u.op("log", x[0]), zero)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d / x[0]
+
+
+class Atan2(Mathematical):
+    """The angle of the point (b, a)."""
+
+    name, arity, code = "atan2", 2, "atan2"
+    called = (math.atan2, np.arctan2)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.atan2(*x)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        a, b = x[0], x[1]
+        return (-(d * a) if i else d * b) / (a * a + b * b)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        a, b = (v if is_float(element_of(v)) else u.cast(v, f64) for v in u.common(x, u.weak))
+        zero, half = u.b.scalar(0, a), u.b.scalar(np.pi / 2, a)
+        side = u.op("select", u.op("cmp_lt", a, zero), u.op("neg", half), half)
+        behind = u.op("select", u.op("cmp_lt", b, zero), u.op("add", side, side), zero)
+        straight = u.op("cmp_eq", b, zero)
+        safe = u.op("select", straight, u.b.scalar(1, b), b)
+        angle = u.op("add", u.op("atan", u.op("div", a, safe)), behind)
+        upright = u.op("select", u.op("cmp_eq", a, zero), zero, side)
+        return u.op("select", straight, upright, angle)
+
+
+class Hypot(Mathematical):
+    """The length of the vector (a, b)."""
+
+    name, arity, code = "hypot", 2, "hypot"
+    called = (math.hypot, np.hypot)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.hypot(*x)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * x[i] / y()
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        left, right = (u.op("mul", v, v) for v in x)
+        return u.op("sqrt", u.op("add", left, right))
+
+
+class Copysign(Mathematical):
+    """|a| with the sign of b."""
+
+    name, arity, code = "copysign", 2, "llvm.copysign.f64"
+    called = (math.copysign, np.copysign)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.copysign(*x)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * 0.0 if i else d * x[0].prim(Sign) * x[1].prim(Sign)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        size, sign = u.common(x, u.weak)
+        size = u.op("abs", size)
+        return u.op("select", u.op("cmp_lt", sign, u.b.scalar(0, sign)), u.op("neg", size), size)
+
+
+class Pow(Arithmetic):
+    """a ** b."""
+
+    name, graph = "pow", PowOp
+    called = (pow, operator.pow, np.power, np.float_power)
+
+    def numbers(self, *x: Any) -> Any:
+        try:
+            made = x[0] ** x[1]
+        except (ZeroDivisionError, OverflowError):
+            return math.inf
+        return math.nan if isinstance(made, complex) else made
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        """Of ints, an int, but a float where the exponent is known to be negative."""
+        kinds = [v.type for v in x]
+        if not all(isinstance(k, Scalar) and k.kind != "float" for k in kinds):
+            return super().infer(m, op, x, where)
+        exponent = kinds[1].const if isinstance(kinds[1], Scalar) else None
+        work, result = ("float", FLOAT) if exponent is not None and exponent < 0 else ("int", INT)
+        return V(result, m.t.scalar(self, work, [m.kind(v, work) for v in x]))
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        # d(a^b) = b a^(b-1) da + a^b log(a) db; powers of small constants without powers below zero
+        if i:
+            return d * y() * x[0].prim(SafeLog)
+        n = x[1].constant
+        if isinstance(n, float):
+            return d * x[0].prim(Pow, n - 1.0) * n
+        if n is None:
+            return d * x[1] * x[0].prim(Pow, x[1] - 1)
+        if n == 0:
+            return None
+        return d if n == 1 else d * (x[0] if n == 2 else x[0].prim(Pow, n - 1)) * float(n)
+
+
+MATHEMATICS = (
+    Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
+    Erf, SafeLog, Atan2, Hypot, Copysign, Pow,
+)  # fmt: skip
+
+#: The primitive of each operator that gradients are made of.
+_PRIMITIVES: dict[Any, type[Primitive]] = {
+    card.graph: card for card in (Add, Sub, Mul, Div, Neg, Abs, Sign, *MATHEMATICS) if card.graph is not None
+}

@@ -1,0 +1,134 @@
+"""Primitives on numbers that work on arrays element by element too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import f64
+from xdsl.ir import SSAValue
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of, is_float
+from glow_dialects.fn.domain import NotNative, Scalar, TensorType
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive
+from glow_dialects.fn.python_values import ZERO, kind_of
+from glow_dialects.fn.values import V, is_zero
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.dialect import PrimOp
+    from glow_dialects.fn.meaning import Meaning
+    from glow_dialects.fn.unit import Unit
+
+
+class ScalarPrimitive(Primitive):
+    """A function of numbers. `graph` is the operator that it is on arrays.
+
+    `absorbing`: the result is the symbolic zero where an operand is.
+    """
+
+    shown: ClassVar[str] = ""
+    graph: ClassVar[type[GraphOp] | None] = None
+    absorbing: ClassVar[bool] = False
+
+    @property
+    def short(self) -> str:
+        return self.shown or self.name
+
+    def vanishes(self, zeros: Sequence[bool]) -> bool:
+        return self.absorbing
+
+    def numbers(self, *x: Any) -> Any:
+        """The value for Python numbers: IEEE results where Python raises."""
+        raise NotImplementedError(self.name)
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        """What operands whose widest kind is `kind` are computed in, and the kind of the result."""
+        kind = "int" if kind == "bool" else kind
+        return kind, kind
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        if any(map(is_zero, x)):
+            return self.with_zero(m, op, x)
+        if all(isinstance(v.type, Scalar) for v in x):
+            return m.scalar(self, x, where)
+        if any(isinstance(v.type, TensorType) for v in x):
+            return m.tensors(self, op.attributes, x, where)
+        raise m.no_numbers(self, x, where)
+
+    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+        """The value where some operands are the symbolic zero."""
+        raise NotNative(f"{self.name} of a zero")
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        assert self.graph is not None, self.name
+        return u.b(self.graph(*u.common(x, u.weak)))
+
+    def function(self, op: PrimOp) -> Function:
+        return self.python(op)
+
+    def python(self, op: PrimOp) -> Function:
+        on_arrays, numbers = self.on_arrays(op), self.numbers
+
+        def run(*x: Any) -> Any:
+            for value in x:
+                kind = type(value)
+                if kind is float or kind is int or kind is bool:
+                    continue
+                if isinstance(value, np.ndarray | np.generic):
+                    return on_arrays(*x)
+                return ZERO if value is ZERO and self.absorbing else self.other(op, *x)
+            return numbers(*x)
+
+        return run
+
+    def other(self, op: PrimOp, *x: Any) -> Any:
+        """The value where operands are neither numbers nor arrays."""
+        bad = next(
+            v for v in x if v is ZERO or not isinstance(v, bool | int | float | np.ndarray | np.generic)
+        )
+        raise GlowError(f"{op.source}: {self.short} of {kind_of(bad)}; use numbers or arrays")
+
+
+class Mathematical(ScalarPrimitive, Pointwise):
+    """A function of floats, which gives a float.
+
+    `code` is the function of the C library that it is, or an intrinsic of LLVM.
+    """
+
+    code: ClassVar[str] = ""
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return "float", "float"
+
+
+class Unary(Mathematical):
+    """A mathematical function of one operand: meaning and derivative are those of its graph operator."""
+
+    def numbers(self, *x: Any) -> Any:
+        return float(_evaluated(self.graph, x[0]))
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        assert self.graph is not None, self.name
+        return u.b(self.graph(x[0] if is_float(element_of(x[0])) else u.cast(x[0], f64)))
+
+
+def _evaluated(graph: Any, x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return graph.function(graph, np.float64(x))  # as a method of the class: it has no properties
+
+
+class Rounding(ScalarPrimitive, Constant):
+    """A whole number from a float."""
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return kind, "int"
+
+
+class Predicate(ScalarPrimitive, Constant):
+    """A question: a boolean."""
+
+    def kinds(self, kind: str, where: str) -> tuple[str, str]:
+        return kind, "bool"

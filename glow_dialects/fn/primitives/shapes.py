@@ -1,0 +1,130 @@
+"""Primitives: shapes and element types of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
+from glow_dialects.core.types import element_of, element_type, shape_of
+from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
+from glow_dialects.fn.domain import text as text_of
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result
+from glow_dialects.fn.primitives.cotangents import ReshapeLike
+from glow_dialects.fn.regions import evaluate, shape_attribute
+from glow_dialects.fn.values import V, parts
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.dialect import PrimOp
+    from glow_dialects.fn.maker import Term
+    from glow_dialects.fn.meaning import Meaning
+    from glow_dialects.fn.unit import Unit
+
+
+class Shape(Constant):
+    """The shape of an array, a tuple of ints; numbers have none."""
+
+    name, types_only = "shape", (0,)
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        kind = x[0].type
+        return m.tuple([m.number(s) for s in (kind.shape if isinstance(kind, TensorType) else ())])
+
+    def python(self, op: PrimOp) -> Function:
+        return lambda x: tuple(int(s) for s in np.shape(x))
+
+
+def _static_shape(v: V, where: str) -> Attribute:
+    items = parts(v) if isinstance(v.type, TupleType) else [v]
+    numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
+    if len(numbers) != len(items) or None in numbers:
+        raise UnknownNumberError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
+    return shape_attribute([int(n) for n in numbers if n is not None])
+
+
+class Reshape(Primitive):
+    """The elements under another shape, in which -1 is what is left."""
+
+    name, arity, linear = "reshape", 2, (0,)
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        return m.tensors(self, {**op.attributes, "shape": _static_shape(x[1], where)}, [x[0]], where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        shape = list(options["shape"])
+        size = int(np.prod(shape_of(x[0])))
+        if shape.count(-1) == 1:
+            rest = -int(np.prod(shape))
+            shape[shape.index(-1)] = size // max(rest, 1)
+        if int(np.prod(shape)) != size:
+            text = "x".join(map(str, shape_of(x[0])))
+            raise VerifyException(f"reshape of {text} ({size} elements) to {tuple(options['shape'])}")
+        return u.reshape(x[0], shape)
+
+    def python(self, op: PrimOp) -> Function:
+        return lambda x, shape: evaluate(
+            self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
+        )
+
+    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d.prim(ReshapeLike, x[0])
+
+
+class Full(Pointwise):
+    """An array of a shape with one value."""
+
+    name, arity, linear = "full", 2, (1,)
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        return m.tensors(self, {**op.attributes, "shape": _static_shape(x[0], where)}, [x[1]], where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        element = element_type(options["dtype"]) if "dtype" in options else element_of(x[0])
+        return u.expand(u.cast(x[0], element), options["shape"])
+
+    def python(self, op: PrimOp) -> Function:
+        return lambda shape, x: evaluate(
+            self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
+        )
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d if i == 1 else None
+
+
+class Astype(Pointwise):
+    """An array of another element type, `dtype`."""
+
+    name, linear = "astype", (0,)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.cast(x[0], element_type(options["dtype"]))
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d
+
+
+class AstypeAs(Pointwise):
+    """An array of the element type that a text names."""
+
+    name, arity, linear = "astype_as", 2, (0,)
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        kind = x[1].type
+        if not isinstance(kind, Text):
+            raise UnsupportedError(f"{where}: {text_of(kind)} is no dtype; use x.dtype or np.float32")
+        return m.tensors(Astype(), {"dtype": StringAttr(kind.value)}, [x[0]], where)
+
+    def python(self, op: PrimOp) -> Function:
+        return lambda x, kind: evaluate(Astype(), {"dtype": to_attribute(kind)}, [x], op.source)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None if i else d
+
+
+SHAPES = (Shape, Reshape, Full, Astype, AstypeAs)

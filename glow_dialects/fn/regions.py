@@ -1,0 +1,124 @@
+"""Primitives on arrays of known types: the graph operators that they are, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import to_python
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import ShapeError, UnsupportedError, raised
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, Tensor, tensor_of, typed
+from glow_dialects.fn.keys import with_bounds
+from glow_dialects.fn.syntax import LINE
+from glow_dialects.fn.unit import Unit
+
+if TYPE_CHECKING:
+    from glow_dialects.fn.primitive import Primitive
+
+Attributes = Mapping[str, Attribute]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of an argument; `weak` scalars take the element type of the tensors beside them."""
+
+    type: Tensor
+    weak: bool = False
+
+
+def plain_options(attributes: Attributes) -> dict[str, Any]:
+    """The options of a primitive as Python values."""
+    return {n: to_python(a) for n, a in attributes.items() if n not in (LINE, "indices")}
+
+
+@dataclass
+class Region:
+    """A primitive for certain types: its operators and the value they end in."""
+
+    block: Block
+    result: SSAValue
+
+    @property
+    def type(self) -> Tensor:
+        """The type of the result."""
+        return typed(self.result)
+
+
+_REGIONS: dict[Any, Region] = {}
+
+
+def region(card: Primitive, attributes: Attributes, kinds: Sequence[Kind], where: str) -> Region:
+    """The operators of a primitive; ShapeError, with the place, where the types do not fit."""
+    key = (card, tuple(sorted((n, a) for n, a in attributes.items() if n != LINE)), tuple(kinds))
+    found = _REGIONS.get(key)
+    if found is None:
+        block = Block(arg_types=[k.type for k in kinds])
+        b = Builder.at_end(block)
+        try:
+            unit = Unit(b, [k.weak for k in kinds])
+            result = card.build(unit, plain_options(attributes), attributes, list(block.args))
+        except VerifyException as error:
+            raise ShapeError(f"{where}: {error}") from None
+        except (TypeError, AssertionError) as error:
+            shapes = ", ".join(str(k.type) for k in kinds)
+            raise UnsupportedError(f"{where}: {card.short} of {shapes}: {error}") from None
+        _drop_unused(block, result)
+        found = _REGIONS[key] = Region(block, result)
+    return found
+
+
+def _drop_unused(block: Block, result: SSAValue) -> None:
+    """Remove what the result does not need, as the value of an operator whose cotangent is wanted."""
+    for op in reversed(list(block.ops)):
+        if result.owner is not op and all(r.first_use is None for r in op.results):
+            op.detach()
+            op.erase()
+
+
+def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], where: str) -> Any:
+    """The value of a primitive for arrays (and Python numbers, whose type is weak)."""
+    kinds: list[Kind] = []
+    arrays: list[Array] = []
+    options = dict(with_bounds(attributes, values))
+    for value in values:
+        weak = isinstance(value, bool | int | float)
+        if not weak and not isinstance(value, np.ndarray | np.generic):
+            raise UnsupportedError(f"{where}: {card.short} of a {type(value).__name__} and arrays")
+        array = np.asarray(value)
+        arrays.append(array)
+        kinds.append(Kind(tensor_of(array), weak))
+    made = region(card, options, kinds, where)
+    check_subscripts(card, options, arrays, where)
+    known: dict[SSAValue, Array] = dict(zip(made.block.args, arrays, strict=True))
+    for op in made.block.ops:
+        assert isinstance(op, GraphOp)
+        known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
+    found = known[made.result]
+    return found.item() if found.ndim == 0 and found.dtype.name in ("float64", "int64", "bool") else found
+
+
+def subscript_error(size: int) -> str:
+    """What the error of a subscript says."""
+    return f"a subscript lies outside its axis of {size}"
+
+
+def check_subscripts(card: Primitive, attributes: Attributes, arrays: Sequence[Any], where: str) -> None:
+    """Raise IndexError where a subscript, which masks are none, lies outside its axis."""
+    for place, size in card.subscripts(attributes, [np.shape(a) for a in arrays]):
+        index = np.asarray(arrays[place])
+        if index.dtype.kind != "b" and not np.all((index >= -size) & (index < size)):
+            raise raised("IndexError", subscript_error(size), where)
+
+
+def shape_attribute(value: Any) -> Attribute:
+    """A shape as an option; a number is a shape of one axis."""
+    numbers = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    return DenseArrayBase.from_list(i64, [int(v) for v in numbers])

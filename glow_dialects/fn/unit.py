@@ -1,0 +1,78 @@
+"""Builds the graph operators that a primitive on arrays is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, reduce
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+
+from glow_dialects.core.builder import Builder
+from glow_dialects.core.types import dtype_of, element_of, element_type, shape_of, tensor
+from glow_dialects.ops import card_of
+
+
+@cache
+def operator_named(name: str) -> Any:
+    """The class of a graph operator by its name."""
+    card = card_of(name)
+    assert card is not None, name
+    classes = (c for c in vars(card).values() if isinstance(c, type))
+    return next(c for c in classes if getattr(c, "name", "") == f"glow.{name}")
+
+
+class Unit:
+    """Builds the operators of one primitive in a block whose arguments are its tensors."""
+
+    def __init__(self, b: Builder, weak: Sequence[bool]) -> None:
+        self.b = b
+        self.weak = weak
+
+    def op(
+        self,
+        name: str,
+        *values: SSAValue | Sequence[SSAValue],
+        results: Attribute | None = None,
+        **options: object,
+    ) -> SSAValue:
+        """One operator of a card, by name."""
+        return self.b(operator_named(name)(*values, results=results, **options))
+
+    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
+        """The value with another element type."""
+        if element_of(value) == element:
+            return value
+        return self.op("cast", value, results=tensor(shape_of(value), element))
+
+    def common(self, values: Sequence[SSAValue], weak: Sequence[bool]) -> list[SSAValue]:
+        """Values of one element type: the widest of the tensors, weak scalars adapted to it."""
+        strong = [dtype_of(v.type) for v, w in zip(values, weak, strict=True) if not w]
+        dtype = reduce(np.promote_types, strong or [dtype_of(v.type) for v in values])
+        if dtype.kind != "f" and any(dtype_of(v.type).kind == "f" for v in values):
+            dtype = np.dtype(np.float64)
+        return [self.cast(v, element_type(dtype)) for v in values]
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The same elements under another shape."""
+        kind = tensor(shape, element_of(value))
+        return value if value.type == kind else self.op("reshape", value, results=kind)
+
+    def expand(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Broadcast to a shape."""
+        kind = tensor(shape, element_of(value))
+        return value if value.type == kind else self.op("expand", value, results=kind)
+
+    def summed(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Summed over what a value of `shape` was broadcast along."""
+        have, want = shape_of(value), tuple(shape)
+        if have == want:
+            return value
+        lead = len(have) - len(want)
+        if lead < 0:
+            return self.expand(value, want)
+        axes = [*range(lead)] + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
+        total = self.op("reduce_sum", value, axes=tuple(axes), keepdims=True) if axes else value
+        made = self.reshape(total, want) if int(np.prod(shape_of(total))) == int(np.prod(want)) else None
+        return made if made is not None else self.expand(total, want)
