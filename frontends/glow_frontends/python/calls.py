@@ -246,7 +246,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
 def _wrapped(c: Expressions, thing: Any, handler: Handler, node: ast.AST) -> SSAValue:
     """A built-in function as a value: of as many parameters as its primitive takes."""
     name = getattr(thing, "__name__", "builtin")
-    count = _ARITY.get(thing, 2 if name in ("max", "min") else 1)
+    count = _ARITY.get(thing, 2 if name in ("max", "min", "pow") else 1)
     names = [f"x{i}" for i in range(count)]
     return c.function(name, names, lambda values: c.ssa(handler(c, node, list(values), {}), node))
 

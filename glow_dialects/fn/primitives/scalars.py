@@ -77,9 +77,9 @@ class ScalarPrimitive(Primitive):
                 kind = type(value)
                 if kind is float or kind is int or kind is bool:
                     continue
-                if isinstance(value, np.ndarray | np.generic):
-                    return on_arrays(*x)
-                return ZERO if value is ZERO and self.absorbing else self.other(op, *x)
+                if any(v is ZERO for v in x):
+                    return ZERO if self.absorbing else self.other(op, *x)
+                return on_arrays(*x) if isinstance(value, np.ndarray | np.generic) else self.other(op, *x)
             return numbers(*x)
 
         return run
