@@ -88,7 +88,7 @@ def _as_term(value: SSAValue, term: Callable[[SSAValue], Term], like: Term) -> T
     op = value.owner
     assert isinstance(op, GraphOp), value
     if isinstance(op, SplatOp):
-        return like.of(op.value.value.data)
+        return like.of(op.value)
     first, *rest = (term(v) for v in op.operands)
     return first.prim(_PRIMITIVES[type(op)], *rest)
 

@@ -36,20 +36,15 @@ from glow_dialects.fn.domain import (
     BOTTOM,
     ZERO,
     Bottom,
-    EnvType,
     FnType,
     NamedType,
-    NoneType,
     NotNative,
-    Scalar,
     Sets,
     TupleType,
     Type,
     TypesDiffer,
-    ZeroType,
     has_sets,
     text,
-    widened,
 )
 from glow_dialects.fn.maker import modes_of
 from glow_dialects.fn.meaning import Meaning, failure
@@ -490,15 +485,3 @@ class Specializer(Meaning):
 def _no_tangents(before: str) -> list[V]:
     """The tangents that follow a function in a function derived in this way: nothing."""
     return [V(ZERO)] * (2 ** before.count("j") - 1)
-
-
-__all__ = [
-    "EnvType",
-    "GlowError",
-    "Instance",
-    "NoneType",
-    "Scalar",
-    "Specializer",
-    "ZeroType",
-    "widened",
-]
