@@ -13,23 +13,11 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.fn.dialect import ConstantOp, PrimOp, TupleOp
-from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mod, Mul, Neg, Not, Sub, ToBool
+from glow_dialects.fn.primitives.arithmetic import Add, Mul, Not, ToBool
 from glow_dialects.fn.primitives.compare import (
-    BitAnd,
-    BitOr,
-    BitXor,
     Eq,
-    Ge,
-    Gt,
-    Invert,
-    Le,
-    Lt,
-    Ne,
-    ShiftLeft,
-    ShiftRight,
 )
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.mathematics import Pow
 from glow_dialects.fn.primitives.operators import Operator
 from glow_dialects.fn.primitives.records import Field, HasKey, IsInstance, Iterate, MakeDict
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
@@ -38,7 +26,7 @@ from glow_dialects.fn.primitives.tuples import ConcatTuples, Len, ToTuple
 from glow_dialects.fn.record import items_of, names_of
 from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
-from glow_frontends.python.folding import folded
+from glow_frontends.python.folding import BINARY, COMPARE, UNARY, folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
 from glow_frontends.python.names import changed_list, read_names
 from glow_frontends.python.source import Source
@@ -47,16 +35,6 @@ if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer
 
 Env = dict[str, Value]
-
-BINARY: dict[type[ast.operator], type[ScalarPrimitive]] = {
-    ast.Add: Add, ast.Sub: Sub, ast.Mult: Mul, ast.Div: Div, ast.FloorDiv: FloorDiv, ast.Mod: Mod,
-    ast.Pow: Pow, ast.BitAnd: BitAnd, ast.BitOr: BitOr, ast.BitXor: BitXor, ast.LShift: ShiftLeft,
-    ast.RShift: ShiftRight,
-}  # fmt: skip
-COMPARE: dict[type[ast.cmpop], type[ScalarPrimitive]] = {
-    ast.Eq: Eq, ast.NotEq: Ne, ast.Lt: Lt, ast.LtE: Le, ast.Gt: Gt, ast.GtE: Ge,
-}  # fmt: skip
-UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {ast.USub: Neg, ast.Not: Not, ast.Invert: Invert}
 
 
 class Expressions(Emitter):

@@ -1,15 +1,41 @@
-"""Operators on Python numbers and texts that are known when compiling."""
+"""Python's operators as primitives, and on numbers and texts that are known when compiling."""
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
 
 from glow_dialects.fn.primitive import Primitive
-from glow_dialects.fn.primitives.compare import Eq, Ne, ShiftLeft
+from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mod, Mul, Neg, Not, Sub
+from glow_dialects.fn.primitives.compare import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Eq,
+    Ge,
+    Gt,
+    Invert,
+    Le,
+    Lt,
+    Ne,
+    ShiftLeft,
+    ShiftRight,
+)
 from glow_dialects.fn.primitives.mathematics import Pow
+from glow_dialects.fn.primitives.scalars import ScalarPrimitive
 from glow_frontends.python.emit import Static
+
+BINARY: dict[type[ast.operator], type[ScalarPrimitive]] = {
+    ast.Add: Add, ast.Sub: Sub, ast.Mult: Mul, ast.Div: Div, ast.FloorDiv: FloorDiv, ast.Mod: Mod,
+    ast.Pow: Pow, ast.BitAnd: BitAnd, ast.BitOr: BitOr, ast.BitXor: BitXor, ast.LShift: ShiftLeft,
+    ast.RShift: ShiftRight,
+}  # fmt: skip
+COMPARE: dict[type[ast.cmpop], type[ScalarPrimitive]] = {
+    ast.Eq: Eq, ast.NotEq: Ne, ast.Lt: Lt, ast.LtE: Le, ast.Gt: Gt, ast.GtE: Ge,
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {ast.USub: Neg, ast.Not: Not, ast.Invert: Invert}
 
 
 def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:

@@ -15,7 +15,8 @@ from glow_dialects.fn.primitives.assignment import SetField
 from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import ConcatTuples, ToTuple
 from glow_frontends.python.emit import Static, Value
-from glow_frontends.python.expressions import BINARY, Env, Expressions
+from glow_frontends.python.expressions import Env, Expressions
+from glow_frontends.python.folding import BINARY
 from glow_frontends.python.hints import instead_of
 from glow_frontends.python.lists import without
 from glow_frontends.python.names import assigned, definite, exposed, leaves, read_names
