@@ -13,9 +13,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import LAYOUTS, check_float
 
 
@@ -47,10 +47,10 @@ class _BatchNorm(PureOp):
         """Every axis but that of the channels."""
         return tuple(i for i in range(len(shape_of(self.operands[0]))) if i != self.channel)
 
-    def row(self, f: Formula, vector: SSAValue) -> SSAValue:
+    def row(self, vector: Term) -> Term:
         """A vector of the channels reshaped to broadcast."""
-        rank, count = len(shape_of(self.operands[0])), shape_of(vector)[0]
-        return f.reshape(vector, [count if i == self.channel else 1 for i in range(rank)])
+        rank, count = len(shape_of(self.operands[0])), vector.shape[0]
+        return vector.reshape([count if i == self.channel else 1 for i in range(rank)])
 
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]
@@ -87,10 +87,9 @@ class BatchNormOp(_BatchNorm):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # factor = scale / sqrt(variance + epsilon); input factor + (bias - mean factor)
-        f = Formula(b, self.input)
-        factor = f.div(self.scale, f.sqrt(f.add(self.variance, self.epsilon)))
-        offset = f.sub(self.bias, f.mul(self.mean, factor))
-        return [f.add(f.mul(self.input, self.row(f, factor)), self.row(f, offset))]
+        factor = self.scale / (Term(self.variance, b) + self.epsilon).sqrt()
+        offset = self.bias - self.mean * factor
+        return [(self.input * self.row(factor) + self.row(offset)).value]
 
     def reference(
         self, result: Array, input: Array, scale: Array, bias: Array, mean: Array, variance: Array
@@ -118,15 +117,15 @@ class BatchNormTrainOp(_BatchNorm):
         return [kind, self.scale.type, self.scale.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        mean = f.mean(self.input, self.others)
-        centred = f.sub(self.input, mean)
-        variance = f.mean(f.mul(centred, centred), self.others)
+        x = Term(self.input, b)
+        mean = x.mean(self.others)
+        centred = x - mean
+        variance = (centred * centred).mean(self.others)
         channels = shape_of(self.scale)
-        flat = f.reshape(variance, channels)
-        factor = f.div(self.scale, f.sqrt(f.add(flat, self.epsilon)))
-        y = f.add(f.mul(centred, self.row(f, factor)), self.row(f, self.bias))
-        return [y, f.reshape(mean, channels), flat]
+        flat = variance.reshape(channels)
+        factor = self.scale / (flat + self.epsilon).sqrt()
+        y = centred * self.row(factor) + self.row(Term(self.bias, b))
+        return [y.value, mean.reshape(channels).value, flat.value]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         dy = grads[0]
@@ -172,16 +171,16 @@ class BatchNormBackwardOp(_BatchNorm):
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # unit = (x - mean) / deviation; scaleG = sum(outG unit); biasG = sum(outG)
         # inG = scale / deviation (outG - biasG / n - unit scaleG / n)
-        f = Formula(b, self.input)
+        x, mean, variance, dy = (Term(v, b) for v in (self.input, self.mean, self.variance, self.grad))
         count = int(np.prod([shape_of(self.input)[i] for i in self.others]))
-        inverse = f.div(1.0, f.sqrt(f.add(self.variance, self.epsilon)))
-        unit = f.mul(f.sub(self.input, self.row(f, self.mean)), self.row(f, inverse))
-        bias = f.sum(self.grad, self.others)
-        scale = f.sum(f.mul(self.grad, unit), self.others)
-        inner = f.sub(f.sub(self.grad, f.mul(bias, 1 / count)), f.mul(unit, f.mul(scale, 1 / count)))
+        inverse = 1.0 / (variance + self.epsilon).sqrt()
+        unit = (x - self.row(mean)) * self.row(inverse)
+        bias = dy.sum(self.others)
+        scale = (dy * unit).sum(self.others)
+        inner = dy - bias * (1 / count) - unit * (scale * (1 / count))
         channels = shape_of(self.scale)
-        dx = f.mul(inner, self.row(f, f.mul(self.scale, inverse)))
-        return [dx, f.reshape(scale, channels), f.reshape(bias, channels)]
+        dx = inner * self.row(self.scale * inverse)
+        return [dx.value, scale.reshape(channels).value, bias.reshape(channels).value]
 
     def reference(
         self,

@@ -14,9 +14,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -81,11 +81,8 @@ class DropoutTrainOp(_Dropout):
         if self.step.type != tensor((), i64):
             raise VerifyException(f"{self.name}: step is {self.step.type}, expected tensor<i64>")
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
-        f = Formula(b, dy)
-        return [f.where(self.mask, f.mul(dy, 1 / (1 - self.ratio)), 0.0), None]
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
+        return [Term(self.mask, b).where(Term(dy, b) * (1 / (1 - self.ratio)), 0.0).value, None]
 
     def reference(self, result: Array, mask: Array, input: Array, step: Array) -> None:
         ratio = self.ratio

@@ -13,10 +13,10 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.batch_norm import along
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -56,13 +56,13 @@ class _Grouped(PureOp):
         return [input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        input, scale, bias = self.operands[0], self.operands[1], self.operands[2]
-        f, shape = Formula(b, input), shape_of(input)
+        x, scale, bias = (Term(v, b) for v in (self.input, self.scale, self.bias))
+        shape = x.shape
         members = int(np.prod(shape[1:])) // self.group_count
-        flat = f.reshape(input, (shape[0], self.group_count, members))
-        unit = f.reshape(f.standard(flat, (2,), self.epsilon), shape)
+        flat = x.reshape((shape[0], self.group_count, members))
+        unit = flat.standardized((2,), self.epsilon).reshape(shape)
         row = (1, shape[1], *(1,) * (len(shape) - 2))
-        return [f.add(f.mul(unit, f.reshape(scale, row)), f.reshape(bias, row))]
+        return [(unit * scale.reshape(row) + bias.reshape(row)).value]
 
 
 @graph_op

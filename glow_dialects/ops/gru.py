@@ -29,20 +29,20 @@ class GruOp(RecurrentOp):
         (state,) = states
         m = d.m
         gates = m.matmul(state, d.gate(d.recurrence, 0, 2))
-        gates = m.add(d.gate(x, 0, 2), gates)
+        gates = d.gate(x, 0, 2) + gates
         if d.recurrence_bias is not None:
-            gates = m.add(gates, d.gate(d.recurrence_bias, 0, 2))
+            gates = gates + d.gate(d.recurrence_bias, 0, 2)
         z = d.activate(0, d.gate(gates, 0))
         r = d.activate(0, d.gate(gates, 1))
         own, bias = d.gate(d.recurrence, 2), None
         if d.recurrence_bias is not None:
             bias = d.gate(d.recurrence_bias, 2)
         if d.properties["linear_before_reset"]:
-            inner = m.mul(r, d.total(m.matmul(state, own), bias))
+            inner = r * d.total(m.matmul(state, own), bias)
         else:
-            inner = d.total(m.matmul(m.mul(r, state), own), bias)
-        h = d.activate(1, m.add(d.gate(x, 2), inner))
-        return [m.add(h, m.mul(z, m.sub(state, h)))]
+            inner = d.total(m.matmul(r * state, own), bias)
+        h = d.activate(1, d.gate(x, 2) + inner)
+        return [h + z * (state - h)]
 
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:

@@ -13,9 +13,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axis, float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, present, shape_of
 from glow_dialects.ops.elementwise import unbroadcast, widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -43,9 +43,9 @@ class _Trailing(PureOp):
                 raise VerifyException(f"{self.name}: {value.type} does not broadcast to {input.type}")
         return [input.type]
 
-    def affine(self, f: Formula, unit: SSAValue) -> SSAValue:
+    def affine(self, unit: Term) -> Term:
         """unit * scale (+ bias)."""
-        return unit if self.scale is None else f.mul(unit, self.scale)
+        return unit if self.scale is None else unit * self.scale
 
 
 @graph_op
@@ -58,29 +58,24 @@ class LayerNormOp(_Trailing):
     bias = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
-    def affine(self, f: Formula, unit: SSAValue) -> SSAValue:
-        scaled = super().affine(f, unit)
-        return scaled if self.bias is None else f.add(scaled, self.bias)
+    def affine(self, unit: Term) -> Term:
+        scaled = super().affine(unit)
+        return scaled if self.bias is None else scaled + self.bias
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        return [self.affine(f, f.standard(self.input, self.axes, self.epsilon))]
+        return [self.affine(Term(self.input, b).standardized(self.axes, self.epsilon)).value]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # unit = (x - mean) / deviation, g = outG scale; inG = (g - mean(g) - unit mean(g unit)) / deviation
-        dy = grads[0]
-        assert dy is not None
-        f, axes = Formula(b, self.input), self.axes
-        centred = f.sub(self.input, f.mean(self.input, axes))
-        variance = f.mean(f.mul(centred, centred), axes)
-        inverse = f.div(1.0, f.sqrt(f.add(variance, self.epsilon)))
-        unit = f.mul(centred, inverse)
-        g = dy
-        for value in present(self.scale):
-            g = f.mul(dy, value)
-        inner = f.sub(f.sub(g, f.mean(g, axes)), f.mul(unit, f.mean(f.mul(g, unit), axes)))
-        scales = [unbroadcast(f.mul(dy, unit), v, b) for v in present(self.scale)]
-        return [f.mul(inner, inverse), *scales, *(unbroadcast(dy, v, b) for v in present(self.bias))]
+        x, grad, axes = Term(self.input, b), Term(dy, b), self.axes
+        centred = x - x.mean(axes)
+        variance = (centred * centred).mean(axes)
+        inverse = 1.0 / (variance + self.epsilon).sqrt()
+        unit = centred * inverse
+        g = grad if self.scale is None else grad * self.scale
+        inner = g - g.mean(axes) - unit * (g * unit).mean(axes)
+        scales = [(grad * unit).sum_to(shape_of(v)).value for v in present(self.scale)]
+        return [(inner * inverse).value, *scales, *(unbroadcast(dy, v, b) for v in present(self.bias))]
 
     def reference(self, result: Array, input: Array, scale: Array | None, bias: Array | None) -> None:
         x = widen(input)
@@ -102,9 +97,9 @@ class RmsNormOp(_Trailing):
     result = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        squares = f.mean(f.mul(self.input, self.input), self.axes)
-        return [self.affine(f, f.div(self.input, f.sqrt(f.add(squares, self.epsilon))))]
+        x = Term(self.input, b)
+        squares = (x * x).mean(self.axes)
+        return [self.affine(x / (squares + self.epsilon).sqrt()).value]
 
     def reference(self, result: Array, input: Array, scale: Array | None) -> None:
         x = widen(input)

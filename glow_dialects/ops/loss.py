@@ -17,29 +17,24 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_choice, float_prop, opt_int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Tensor, dtype_of, element_of, present, shape_of, tensor, typed
 from glow_dialects.ops.activation import ClipOp, SoftplusOp
-from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpEqOp, CmpLtOp, CmpNeOp
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.softmax import LogSoftmaxOp
-from glow_dialects.ops.unary_math import AbsOp
 from glow_dialects.ops.windows import check_float
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _reduced(
-    op: _ElementLoss | CrossEntropyOp, f: Formula, each: SSAValue, divisor: SSAValue | None = None
-) -> SSAValue:
+def _reduced(op: _ElementLoss | CrossEntropyOp, each: Term, divisor: Term | None = None) -> SSAValue:
     """The losses `each`, their sum, or the sum over `divisor` (by default the number of losses)."""
-    reduction, axes = op.reduction, tuple(range(len(shape_of(each))))
+    reduction, axes = op.reduction, tuple(range(len(each.shape)))
     if reduction == "none":
-        return each
+        return each.value
     if reduction == "mean" and divisor is None:
-        return f.mean(each, axes, keepdims=False)
-    total = f.sum(each, axes, keepdims=False)
-    return total if reduction == "sum" else f.div(total, f.of(divisor) if divisor is not None else 1.0)
+        return each.mean(axes, keepdims=False).value
+    total = each.sum(axes, keepdims=False)
+    return (total if reduction == "sum" else total / (1.0 if divisor is None else divisor)).value
 
 
 class _ElementLoss(PureOp):
@@ -60,11 +55,10 @@ class _ElementLoss(PureOp):
         return [self.input.type if self.reduction == "none" else tensor((), element_of(self.input))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.input)
-        return [_reduced(self, f, self.losses(f))]
+        return [_reduced(self, self.losses(Term(self.input, b), Term(self.target, b)))]
 
-    def losses(self, f: Formula) -> SSAValue:
-        """The loss of each pair."""
+    def losses(self, x: Term, t: Term) -> Term:
+        """The loss of each pair of x and target t."""
         raise NotImplementedError(self.name)
 
 
@@ -105,37 +99,33 @@ class CrossEntropyOp(PureOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # -sum over classes of target * log softmax, target = (1 - s) one-hot + s / C, times weights
-        f, shape, labels = Formula(b, self.logits), shape_of(self.logits), self.labels
+        logits, labels = Term(self.logits, b), Term(self.labels, b)
+        shape = logits.shape
         classes, rank = shape[1], len(shape)
         smoothing, ignored = self.label_smoothing, self.ignore_index
-        column = f.reshape(labels, (shape[0], 1, *shape[2:]))
-        places = np.arange(classes).astype(dtype_of(typed(labels))).reshape(classes, *(1,) * (rank - 2))
-        hot = _number(b(CmpEqOp(column, b.constant(places))), self.logits, b)
-        weights: SSAValue | None = None
+        column = labels.reshape((shape[0], 1, *shape[2:]))
+        places = np.arange(classes).astype(dtype_of(typed(self.labels))).reshape(classes, *(1,) * (rank - 2))
+        hot = column.equals(b.constant(places)).cast(logits.element)
+        weights: Term | None = None
         for value in present(self.weights):
-            weights = f.reshape(value, (classes, *(1,) * (rank - 2)))
-        kept: SSAValue | None = None
+            weights = Term(value, b).reshape((classes, *(1,) * (rank - 2)))
+        kept: Term | None = None
         if ignored is not None:
-            kept = _number(b(CmpNeOp(column, b.scalar(ignored, column))), self.logits, b)
+            kept = column.differs(ignored).cast(logits.element)
         target = hot
         if smoothing:
-            target = f.add(f.mul(hot, 1 - smoothing), smoothing / classes)
+            target = hot * (1 - smoothing) + smoothing / classes
         for factor in (weights, kept):
-            target = target if factor is None else f.mul(target, factor)
-        terms = f.mul(target, b(LogSoftmaxOp(self.logits, axis=1)))
-        each = f.mul(f.sum(terms, (1,), keepdims=False), -1.0)
+            target = target if factor is None else target * factor
+        terms = target * logits.apply(LogSoftmaxOp, axis=1)
+        each = terms.sum((1,), keepdims=False) * -1.0
         if weights is None and kept is None:
-            return [_reduced(self, f, each)]
+            return [_reduced(self, each)]
         counted = hot
         for factor in (weights, kept):
-            counted = counted if factor is None else f.mul(counted, factor)
-        divisor = f.sum(counted, tuple(range(rank)), keepdims=False)
-        return [_reduced(self, f, each, divisor)]
-
-
-def _number(mask: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
-    """A mask as numbers 0 and 1 of the element type of `like`."""
-    return b(CastOp(mask, results=tensor(shape_of(mask), element_of(like))))
+            counted = counted if factor is None else counted * factor
+        divisor = counted.sum(tuple(range(rank)), keepdims=False)
+        return [_reduced(self, each, divisor)]
 
 
 @graph_op
@@ -144,8 +134,8 @@ class SigmoidCrossEntropyOp(_ElementLoss):
 
     name = "glow.sigmoid_cross_entropy"
 
-    def losses(self, f: Formula) -> SSAValue:
-        return f.sub(f.b(SoftplusOp(self.input)), f.mul(self.input, self.target))
+    def losses(self, x: Term, t: Term) -> Term:
+        return x.apply(SoftplusOp) - x * t
 
 
 @graph_op
@@ -154,15 +144,14 @@ class BinaryCrossEntropyOp(_ElementLoss):
 
     name = "glow.binary_cross_entropy"
 
-    def losses(self, f: Formula) -> SSAValue:
-        p, t = self.input, self.target
-        tiny = 1e-38 if dtype_of(typed(p)).itemsize >= 4 else 1e-7
+    def losses(self, x: Term, t: Term) -> Term:
+        tiny = 1e-38 if dtype_of(typed(x.value)).itemsize >= 4 else 1e-7
 
-        def logarithm(x: SSAValue) -> SSAValue:
-            return f.max(f.log(f.b(ClipOp(x, min=tiny))), -100.0)
+        def logarithm(p: Term) -> Term:
+            return p.apply(ClipOp, min=tiny).log().maximum(-100.0)
 
-        here, there = f.mul(t, logarithm(p)), f.mul(f.sub(1.0, t), logarithm(f.sub(1.0, p)))
-        return f.mul(f.add(here, there), -1.0)
+        here, there = t * logarithm(x), (1.0 - t) * logarithm(1.0 - x)
+        return (here + there) * -1.0
 
 
 @graph_op
@@ -171,9 +160,9 @@ class MeanSquaredErrorOp(_ElementLoss):
 
     name = "glow.mean_squared_error"
 
-    def losses(self, f: Formula) -> SSAValue:
-        difference = f.sub(self.input, self.target)
-        return f.mul(difference, difference)
+    def losses(self, x: Term, t: Term) -> Term:
+        difference = x - t
+        return difference * difference
 
 
 @graph_op
@@ -182,8 +171,8 @@ class L1LossOp(_ElementLoss):
 
     name = "glow.l1_loss"
 
-    def losses(self, f: Formula) -> SSAValue:
-        return f.b(AbsOp(f.sub(self.input, self.target)))
+    def losses(self, x: Term, t: Term) -> Term:
+        return abs(x - t)
 
 
 @graph_op
@@ -193,11 +182,11 @@ class HuberLossOp(_ElementLoss):
     name = "glow.huber_loss"
     delta = float_prop(1.0)
 
-    def losses(self, f: Formula) -> SSAValue:
+    def losses(self, x: Term, t: Term) -> Term:
         delta = self.delta
-        d = f.b(AbsOp(f.sub(self.input, self.target)))
-        low, high = f.mul(d, d, 0.5), f.mul(f.sub(d, delta / 2), delta)
-        return f.where(f.b(CmpLtOp(d, f.of(delta))), low, high)
+        d = abs(x - t)
+        low, high = d * d * 0.5, (d - delta / 2) * delta
+        return (d < delta).where(low, high)
 
 
 @graph_op
@@ -220,7 +209,7 @@ class RegressionOp(PureOp):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         # A loss root: what comes after it does not matter.
-        return [Formula(b, self.input).sub(self.input, self.expected), None]
+        return [(Term(self.input, b) - self.expected).value, None]
 
 
 _LABELS = np.array([2, 0, 3])

@@ -13,11 +13,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, shape_of
-from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
-from glow_dialects.ops.unary_math import AbsOp
 from glow_dialects.ops.windows import check_float
 
 
@@ -40,10 +38,10 @@ class LpNormalizeOp(PureOp):
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, x, axes = Formula(b, self.input), self.input, (self.axis,)
-        total = f.sum(b(AbsOp(x)) if self.p == 1 else f.mul(x, x), axes)
-        total = f.where(b(CmpEqOp(total, f.of(0))), 1.0, total)
-        return [f.div(x, total if self.p == 1 else f.sqrt(total))]
+        x, axes = Term(self.input, b), (self.axis,)
+        total = (abs(x) if self.p == 1 else x * x).sum(axes)
+        total = total.equals(0).where(1.0, total)
+        return [(x / (total if self.p == 1 else total.sqrt())).value]
 
     def reference(self, result: Array, input: Array) -> None:
         x, axis = widen(input), self.axis

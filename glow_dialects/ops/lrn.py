@@ -14,10 +14,10 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, shape_of
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -45,17 +45,17 @@ class LrnOp(PureOp):
         if 0 in shape_of(self.input):
             return [self.input]
         # The mean of the squares over neighbouring channels is a pool along the channels.
-        f, shape, size = Formula(b, self.input), shape_of(self.input), self.size
-        flat = f.reshape(f.mul(self.input, self.input), (shape[0], 1, shape[1], int(np.prod(shape[2:]))))
+        x, shape, size = Term(self.input, b), shape_of(self.input), self.size
+        flat = (x * x).reshape((shape[0], 1, shape[1], int(np.prod(shape[2:]))))
         before, after = (size - 1) // 2, size // 2
         window: dict[str, Any] = {
             "kernel": (size, 1),
             "pads": (before, 0, after, 0),
             "count_include_pad": True,
         }
-        mean = f.reshape(b(AvgPoolOp(flat, **window)), shape)
-        base = f.add(f.mul(mean, self.alpha), self.bias)
-        return [f.div(self.input, f.pow(base, self.beta))]
+        mean = flat.apply(AvgPoolOp, **window).reshape(shape)
+        base = mean * self.alpha + self.bias
+        return [(x / base**self.beta).value]
 
     def reference(self, result: Array, input: Array) -> None:
         x, size = widen(input), self.size

@@ -34,22 +34,22 @@ class LstmOp(RecurrentOp):
     def step(cls, d: Direction, x: Any, states: Sequence[Any]) -> Sequence[Any]:
         state, cell = states
         m = d.m
-        gates = d.total(m.add(x, m.matmul(state, d.recurrence)), d.recurrence_bias)
+        gates = d.total(x + m.matmul(state, d.recurrence), d.recurrence_bias)
 
         def inner(gate: int, hole: int, of: Any) -> Any:
             value = d.gate(gates, gate)
             if d.peepholes is None:
                 return value
-            return m.add(value, m.mul(d.gate(d.peepholes, hole), of))
+            return value + d.gate(d.peepholes, hole) * of
 
         i = d.activate(0, inner(0, 0, cell))
         if d.properties["input_forget"]:
-            kept = m.sub(cell, m.mul(i, cell))
+            kept = cell - i * cell
         else:
-            kept = m.mul(d.activate(0, inner(2, 2, cell)), cell)
-        cell = m.add(kept, m.mul(i, d.activate(1, d.gate(gates, 3))))
+            kept = d.activate(0, inner(2, 2, cell)) * cell
+        cell = kept + i * d.activate(1, d.gate(gates, 3))
         o = d.activate(0, inner(1, 1, cell))
-        return [m.mul(o, d.activate(2, cell)), cell]
+        return [o * d.activate(2, cell), cell]
 
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:

@@ -15,9 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, windows
 
@@ -123,12 +123,10 @@ class MaxPoolBackwardOp(PoolOp):
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
         return [self.input.type]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        if grads[0] is None:
-            return [None, None]
-        f = Formula(b, self.grad)
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
+        flat = Term(dy, b).reshape((math.prod(shape_of(self.input)),))
         places = b.insert(MaxPoolWithArgmaxOp(self.input, **self.window_properties())).argmax
-        return [None, b(GatherOp(f.reshape(grads[0], (math.prod(shape_of(self.input)),)), places, axis=0))]
+        return [None, flat.apply(GatherOp, places, axis=0).value]
 
     def reference(self, result: Array, input: Array, grad: Array) -> None:
         last = self.layout == "NHWC"

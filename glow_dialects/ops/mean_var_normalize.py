@@ -12,9 +12,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axes, float_prop, ints_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, shape_of
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -35,10 +35,10 @@ class MeanVarNormalizeOp(PureOp):
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), self.axes
-        centred = f.sub(self.input, f.mean(self.input, axes))
-        deviation = f.sqrt(f.mean(f.mul(centred, centred), axes))
-        return [f.div(centred, f.add(deviation, self.epsilon))]
+        x, axes = Term(self.input, b), self.axes
+        centred = x - x.mean(axes)
+        deviation = (centred * centred).mean(axes).sqrt()
+        return [(centred / (deviation + self.epsilon)).value]
 
     def reference(self, result: Array, input: Array) -> None:
         x, axes = widen(input), self.axes

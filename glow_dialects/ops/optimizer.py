@@ -19,12 +19,8 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, float_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Tensor, element_of, present, tensor
-from glow_dialects.ops.arithmetic import MaxOp
-from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpEqOp
-from glow_dialects.ops.formula import Formula
-from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import Expm1Op
 from glow_dialects.ops.windows import check_float
 
@@ -50,10 +46,10 @@ class _Update(PureOp):
         states = [n for n, _ in self.operand_groups() if n not in ("weight", "grad", "lr", "step")]
         return [weight.type] * (1 + sum(len(self.operand_group(n)) for n in states))
 
-    def decayed(self, f: Formula) -> SSAValue:
+    def decayed(self, b: Builder) -> Term:
         """The gradient with weight decay added."""
-        weight, grad, decay = self.operands[0], self.operands[1], self.weight_decay
-        return f.add(grad, f.mul(weight, decay)) if decay else grad
+        grad, decay = Term(self.grad, b), self.weight_decay
+        return grad + Term(self.weight, b) * decay if decay else grad
 
 
 @graph_op
@@ -65,8 +61,7 @@ class SgdOp(_Update):
     result = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f = Formula(b, self.weight)
-        return [f.sub(self.weight, f.mul(self.decayed(f), self.lr))]
+        return [(self.weight - self.decayed(b) * self.lr).value]
 
 
 @graph_op
@@ -87,17 +82,15 @@ class MomentumOp(_Update):
     new_velocity = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, momentum = Formula(b, self.weight), self.momentum
-        grad = self.decayed(f)
+        grad, momentum = self.decayed(b), self.momentum
         joined, dampening = grad, self.dampening
         if dampening:
-            joined = f.mul(grad, 1 - dampening)
+            joined = grad * (1 - dampening)
             for step in present(self.step):
-                first = b(CmpEqOp(step, b.scalar(0, step)))
-                joined = b(SelectOp(first, grad, joined))
-        velocity = f.add(f.mul(self.velocity, momentum), joined)
-        way = f.add(grad, f.mul(velocity, momentum)) if self.nesterov else velocity
-        return [f.sub(self.weight, f.mul(way, self.lr)), velocity]
+                joined = Term(step, b).equals(0).where(grad, joined)
+        velocity = Term(self.velocity, b) * momentum + joined
+        way = grad + velocity * momentum if self.nesterov else velocity
+        return [(self.weight - way * self.lr).value, velocity.value]
 
 
 @graph_op
@@ -125,28 +118,28 @@ class AdamOp(_Update):
     new_largest = var_result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, weight, grad = Formula(b, self.weight), self.weight, self.grad
+        weight, grad, lr = (Term(v, b) for v in (self.weight, self.grad, self.lr))
         beta1, beta2, decay = self.beta1, self.beta2, self.weight_decay
         if self.decoupled:
             if decay:
-                weight = f.mul(weight, f.sub(1.0, f.mul(self.lr, decay)))
+                weight = weight * (1.0 - lr * decay)
         else:
-            grad = self.decayed(f)
-        first = f.add(f.mul(self.first, beta1), f.mul(grad, 1 - beta1))
-        second = f.add(f.mul(self.second, beta2), f.mul(grad, grad, 1 - beta2))
-        largest = [b(MaxOp(value, second)) for value in present(self.largest)]
-        time = f.add(b(CastOp(self.step, results=self.lr.type)), 1.0)
-        size = f.div(self.lr, _correction(f, time, beta1))
-        root = f.div(1.0, f.sqrt(_correction(f, time, beta2)))
-        scale = f.add(f.mul(f.sqrt((*largest, second)[0]), root), self.epsilon)
-        return [f.sub(weight, f.div(f.mul(first, size), scale)), first, second, *largest]
+            grad = self.decayed(b)
+        first = Term(self.first, b) * beta1 + grad * (1 - beta1)
+        second = Term(self.second, b) * beta2 + grad * grad * (1 - beta2)
+        largest = [Term(value, b).maximum(second) for value in present(self.largest)]
+        time = Term(self.step, b).cast(lr.element) + 1.0
+        size = lr / _correction(time, beta1)
+        root = 1.0 / _correction(time, beta2).sqrt()
+        scale = (*largest, second)[0].sqrt() * root + self.epsilon
+        return [v.value for v in (weight - first * size / scale, first, second, *largest)]
 
 
-def _correction(f: Formula, time: SSAValue, beta: float) -> SSAValue:
+def _correction(time: Term, beta: float) -> Term:
     """1 - beta^time, exact also where beta^time is near 1."""
     if beta == 0:
-        return f.of(1.0)
-    return f.mul(f.b(Expm1Op(f.mul(time, math.log(beta)))), -1.0)
+        return time.of(1.0)
+    return (time * math.log(beta)).apply(Expm1Op) * -1.0
 
 
 @graph_op
@@ -170,20 +163,18 @@ class RmspropOp(_Update):
     others = var_result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, alpha = Formula(b, self.weight), self.alpha
-        grad = self.decayed(f)
-        square = f.add(f.mul(self.square, alpha), f.mul(grad, grad, 1 - alpha))
-        spread, others = square, list[SSAValue]()
+        grad, alpha = self.decayed(b), self.alpha
+        square = Term(self.square, b) * alpha + grad * grad * (1 - alpha)
+        spread, others = square, list[Term]()
         for old in present(self.mean):
-            mean = f.add(f.mul(old, alpha), f.mul(grad, 1 - alpha))
-            spread = f.sub(square, f.mul(mean, mean))
+            mean = Term(old, b) * alpha + grad * (1 - alpha)
+            spread = square - mean * mean
             others.append(mean)
-        scale = f.add(f.sqrt(spread), self.epsilon)
-        velocities = present(self.velocity)
-        if not velocities:
-            return [f.sub(self.weight, f.div(f.mul(grad, self.lr), scale)), square, *others]
-        velocity = f.add(f.mul(velocities[0], self.momentum), f.div(grad, scale))
-        return [f.sub(self.weight, f.mul(velocity, self.lr)), square, *others, velocity]
+        scale = spread.sqrt() + self.epsilon
+        if self.velocity is None:
+            return [v.value for v in (self.weight - grad * self.lr / scale, square, *others)]
+        velocity = Term(self.velocity, b) * self.momentum + grad / scale
+        return [v.value for v in (self.weight - velocity * self.lr, square, *others, velocity)]
 
 
 @graph_op
@@ -203,14 +194,14 @@ class AdagradOp(_Update):
     new_square = result_def(Tensor)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, rate = Formula(b, self.weight), self.lr
+        rate = Term(self.lr, b)
         for step in present(self.step):
-            time = b(CastOp(step, results=self.lr.type))
-            rate = f.div(rate, f.add(f.mul(time, self.lr_decay), 1.0))
-        grad = self.decayed(f)
-        square = f.add(self.square, f.mul(grad, grad))
-        scale = f.add(f.sqrt(square), self.epsilon)
-        return [f.sub(self.weight, f.div(f.mul(grad, rate), scale)), square]
+            time = Term(step, b).cast(rate.element)
+            rate = rate / (time * self.lr_decay + 1.0)
+        grad = self.decayed(b)
+        square = self.square + grad * grad
+        scale = square.sqrt() + self.epsilon
+        return [(self.weight - grad * rate / scale).value, square.value]
 
 
 def _rows(count: int) -> tuple[np.ndarray, ...]:

@@ -16,10 +16,11 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import PureOp
+from glow_dialects.core.graph_op import GraphOp, PureOp
 from glow_dialects.core.products import matmul
 from glow_dialects.core.properties import check_choice, float_prop, floats_prop, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Operand, Term, concat
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.activation import (
     ClipOp,
@@ -32,9 +33,7 @@ from glow_dialects.ops.activation import (
     TanhOp,
     ThresholdedReluOp,
 )
-from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.windows import check_float
@@ -57,50 +56,64 @@ ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 }
 
 
-class GraphMath(Formula):
-    """The mathematics of a cell as graph operators."""
+class GraphMath:
+    """The mathematics of a cell on terms, beyond what stands between them (+ - *)."""
 
-    def matmul(self, x: Any, y: Any) -> Any:
+    def __init__(self, like: Term) -> None:
+        self.like = like
+
+    def matmul(self, x: Term, y: Term) -> Term:
         """Product of two matrices."""
-        return self.b(MatmulOp(x, y))
+        return x.apply(MatmulOp, y)
 
-    def zeros(self, shape: Sequence[int]) -> Any:
+    def zeros(self, shape: Sequence[int]) -> Term:
         """A tensor of zeros."""
-        return self.b.splat(0, tensor(shape, element_of(self.like)))
+        return Term(self.like.b.splat(0, tensor(shape, self.like.element)), self.like.b)
 
-    def longer(self, lengths: Any, step: int) -> Any:
+    def longer(self, lengths: Term, step: int) -> Term:
         """[N, 1]: which samples have a step `step`."""
-        column = self.reshape(lengths, (shape_of(lengths)[0], 1))
-        return self.b(CmpGtOp(column, self.b.scalar(step, column)))
+        return lengths.reshape((lengths.shape[0], 1)) > step
 
-    def clip(self, x: Any, bound: float) -> Any:
+    def where(self, mask: Term, x: Operand, y: Operand) -> Term:
+        """mask ? x : y."""
+        return mask.where(self.like.of(x), self.like.of(y))
+
+    def clip(self, x: Term, bound: float) -> Term:
         """x between -bound and bound."""
-        return self.b(ClipOp(x, min=-bound, max=bound))
+        return x.apply(ClipOp, min=-bound, max=bound)
 
-    def apply(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+    def slice(self, x: Term, axis: int, start: int, end: int) -> Term:
+        """x[..., start:end, ...] along one axis."""
+        return x.slice(axis, start, end)
+
+    def concat(self, parts: Sequence[Term], axis: int) -> Term:
+        """Parts one after another along an axis."""
+        return concat(parts, axis)
+
+    def apply(self, name: str, x: Term, alpha: float, beta: float) -> Term:
         """An activation of ACTIVATIONS."""
         match name:
             case "affine":
-                return self.add(self.mul(x, alpha), beta)
+                return x * alpha + beta
             case "scaledtanh":
-                return self.mul(self.b(TanhOp(self.mul(x, beta))), alpha)
+                return (x * beta).apply(TanhOp) * alpha
             case "leakyrelu":
-                return self.b(LeakyReluOp(x, alpha=alpha))
+                return x.apply(LeakyReluOp, alpha=alpha)
             case "thresholdedrelu":
-                return self.b(ThresholdedReluOp(x, alpha=alpha))
+                return x.apply(ThresholdedReluOp, alpha=alpha)
             case "hardsigmoid":
-                return self.b(HardSigmoidOp(x, alpha=alpha, beta=beta))
+                return x.apply(HardSigmoidOp, alpha=alpha, beta=beta)
             case "elu":
-                return self.b(EluOp(x, alpha=alpha))
+                return x.apply(EluOp, alpha=alpha)
             case _:
-                plain = {
+                plain: dict[str, type[GraphOp]] = {
                     "relu": ReluOp,
                     "tanh": TanhOp,
                     "sigmoid": SigmoidOp,
                     "softsign": SoftsignOp,
                     "softplus": SoftplusOp,
                 }
-                return self.b(plain[name](x))
+                return x.apply(plain[name])
 
 
 class ArrayMath:
@@ -108,18 +121,6 @@ class ArrayMath:
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
-
-    def add(self, x: Any, y: Any) -> Any:
-        """x + y."""
-        return x + y
-
-    def sub(self, x: Any, y: Any) -> Any:
-        """x - y."""
-        return x - y
-
-    def mul(self, x: Any, y: Any) -> Any:
-        """x * y."""
-        return x * y
 
     def matmul(self, x: Any, y: Any) -> Any:
         """Product of two matrices."""
@@ -141,14 +142,6 @@ class ArrayMath:
     def clip(self, x: Any, bound: float) -> Any:
         """x between -bound and bound."""
         return np.clip(x, -bound, bound)
-
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        """The elements under another shape."""
-        return x.reshape(tuple(shape))
-
-    def transpose(self, x: Any, permutation: Sequence[int]) -> Any:
-        """Axes in another order."""
-        return x.transpose(tuple(permutation))
 
     def slice(self, x: Any, axis: int, start: int, end: int) -> Any:
         """x[..., start:end, ...] along one axis."""
@@ -187,8 +180,8 @@ class Direction:
         self.properties = properties
         self.functions = activations_of(properties, index)
         size = gates * self.hidden
-        self.weights = m.transpose(self._own(parts["weights"], index, (size, parts["inputs"])), (1, 0))
-        self.recurrence = m.transpose(self._own(parts["recurrence"], index, (size, self.hidden)), (1, 0))
+        self.weights = self._own(parts["weights"], index, (size, parts["inputs"])).transpose((1, 0))
+        self.recurrence = self._own(parts["recurrence"], index, (size, self.hidden)).transpose((1, 0))
         self.bias = self.recurrence_bias = None
         if parts.get("bias") is not None:
             both = self._own(parts["bias"], index, (1, 2 * size))
@@ -199,7 +192,7 @@ class Direction:
             self.peepholes = self._own(parts["peepholes"], index, (1, 3 * self.hidden))
 
     def _own(self, x: Any, index: int, shape: Sequence[int]) -> Any:
-        return self.m.reshape(self.m.slice(x, 0, index, index + 1), shape)
+        return self.m.slice(x, 0, index, index + 1).reshape(shape)
 
     def gate(self, x: Any, index: int, count: int = 1) -> Any:
         """Columns of gate `index` (or `count` gates from there)."""
@@ -213,7 +206,7 @@ class Direction:
 
     def total(self, x: Any, y: Any) -> Any:
         """x + y, where y may be absent."""
-        return x if y is None else self.m.add(x, y)
+        return x if y is None else x + y
 
 
 #: (direction, projected input of the step [N, G H] with its bias, states) -> new states
@@ -230,8 +223,8 @@ def unroll(
     """
     first = properties["layout"] == 1
     steps, samples, hidden = parts["steps"], parts["samples"], parts["hidden"]
-    x = m.transpose(parts["input"], (1, 0, 2)) if first else parts["input"]
-    flat = m.reshape(x, (steps * samples, parts["inputs"]))
+    x = parts["input"].transpose((1, 0, 2)) if first else parts["input"]
+    flat = x.reshape((steps * samples, parts["inputs"]))
     every: list[Any] = []
     last: list[list[Any]] = [[] for _ in parts["states"]]
     for index, backwards in enumerate(reverse):
@@ -247,20 +240,20 @@ def unroll(
                 shown = m.where(mask, new[0], m.zeros((samples, hidden)))
                 new = [m.where(mask, n, o) for n, o in zip(new, states, strict=True)]
             states = new
-            outputs[t] = m.reshape(shown, (1, 1, samples, hidden))
+            outputs[t] = shown.reshape((1, 1, samples, hidden))
         every.append(m.concat([outputs[t] for t in range(steps)], 0))
         for column, state in zip(last, states, strict=True):
-            column.append(m.reshape(state, (1, samples, hidden)))
+            column.append(state.reshape((1, samples, hidden)))
     results = [m.concat(every, 1), *(m.concat(column, 0) for column in last)]
     if first:
-        results = [m.transpose(results[0], (2, 0, 1, 3)), *(m.transpose(r, (1, 0, 2)) for r in results[1:])]
+        results = [results[0].transpose((2, 0, 1, 3)), *(r.transpose((1, 0, 2)) for r in results[1:])]
     return results
 
 
 def _initial(m: Any, state: Any, index: int, first: bool, samples: int, hidden: int) -> Any:
     if state is None:
         return m.zeros((samples, hidden))
-    return m.reshape(m.slice(state, int(first), index, index + 1), (samples, hidden))
+    return m.slice(state, int(first), index, index + 1).reshape((samples, hidden))
 
 
 def activations_of(properties: dict[str, Any], index: int) -> list[tuple[str, float, float]]:
@@ -367,11 +360,11 @@ class RecurrentOp(PureOp):
             raise VerifyException(f"{self.name}: {what} are {value.type}, expected {wanted}")
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        found = {n: (self.operand_group(n) or [None])[0] for n, _ in self.operand_groups()}
+        found = {n: Term(v, b) for n, _ in self.operand_groups() for v in self.operand_group(n)}
         properties = {n: getattr(self, n) for n in self.get_irdl_definition().properties}
-        m = GraphMath(b, self.operands[0])
+        m = GraphMath(Term(self.operands[0], b))
         shapes = [shape_of(v) for v in self.operands[:3]]
-        return run(m, type(self), properties, found, shapes)
+        return [result.value for result in run(m, type(self), properties, found, shapes)]
 
     def reference(self, *buffers: Array | None) -> None:
         instr: Any = self

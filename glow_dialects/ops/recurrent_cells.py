@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glow_dialects.core.types import shape_of
-from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
-from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.recurrent import ArrayMath, GraphMath
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -39,11 +36,11 @@ class Graphs(GraphMath):
 
     def shape(self, x: Any) -> tuple[int, ...]:
         """The sizes of x."""
-        return shape_of(x)
+        return x.shape
 
     def between(self, x: Any, low: float, high: float) -> Any:
         """low < x < high."""
-        return self.b(AndOp(self.b(CmpGtOp(x, self.of(low))), self.b(CmpLtOp(x, self.of(high)))))
+        return (x > low) & (x < high)
 
 
 def limits(name: str, clip: float, epsilon: float) -> tuple[float, float]:
@@ -93,7 +90,7 @@ class Cell:
         """x with a look at the cell."""
         if self.peepholes is None:
             return x
-        return self.m.add(x, self.m.mul(self.gate(self.peepholes, hole), of))
+        return x + self.gate(self.peepholes, hole) * of
 
     def _apply(self, name: str, x: Any) -> Any:
         x = self.m.clip(x, self.clip) if self.clip else x
@@ -103,39 +100,38 @@ class Cell:
         """(new states, what is saved of the gates) from a projected input [N, G H]."""
         m, (state, *cells) = self.m, states
         if self.kind == "lstm":
-            gates, cell = m.add(x, m.matmul(state, self.recurrence)), cells[0]
+            gates, cell = x + m.matmul(state, self.recurrence), cells[0]
             i = self._apply("sigmoid", self._hole(self.gate(gates, 0), 0, cell))
             if self.p["input_forget"]:
-                f = m.sub(1.0, i)
+                f = 1.0 - i
             else:
                 f = self._apply("sigmoid", self._hole(self.gate(gates, 2), 2, cell))
             c = self._apply("tanh", self.gate(gates, 3))
-            cell = m.add(m.mul(f, cell), m.mul(i, c))
+            cell = f * cell + i * c
             o = self._apply("sigmoid", self._hole(self.gate(gates, 1), 1, cell))
-            return [m.mul(o, self._apply("tanh", cell)), cell], [i, o, f, c]
+            return [o * self._apply("tanh", cell), cell], [i, o, f, c]
         if self.kind == "rnn":
-            return [self._apply(self.p["activation"], m.add(x, m.matmul(state, self.recurrence)))], []
+            return [self._apply(self.p["activation"], x + m.matmul(state, self.recurrence))], []
         turns = m.matmul(state, m.slice(self.recurrence, 1, 0, 2 * self.hidden))
-        turns = self._apply("sigmoid", m.add(self.gate(x, 0, 2), turns))
+        turns = self._apply("sigmoid", self.gate(x, 0, 2) + turns)
         z, r = self.gate(turns, 0), self.gate(turns, 1)
         last = m.slice(self.recurrence, 1, 2 * self.hidden, 3 * self.hidden)
         if self.p["linear_before_reset"]:
             kept = m.matmul(state, last)
-            kept = kept if self.bias is None else m.add(kept, self.bias)
-            inner = m.mul(r, kept)
+            kept = kept if self.bias is None else kept + self.bias
+            inner = r * kept
         else:
-            kept = m.mul(r, state)
+            kept = r * state
             inner = m.matmul(kept, last)
-        n = self._apply("tanh", m.add(self.gate(x, 2), inner))
-        return [m.add(n, m.mul(z, m.sub(state, n)))], [z, r, n, kept]
+        n = self._apply("tanh", self.gate(x, 2) + inner)
+        return [n + z * (state - n)], [z, r, n, kept]
 
     def _slope(self, name: str, y: Any) -> Any:
         """The slope of an activation where it has the value y; none where its input was clipped."""
-        m = self.m
         if name == "sigmoid":
-            slope = m.mul(y, m.sub(1.0, y))
+            slope = y * (1.0 - y)
         else:
-            slope = 1.0 if name == "relu" else m.sub(1.0, m.mul(y, y))
+            slope = 1.0 if name == "relu" else 1.0 - y * y
         return self._unclipped(name, y, slope)
 
     def _unclipped(self, name: str, y: Any, slope: Any) -> Any:
@@ -155,44 +151,44 @@ class Cell:
         if self.kind == "lstm":
             i, o, f, c, cell = kept
             old, shown = before[1], self._apply("tanh", cell)
-            slope = self._unclipped("cell", cell, m.sub(1.0, m.mul(shown, shown)))
-            d_o = m.mul(m.mul(dh, shown), self._slope("sigmoid", o))
-            dc = self._hole(m.add(grads[1], m.mul(m.mul(dh, o), slope)), 1, d_o)
+            slope = self._unclipped("cell", cell, 1.0 - shown * shown)
+            d_o = dh * shown * self._slope("sigmoid", o)
+            dc = self._hole(grads[1] + dh * o * slope, 1, d_o)
             if self.p["input_forget"]:
-                d_i = m.mul(m.mul(dc, m.sub(c, old)), self._slope("sigmoid", i))
+                d_i = dc * (c - old) * self._slope("sigmoid", i)
                 d_f = m.zeros(m.shape(d_i))
             else:
-                d_i = m.mul(m.mul(dc, c), self._slope("sigmoid", i))
-                d_f = m.mul(m.mul(dc, old), self._slope("sigmoid", f))
-            gates = [d_i, d_o, d_f, m.mul(m.mul(dc, i), self._slope("tanh", c))]
-            dc = self._hole(self._hole(m.mul(dc, f), 0, d_i), 2, d_f)
+                d_i = dc * c * self._slope("sigmoid", i)
+                d_f = dc * old * self._slope("sigmoid", f)
+            gates = [d_i, d_o, d_f, dc * i * self._slope("tanh", c)]
+            dc = self._hole(self._hole(dc * f, 0, d_i), 2, d_f)
             return [m.matmul(m.concat(gates, 1), self.recurrence), dc], gates
         if self.kind == "rnn":
-            gate = m.mul(dh, self._slope(self.p["activation"], kept[0]))
+            gate = dh * self._slope(self.p["activation"], kept[0])
             return [m.matmul(gate, self.recurrence)], [gate]
         z, r, n, inner = kept
-        dz = m.mul(m.mul(dh, m.sub(before[0], n)), self._slope("sigmoid", z))
-        dn = m.mul(m.mul(dh, m.sub(1.0, z)), self._slope("tanh", n))
-        past = m.mul(dh, z)
+        dz = dh * (before[0] - n) * self._slope("sigmoid", z)
+        dn = dh * (1.0 - z) * self._slope("tanh", n)
+        past = dh * z
         if self.p["linear_before_reset"]:
-            dr = m.mul(m.mul(dn, inner), self._slope("sigmoid", r))
-            product = m.mul(dn, r)
-            past = m.add(past, m.matmul(m.concat([dz, dr, product], 1), self.recurrence))
+            dr = dn * inner * self._slope("sigmoid", r)
+            product = dn * r
+            past = past + m.matmul(m.concat([dz, dr, product], 1), self.recurrence)
             return [past], [dz, dr, dn, product]
         product = m.matmul(dn, self._rows(2, 1))
-        dr = m.mul(m.mul(product, before[0]), self._slope("sigmoid", r))
-        past = m.add(past, m.mul(product, r))
-        return [m.add(past, m.matmul(m.concat([dz, dr], 1), self._rows(0, 2)))], [dz, dr, dn]
+        dr = product * before[0] * self._slope("sigmoid", r)
+        past = past + product * r
+        return [past + m.matmul(m.concat([dz, dr], 1), self._rows(0, 2))], [dz, dr, dn]
 
 
 def _at(m: Any, x: Any, step: int, shape: Sequence[int]) -> Any:
-    return m.reshape(m.slice(x, 0, step, step + 1), shape)
+    return m.slice(x, 0, step, step + 1).reshape(shape)
 
 
 def _stacked(m: Any, parts: Mapping[int, Any]) -> Any:
     """[T, N, ...] of [N, ...] by step."""
     first = tuple(m.shape(parts[0]))
-    return m.concat([m.reshape(parts[t], (1, *first)) for t in range(len(parts))], 0)
+    return m.concat([parts[t].reshape((1, *first)) for t in range(len(parts))], 0)
 
 
 def run_forward(
@@ -236,9 +232,9 @@ def run_backward(
             if cell.kind == "lstm":
                 old = _at(m, given["saved"], order[place - 1], (samples, numbers * hidden))
                 before.append(cell.gate(old, 4))
-        grads[0] = m.add(grads[0], _at(m, given["grad"], t, shape))
+        grads[0] = grads[0] + _at(m, given["grad"], t, shape)
         if given.get("cells_grad") is not None:
-            grads[1] = m.add(grads[1], _at(m, given["cells_grad"], t, shape))
+            grads[1] = grads[1] + _at(m, given["cells_grad"], t, shape)
         past, gates = cell.backward(grads, kept, before)
         if lengths is not None:
             mask = m.longer(lengths, t)

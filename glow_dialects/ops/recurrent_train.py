@@ -22,9 +22,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term, concat
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.recurrent_cells import (
     GATES,
@@ -57,6 +57,7 @@ class _Recurrent(PureOp):
 
     if TYPE_CHECKING:  # operands of both, which stand at different places
         recurrence: SSAValue
+        initial_state: SSAValue
         initial_cell: SSAValue | None
         lengths: SSAValue | None
         peepholes: SSAValue | None
@@ -95,17 +96,22 @@ class _Recurrent(PureOp):
 
     def cell(self, b: Builder) -> Cell:
         """The cell as graph operators."""
-        m, (_, _, hidden) = Graphs(b, self.operands[0]), self.sizes()
+        m, (_, _, hidden) = Graphs(Term(self.operands[0], b)), self.sizes()
         epsilon = float(np.finfo(dtype_of(self.operands[0].type)).eps)
-        holes = [m.reshape(v, (1, 3 * hidden)) for v in present(self.peepholes)]
-        bias = self.operand_group("bias") if "bias" in dict(self.operand_groups()) else []
+        holes, bias = self.optional("peepholes", b), None
+        if "bias" in dict(self.operand_groups()):
+            bias = self.optional("bias", b)
         properties = {n: getattr(self, n) for n in PROPERTIES}
-        weights = self.recurrence
-        return Cell(m, properties, epsilon, weights, *(bias or [None]), *(holes or [None]))
+        weights = Term(self.recurrence, b)
+        return Cell(m, properties, epsilon, weights, bias, holes and holes.reshape((1, 3 * hidden)))
 
-    def optional(self, name: str) -> SSAValue | None:
+    def optional(self, name: str, b: Builder) -> Term | None:
         """An operand that may be absent."""
-        return next(iter(self.operand_group(name)), None)
+        return next((Term(v, b) for v in self.operand_group(name)), None)
+
+    def initial(self, b: Builder) -> list[Term]:
+        """The states before the first step."""
+        return [Term(v, b) for v in (self.initial_state, *present(self.initial_cell))]
 
 
 @graph_op
@@ -161,13 +167,13 @@ class RecurrentTrainOp(_Recurrent):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         assert grads[1] is None, "what is saved has no other use"
-        f, (steps, samples, hidden) = Formula(b, self.projected), self.sizes()
+        steps, samples, hidden = self.sizes()
         dy = grads[0] if grads[0] is not None else b.splat(0, self.result)
         cells = [g for g in grads[2:] if g is not None]
         made = b.insert(
             RecurrentBackwardOp(
                 dy,
-                f.transpose(self.recurrence, (1, 0)),
+                Term(self.recurrence, b).transpose((1, 0)).value,
                 self.result,
                 self.saved,
                 self.initial_state,
@@ -178,23 +184,23 @@ class RecurrentTrainOp(_Recurrent):
                 **{n: getattr(self, n) for n in PROPERTIES},
             )
         )
-        gates, state, *rest = made.results
-        before = self._before(f, self.result, self.initial_state)
+        gates, state, *rest = (Term(v, b) for v in made.results)
+        before = self._before(Term(self.result, b), self.initial_state)
 
-        def product(x: SSAValue, y: SSAValue) -> SSAValue:
-            rows = [f.reshape(v, (steps * samples, shape_of(v)[2])) for v in (x, y)]
-            return b(MatmulOp(f.transpose(rows[0], (1, 0)), rows[1]))
+        def product(x: Term, y: Term) -> Term:
+            rows = [v.reshape((steps * samples, v.shape[2])) for v in (x, y)]
+            return rows[0].transpose((1, 0)).apply(MatmulOp, rows[1])
 
         if self.kind != "gru":
             weights = product(before, gates)
         elif rest:
-            weights = product(before, f.concat([f.slice(gates, 2, 0, 2 * hidden), rest[0]], 2))
+            weights = product(before, concat([gates.slice(2, 0, 2 * hidden), rest[0]], 2))
         else:
-            reset = f.slice(self.saved, 2, 3 * hidden, 4 * hidden)
-            turns = product(before, f.slice(gates, 2, 0, 2 * hidden))
-            last = product(reset, f.slice(gates, 2, 2 * hidden, 3 * hidden))
-            weights = f.concat([turns, last], 1)
-        found: dict[str, SSAValue | None] = {
+            reset = Term(self.saved, b).slice(2, 3 * hidden, 4 * hidden)
+            turns = product(before, gates.slice(2, 0, 2 * hidden))
+            last = product(reset, gates.slice(2, 2 * hidden, 3 * hidden))
+            weights = concat([turns, last], 1)
+        found: dict[str, Term] = {
             "projected": gates,
             "recurrence": weights,
             "initial_state": state,
@@ -202,29 +208,32 @@ class RecurrentTrainOp(_Recurrent):
         if self.kind == "lstm":
             found["initial_cell"] = rest[0]
         if self.bias is not None:
-            found["bias"] = f.sum(rest[0], (0, 1), keepdims=False)
+            found["bias"] = rest[0].sum((0, 1), keepdims=False)
         if self.peepholes is not None:
-            old = self._before(f, self.results[2], present(self.initial_cell)[0])
+            every = Term(self.results[2], b)
+            old = self._before(every, present(self.initial_cell)[0])
             looks = [
-                f.sum(f.mul(f.slice(gates, 2, i * hidden, (i + 1) * hidden), cell), (0, 1), keepdims=False)
-                for i, cell in enumerate((old, self.results[2], old))
+                (gates.slice(2, i * hidden, (i + 1) * hidden) * cell).sum((0, 1), keepdims=False)
+                for i, cell in enumerate((old, every, old))
             ]
-            found["peepholes"] = f.concat(looks, 0)
-        return [found.get(name) for name, _ in self.operand_groups() for _ in self.operand_group(name)]
+            found["peepholes"] = concat(looks, 0)
+        names = [name for name, _ in self.operand_groups() for _ in self.operand_group(name)]
+        return [found[name].value if name in found else None for name in names]
 
-    def _before(self, f: Formula, every: SSAValue, first: SSAValue) -> SSAValue:
+    def _before(self, every: Term, first: SSAValue) -> Term:
         """The values [T, N, H] of the steps before."""
         steps, samples, hidden = self.sizes()
-        parts = [f.reshape(first, (1, samples, hidden))]
+        parts = [every.of(first).reshape((1, samples, hidden))]
         if steps > 1 and self.reverse:
-            parts.insert(0, f.slice(every, 0, 1, steps))
+            parts.insert(0, every.slice(0, 1, steps))
         elif steps > 1:
-            parts.append(f.slice(every, 0, 0, steps - 1))
-        return f.concat(parts, 0)
+            parts.append(every.slice(0, 0, steps - 1))
+        return concat(parts, 0)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        initial = [self.initial_state, *present(self.initial_cell)]
-        return run_forward(self.cell(b), self.order(), self.projected, initial, self.optional("lengths"))
+        projected, lengths = Term(self.projected, b), self.optional("lengths", b)
+        results = run_forward(self.cell(b), self.order(), projected, self.initial(b), lengths)
+        return [result.value for result in results]
 
     def reference(
         self,
@@ -296,9 +305,10 @@ class RecurrentBackwardOp(_Recurrent):
         return [tensor(shape, element) for shape in shapes]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        given = {n: self.optional(n) for n in ("grad", "cells_grad", "states", "saved")}
-        initial = [self.initial_state, *present(self.initial_cell)]
-        return run_backward(self.cell(b), self.order(), given, initial, self.optional("lengths"))
+        given = {n: self.optional(n, b) for n in ("grad", "cells_grad", "states", "saved")}
+        lengths = self.optional("lengths", b)
+        results = run_backward(self.cell(b), self.order(), given, self.initial(b), lengths)
+        return [result.value for result in results]
 
     def reference(
         self,

@@ -25,7 +25,7 @@ class RnnOp(RecurrentOp):
     @classmethod
     def step(cls, d: Direction, x: Any, states: Sequence[Any]) -> Sequence[Any]:
         (h,) = states
-        inner = d.total(d.m.add(x, d.m.matmul(h, d.recurrence)), d.recurrence_bias)
+        inner = d.total(x + d.m.matmul(h, d.recurrence), d.recurrence_bias)
         return [d.activate(0, inner)]
 
 

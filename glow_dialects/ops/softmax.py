@@ -12,9 +12,9 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, shape_of
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.windows import check_float
 
 
@@ -47,17 +47,15 @@ class SoftmaxOp(_AlongAxis):
     CHEAP = True
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), (self.axis,)
-        raised = f.exp(f.sub(self.input, f.largest(self.input, axes)))
-        return [f.div(raised, f.sum(raised, axes))]
+        x, axes = Term(self.input, b), (self.axis,)
+        raised = (x - x.max(axes)).exp()
+        return [(raised / raised.sum(axes)).value]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # inG = out (outG - sum(out outG))
-        dy = grads[0]
-        assert dy is not None
-        f = Formula(b, dy)
-        total = f.sum(f.mul(dy, self.result), (self.axis,))
-        return [f.mul(self.result, f.sub(dy, total))]
+        grad = Term(dy, b)
+        total = (grad * self.result).sum((self.axis,))
+        return [(self.result * (grad - total)).value]
 
     def reference(self, result: Array, input: Array) -> None:
         axis, x = self.axis, widen(input)
@@ -75,16 +73,14 @@ class LogSoftmaxOp(_AlongAxis):
     CHEAP = True
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        f, axes = Formula(b, self.input), (self.axis,)
-        shifted = f.sub(self.input, f.largest(self.input, axes))
-        return [f.sub(shifted, f.log(f.sum(f.exp(shifted), axes)))]
+        x, axes = Term(self.input, b), (self.axis,)
+        shifted = x - x.max(axes)
+        return [(shifted - shifted.exp().sum(axes).log()).value]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # inG = outG - e^out sum(outG)
-        dy = grads[0]
-        assert dy is not None
-        f = Formula(b, dy)
-        return [f.sub(dy, f.mul(f.exp(self.result), f.sum(dy, (self.axis,))))]
+        grad = Term(dy, b)
+        return [(grad - Term(self.result, b).exp() * grad.sum((self.axis,))).value]
 
     def reference(self, result: Array, input: Array) -> None:
         if input.size:

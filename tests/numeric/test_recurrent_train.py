@@ -14,9 +14,9 @@ import glow_passes.autodiff.differentiate as passes_differentiate
 from glow_backends.base import get_backend
 from glow_compiler.training_graph import main_of
 from glow_dialects.core.sample import random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, typed
 from glow_dialects.dialects import context
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.module import SaveOp
@@ -243,8 +243,8 @@ def test_second_derivatives() -> None:
         # g = sum(c dloss/dx): its gradient is the Hessian times c.
         c = random(2, 2, 2, dtype="float64", seed=9)
         b = first.builder
-        f = Formula(b, first.gradients["x"])
-        along = f.sum(f.mul(first.gradients["x"], b.constant(c)), (0, 1, 2), keepdims=False)
+        x = Term(first.gradients["x"], b)
+        along = (x * b.constant(c)).sum((0, 1, 2), keepdims=False).value
         target = add_placeholder(module, "along", typed(along), "output")
         b.insert(SaveOp.of(along, target))
         second = differentiate(module, first.function, "along")

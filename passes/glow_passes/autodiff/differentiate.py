@@ -13,11 +13,11 @@ from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import shape_of, typed
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.batch_norm import BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.dropout import DropoutOp, DropoutTrainOp
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_dialects.ops.recurrent import RecurrentOp
 from glow_dialects.reverse import (
@@ -75,14 +75,14 @@ def _train_batch_norm(
     trained = BatchNormTrainOp(op.input, op.scale, op.bias, epsilon=op.epsilon, layout=op.layout)
     made = b.insert(trained)
     count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
-    f, kept = Formula(b, op.input), op.momentum if momentum is None else momentum
-    unbiased = f.mul(made.variance, count / max(1, count - 1))
-    for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased), strict=True):
+    kept = op.momentum if momentum is None else momentum
+    unbiased = Term(made.variance, b) * (count / max(1, count - 1))
+    for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased.value), strict=True):
         if (save := latest.get(state)) is not None:
             old = save.input
             save.detach()
             save.erase()
-        latest[state] = b.insert(SaveOp.of(f.add(f.mul(old, kept), f.mul(new, 1 - kept)), state))
+        latest[state] = b.insert(SaveOp.of((Term(old, b) * kept + Term(new, b) * (1 - kept)).value, state))
     _replace(op, [made.results[0]])
 
 

@@ -14,9 +14,9 @@ from xdsl.ir import Operation, SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.module import SaveOp, placeholders
 from glow_dialects.ops.optimizer import AdagradOp, AdamOp, MomentumOp, RmspropOp, SgdOp
 from glow_passes.autodiff.training import Training, add_placeholder, read, step_value
@@ -83,13 +83,13 @@ def clipped(training: Training, chosen: Optimizer) -> dict[str, SSAValue]:
         bound = chosen.clip_value
         grads = {n: b(ClipOp(g, min=-bound, max=bound)) for n, g in grads.items()}
     if chosen.clip_norm and grads:
-        f = Formula(b, next(iter(grads.values())))
-        squares = [f.sum(f.mul(g, g), tuple(range(len(shape_of(g)))), keepdims=False) for g in grads.values()]
+        terms = {n: Term(g, b) for n, g in grads.items()}
+        squares = [(g * g).sum(tuple(range(len(g.shape))), keepdims=False) for g in terms.values()]
         total = squares[0]
         for square in squares[1:]:
-            total = f.add(total, square)
-        factor = f.min(f.div(chosen.clip_norm, f.add(f.sqrt(total), 1e-6)), 1.0)
-        grads = {n: f.mul(g, factor) for n, g in grads.items()}
+            total = total + square
+        factor = (chosen.clip_norm / (total.sqrt() + 1e-6)).minimum(1.0)
+        grads = {n: (g * factor).value for n, g in terms.items()}
     return grads
 
 
@@ -137,7 +137,7 @@ def apply_optimizer(
         }
         own, rate = chosen.group(public[name]), rates[element]
         if own.get("lr_scale", 1.0) != 1.0:
-            rate = Formula(b, rate).mul(rate, own["lr_scale"])
+            rate = (Term(rate, b) * own["lr_scale"]).value
         own_properties: dict[str, Any] = properties | {n: v for n, v in own.items() if n == "weight_decay"}
         given = {"weight": weight, "grad": grad, "lr": rate, "step": step}
         given |= {s: read(symbol, b) for s, symbol in symbols.items()}

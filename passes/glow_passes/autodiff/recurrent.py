@@ -9,9 +9,8 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.term import Term, concat
 from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
-from glow_dialects.ops.compare import CmpGtOp
-from glow_dialects.ops.formula import Formula
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
@@ -42,46 +41,46 @@ def has_training_form(op: RecurrentOp) -> bool:
 
 def training_form(op: RecurrentOp, b: Builder) -> list[SSAValue]:
     """The results of a network that `has_training_form`, by one recurrent_train a direction."""
-    f, first = Formula(b, op.operands[0]), op.layout == 1
-    x = f.transpose(op.operands[0], (1, 0, 2)) if first else op.operands[0]
-    made = [_direction(op, f, x, index) for index, _ in enumerate(_DIRECTIONS[op.direction])]
-    results = [f.concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*made, strict=True))]
+    x, first = Term(op.operands[0], b), op.layout == 1
+    x = x.transpose((1, 0, 2)) if first else x
+    made = [_direction(op, x, index) for index, _ in enumerate(_DIRECTIONS[op.direction])]
+    results = [concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*made, strict=True))]
     if first:
         every, *last = results
-        results = [f.transpose(every, (2, 0, 1, 3)), *(f.transpose(v, (1, 0, 2)) for v in last)]
-    return results
+        results = [every.transpose((2, 0, 1, 3)), *(v.transpose((1, 0, 2)) for v in last)]
+    return [result.value for result in results]
 
 
-def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence[SSAValue]:
+def _direction(op: RecurrentOp, x: Term, index: int) -> Sequence[Term]:
     """[every state [T, 1, N, H], last state [1, N, H], for an LSTM the last cell] of one direction."""
-    steps, samples, inputs = shape_of(x)
+    steps, samples, inputs = x.shape
     hidden, kind = shape_of(op.operands[2])[2], _KINDS.get(type(op), "rnn")
     rows, backwards = op.GATES * hidden, _DIRECTIONS[op.direction][index]
 
-    def own(value: SSAValue, shape: Sequence[int], axis: int = 0) -> SSAValue:
-        return f.reshape(f.slice(value, axis, index, index + 1), shape)
+    def own(value: SSAValue, shape: Sequence[int], axis: int = 0) -> Term:
+        return x.of(value).slice(axis, index, index + 1).reshape(shape)
 
-    weights = f.transpose(own(op.operands[1], (rows, inputs)), (1, 0))
-    outer, inner = _biases(op, f, index, rows, hidden)
-    flat = f.b(FullyConnectedOp(f.reshape(x, (steps * samples, inputs)), weights, outer))
+    weights = own(op.operands[1], (rows, inputs)).transpose((1, 0))
+    outer, inner = _biases(op, x, index, rows, hidden)
+    flat = x.reshape((steps * samples, inputs)).apply(FullyConnectedOp, weights, outer)
     state_axis = 1 if op.layout == 1 else 0
 
-    def state(name: str) -> SSAValue:
+    def state(name: str) -> Term:
         given = op.operand_group(name)
         if given:
             return own(given[0], (samples, hidden), state_axis)
-        return f.b.splat(0, tensor((samples, hidden), element_of(x)))
+        return x.of(x.b.splat(0, tensor((samples, hidden), x.element)))
 
     names = [n.strip().lower() for n in op.activations.split(",")]
     lstm = kind == "lstm"
-    holes = [own(v, (3 * hidden,)) for v in present(op.peepholes)] if lstm else []
-    made = f.b.insert(
+    holes = [own(v, (3 * hidden,)).value for v in present(op.peepholes)] if lstm else []
+    made = x.b.insert(
         RecurrentTrainOp(
-            f.reshape(flat, (steps, samples, rows)),
-            f.transpose(own(op.operands[2], (rows, hidden)), (1, 0)),
-            state("initial_state"),
-            [state("initial_cell")] if lstm else [],
-            [] if inner is None else inner,
+            flat.reshape((steps, samples, rows)).value,
+            own(op.operands[2], (rows, hidden)).transpose((1, 0)).value,
+            state("initial_state").value,
+            [state("initial_cell").value] if lstm else [],
+            None if inner is None else inner.value,
             present(op.lengths),
             holes,
             kind=kind,
@@ -93,27 +92,25 @@ def _direction(op: RecurrentOp, f: Formula, x: SSAValue, index: int) -> Sequence
         )
     )
     last = 0 if backwards else steps - 1
-    ends = [f.slice(v, 0, last, last + 1) for v in (made.results[0], *made.results[2:])]
-    shown = made.results[0]
+    ends = [x.of(v).slice(0, last, last + 1) for v in (made.results[0], *made.results[2:])]
+    shown = x.of(made.results[0])
     for lengths in present(op.lengths):
         # Past their ends sequences keep their states, which their results do not show.
-        places = f.b.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
-        running = f.b(CmpGtOp(f.reshape(lengths, (1, samples, 1)), places))
-        shown = f.where(running, shown, 0.0)
-    return [f.reshape(shown, (steps, 1, samples, hidden)), *ends]
+        places = x.b.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
+        running = x.of(lengths).reshape((1, samples, 1)) > places
+        shown = running.where(shown, 0.0)
+    return [shown.reshape((steps, 1, samples, hidden)), *ends]
 
 
-def _biases(
-    op: RecurrentOp, f: Formula, index: int, rows: int, hidden: int
-) -> tuple[SSAValue, SSAValue | None]:
+def _biases(op: RecurrentOp, x: Term, index: int, rows: int, hidden: int) -> tuple[Term, Term | None]:
     """(bias of the projected input [G H], the recurrent one of a GRU's last gate [H])."""
     given = present(op.bias)
     if not given:
-        return f.b.splat(0, tensor((rows,), element_of(op.operands[0]))), None
-    both = f.reshape(f.slice(given[0], 0, index, index + 1), (2 * rows,))
-    outer, inner = f.slice(both, 0, 0, rows), f.slice(both, 0, rows, 2 * rows)
+        return x.of(x.b.splat(0, tensor((rows,), x.element))), None
+    both = x.of(given[0]).slice(0, index, index + 1).reshape((2 * rows,))
+    outer, inner = both.slice(0, 0, rows), both.slice(0, rows, 2 * rows)
     if not isinstance(op, GruOp) or not op.linear_before_reset:
-        return f.add(outer, inner), None
-    gates = f.add(f.slice(outer, 0, 0, 2 * hidden), f.slice(inner, 0, 0, 2 * hidden))
-    outer = f.concat([gates, f.slice(outer, 0, 2 * hidden, rows)], 0)
-    return outer, f.slice(inner, 0, 2 * hidden, rows)
+        return outer + inner, None
+    gates = outer.slice(0, 0, 2 * hidden) + inner.slice(0, 0, 2 * hidden)
+    outer = concat([gates, outer.slice(0, 2 * hidden, rows)], 0)
+    return outer, inner.slice(0, 2 * hidden, rows)
