@@ -24,7 +24,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import OptionalDef, PropertyDef, VariadicDef
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.rules import has_rule
+from glow_backends.cpu.kernel_table import has_kernel
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -121,7 +121,7 @@ def native(entry: Entry) -> str:
         return ""
     if op.VIEW:
         return "view"
-    if op.INSTR is not None and has_rule(op):
+    if op.INSTR is not None and has_kernel(op):
         return "kernel"
     return "decomposed" if op.can_decompose() else "host"
 

@@ -9,10 +9,10 @@ import pytest
 
 from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep, residual_clip
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
 from glow_backends.cpu.kernels.conv.conv_direct import (
     DirectConvSpec,
     emit_conv_direct,
-    pack_bias,
     pack_conv,
     supports_direct,
 )

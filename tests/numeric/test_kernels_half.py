@@ -13,7 +13,8 @@ import pytest
 from glow_backends.cpu.calls import Emitter
 from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
-from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_bias, pack_conv
+from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
+from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
 from glow_backends.cpu.kernels.conv.conv_half import emit_conv_half, pack_half_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import emit_depthwise, pack_depthwise

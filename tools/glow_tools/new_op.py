@@ -91,7 +91,7 @@ glow.func @main {{
 
 #: What makes an operator native on the CPU.
 POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
-KERNELS = "backends/glow_backends/cpu/rules"
+KERNELS = "backends/glow_backends/cpu/kernels"
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -144,7 +144,7 @@ def native_by(operands: Sequence[str]) -> str:
     """Where the CPU backend learns to run an operator by itself."""
     if is_elementwise(operands):
         return f"an entry of FLOAT, INTEGER or BOOLEAN in {POINTWISE}"
-    return f"a kernel and its rule in {KERNELS}"
+    return f"a kernel in {KERNELS}, named in kernel_table.py"
 
 
 def is_elementwise(operands: Sequence[str]) -> bool:

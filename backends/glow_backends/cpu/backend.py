@@ -49,16 +49,11 @@ class CpuBackend(Backend):
         return f"{self.target!r} winograd={self.winograd} search={self.search}"
 
     def supports(self, op: GraphOp) -> bool:
-        from glow_backends.cpu.passes.cpu_recurrent import is_splittable
-        from glow_backends.cpu.rules import has_rule
-        from glow_dialects.ops.recurrent import RecurrentOp
-        from glow_passes.autodiff.recurrent import has_training_form
+        from glow_backends.cpu.kernel_table import has_kernel
 
-        if isinstance(op, RecurrentOp):
-            return is_splittable(op) or has_training_form(op)
         if op.VIEW or op.INSTR is None or not op.can_decompose():
             return op.VIEW or op.INSTR is not None
-        return has_rule(op)  # what has no kernel is made of operators that have
+        return has_kernel(op)  # what has no kernel is made of operators that have
 
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass

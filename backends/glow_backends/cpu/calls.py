@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from llvmlite import ir
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
-from glow_backends.cpu.emit.builder import Kernel, sizes_of
+from glow_backends.cpu.emit.builder import KernelFunction, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, shape_of
@@ -101,7 +102,7 @@ class KernelCodes:
         module = new_module("kernel", self.target)
         kernel = call.emit(module, _STEM, call.spec, self.target)
         kind = f"glow_{call.emit.__name__.removeprefix('emit_')}"
-        found = {f.name: f for f in module.functions if isinstance(f, Kernel) and f.shared}
+        found = {f.name: f for f in module.functions if isinstance(f, KernelFunction) and f.shared}
         parts = {name: self._part(part, kind) for name, part in found.items()}
         kernel.linkage = "external"
         text = str(module)
@@ -109,7 +110,7 @@ class KernelCodes:
             text = text.replace(stem, part.name)
         return self._named(kind, _STEM, text, sizes_of(kernel), tuple(parts.values()))
 
-    def _part(self, part: Kernel, kind: str) -> KernelCode:
+    def _part(self, part: KernelFunction, kind: str) -> KernelCode:
         """The code of a part of a kernel's module, of which that keeps the declaration."""
         part.linkage = "external"
         body = str(part)
@@ -130,7 +131,7 @@ class KernelCodes:
 
 @dataclass
 class CallContext:
-    """What rules may ask: the target, and the contents of constants."""
+    """What kernels may ask: the target, and the contents of constants."""
 
     target: CpuTarget
     #: Whether indices out of range are reported.
@@ -183,7 +184,10 @@ def without_denormals(weights: Array) -> Array:
     return weights
 
 
-Rule = Callable[[Any, CallContext], KernelCall | None]
+def table(name: str, array: Array) -> Packed:
+    """A constant that the compiler made; equal ones are kept once."""
+    digest = hashlib.sha256(array.tobytes()).hexdigest()[:24]
+    return Packed(f"{name}|{array.dtype}|{array.shape}|{digest}", lambda: array)
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:
@@ -211,7 +215,7 @@ __all__ = [
     "KernelCodes",
     "Operand",
     "Packed",
-    "Rule",
     "dtype_name",
     "shape",
+    "table",
 ]

@@ -14,7 +14,11 @@ import numpy as np
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.pointwise import Step
 from glow_backends.cpu.emit.pointwise_rules import Param
+from glow_backends.cpu.kernel import operator_of
+from glow_dialects.core.operator import Operator
 from glow_dialects.core.types import UniformQuantizedType, element_of
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 
 _Expansion = Callable[[Any, Any, Sequence[Any], Sequence[int], "Steps"], int]
@@ -43,7 +47,7 @@ class Steps:
 
 def is_quantized(op: Any) -> bool:
     """Whether the operator (node or instruction) has steps here."""
-    return _base_name(op) in _EXPANSIONS and all(
+    return operator_of(op) in EXPANSIONS and all(
         kind.axis.data < 0 and kind.storage.width.data <= 32
         for kind in map(element_of, (*op.operands, *op.results))
         if isinstance(kind, UniformQuantizedType)
@@ -52,11 +56,7 @@ def is_quantized(op: Any) -> bool:
 
 def expand(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     """Append the steps of `op`; `result` and `inputs` are values or buffers, `args` their numbers."""
-    return _EXPANSIONS[_base_name(op)](op, result, inputs, args, steps)
-
-
-def _base_name(op: Any) -> str:
-    return op.name.removeprefix("glow_instr.").removeprefix("glow.")
+    return EXPANSIONS[operator_of(op)](op, result, inputs, args, steps)
 
 
 def _kind(value: Any) -> UniformQuantizedType:
@@ -142,11 +142,11 @@ def _product(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], s
     return finish(steps, real, to, op.low, op.high, dtype_name(result))
 
 
-_EXPANSIONS: dict[str, _Expansion] = {
-    "quantize": _quantize,
-    "dequantize": _dequantize,
-    "rescale": _rescale,
-    "quantized_add": _sum("add"),
-    "quantized_sub": _sum("sub"),
-    "quantized_mul": _product,
+EXPANSIONS: dict[type[Operator], _Expansion] = {
+    QuantizeOp: _quantize,
+    DequantizeOp: _dequantize,
+    RescaleOp: _rescale,
+    QuantizedAddOp: _sum("add"),
+    QuantizedSubOp: _sum("sub"),
+    QuantizedMulOp: _product,
 }

@@ -10,12 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from glow_backends.cpu import cache
-from glow_backends.cpu.calls import Emitter
 from glow_backends.cpu.emit.memory import ceil_div
-from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
+from glow_backends.cpu.kernel import S
+from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv
+from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.conv.winograd import emit_winograd
-from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, pack_winograd, winograd_scratch_bytes
+from glow_backends.cpu.kernels.conv.winograd import WinogradConv, tile_of
+from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
@@ -49,25 +50,29 @@ def measured_seconds(spec: DirectConvSpec, algorithm: str, target: CpuTarget) ->
 
     shape = (spec.out_channels, spec.in_channels // spec.group, *spec.kernel)
     plain = random.standard_normal(shape).astype(np.float32)
-    emit: Emitter = emit_conv_direct
-    chosen: DirectConvSpec | WinogradSpec = replace(spec, uneven=True)
-    scratch: list[Array] = []
-    if algorithm == "direct":
-        packed = pack_conv(plain, chosen, target)
+    tile = tile_of(algorithm)
+    if tile:
+        run, packed, scratch = _ready(WinogradConv(), WinogradSpec(spec, tile), plain, target)
     else:
-        chosen = WinogradSpec(spec, int(algorithm[-1]))
-        emit, packed = emit_winograd, pack_winograd(plain, chosen, target)
-        scratch.append(aligned(np.zeros(winograd_scratch_bytes(chosen, target), np.uint8)))
+        run, packed, scratch = _ready(DirectConv(), replace(spec, uneven=True), plain, target)
     result = blocked(spec.out_channels, spec.out_size)
     others = [aligned(np.zeros(result.shape[1] * lanes, np.float32))] * spec.epilogue.bias
     others += [result] * spec.epilogue.extras
     source = blocked(spec.in_channels, spec.size)
     copies = [aligned(packed) for _ in range(max(1, min(16, COLD_BYTES // packed.nbytes)))]
-    kernel = StandaloneKernel(emit, chosen, target)
     best = float("inf")
     for _ in range(ROUNDS):
         for weights in copies:
             start = time.perf_counter()
-            kernel(result, source, weights, *others, *scratch)
+            run(result, source, weights, *others, *scratch)
             best = min(best, time.perf_counter() - start)
     return best
+
+
+def _ready(
+    kernel: BlockedConv[S], spec: S, weights: Array, target: CpuTarget
+) -> tuple[StandaloneKernel, Array, list[Array]]:
+    """A kernel, its packed weights and its scratch."""
+    size = kernel.scratch(spec, target)
+    scratch = [aligned(np.zeros(size, np.uint8))] if size else []
+    return StandaloneKernel(kernel.emit, spec, target), kernel.pack(weights, spec, target), scratch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from glow_backends.cpu.calls import CallContext, KernelCall, KernelCode, KernelCodes
+from glow_backends.cpu.kernel_table import call_for
 from glow_backends.cpu.memory import ALIGN, rounded
-from glow_backends.cpu.rules import call_for
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.instr_op import InstrOp

@@ -11,11 +11,6 @@ from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import WeightOp, origin
 
-_START_CYCLES = 8_000
-"""Until the other workers have begun."""
-_BARRIER_CYCLES = 1_000
-"""Until all have seen that a step is done."""
-_BYTES_A_CYCLE = 8
 _LEAST_GAIN = 0.25
 """Part of the whole: what one worker wrote is far away for the next."""
 
@@ -24,7 +19,7 @@ def worth_sharing(selection: Selection, target: CpuTarget) -> bool:
     """Whether a program is estimated to be faster on all threads than on one."""
     cycles = [_cycles(step, target) for step in selection.steps]
     shared = sum(alone - together for alone, together in cycles)
-    meeting = _START_CYCLES + _BARRIER_CYCLES * len(cycles)
+    meeting = target.costs.worker_start + target.costs.barrier * len(cycles)
     return shared > meeting + _LEAST_GAIN * sum(alone for alone, _ in cycles)
 
 
@@ -34,7 +29,7 @@ def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> tuple[float, floa
         return 0.0, 0.0
     owners = [(v, origin(v).owner) for v in step.operands if isinstance(v, SSAValue)]
     moved = sum(bytes_of(v.type) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
-    alone = max(step.flops / (4 * target.lanes), moved / _BYTES_A_CYCLE)
+    alone = max(step.flops / (4 * target.lanes), moved / target.costs.moved_bytes_a_cycle)
     sharing = min(target.threads, step.parts or target.threads)
     if not step.flops and moved < PARALLEL_BYTES:
         sharing = 1  # its kernel does not share so little

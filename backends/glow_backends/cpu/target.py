@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -12,6 +13,47 @@ from glow_dialects.core.errors import UnsupportedError
 
 MOST_THREADS = 256
 """No machine that this is for has more cores."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one core takes for the parts of a program; cycles unless said otherwise.
+
+    Measured on one x86-64 core when the estimates were written; every target has these numbers until
+    it is measured itself.
+    """
+
+    #: Bytes of weights that stream from the last cache or from memory: long sums over many weights.
+    bytes_a_cycle: float = 5.5
+    #: The part of streaming that longer computing does not hide, from the same sums.
+    shown_streaming: float = 0.35
+    #: The part of computing that longer streaming does not hide.
+    shown_computing: float = 0.9
+    #: (side of the window, in, out): transforms of a Winograd tile of a vector of channels, timed alone.
+    tile_transforms: tuple[tuple[int, float, float], ...] = (
+        (4, 90.0, 50.0),
+        (6, 220.0, 130.0),
+        (9, 650.0, 280.0),
+    )
+    #: The same for tiles of a line.
+    line_transforms: tuple[tuple[int, float, float], ...] = (
+        (4, 25.0, 20.0),
+        (6, 35.0, 35.0),
+        (8, 50.0, 45.0),
+    )
+    #: To read a square of a filter, as many output channels and taps as lanes, and to turn it.
+    filter_square: float = 90.0
+    #: Until the other workers of a program have begun.
+    worker_start: float = 8_000
+    #: Until all workers have seen that a step is done.
+    barrier: float = 1_000
+    #: Bytes that a step reads and writes, from whatever cache: a rough mean.
+    moved_bytes_a_cycle: float = 8
+
+    def transform(self, side: int, line: bool) -> tuple[float, float]:
+        """Cycles of the transforms in and out of a window of a side."""
+        table = self.line_transforms if line else self.tile_transforms
+        return next((into, out) for length, into, out in table if length == side)
 
 
 @dataclass(frozen=True)
@@ -33,6 +75,7 @@ class CpuTarget:
     has_fp16: bool = False
     has_bf16: bool = False
     threads: int = 1
+    costs: Costs = Costs()
 
     @property
     def lanes(self) -> int:
@@ -125,5 +168,5 @@ def named(cpu: str, threads: int = 1) -> CpuTarget:
     initialize_llvm()
     triple, vector, registers, has = _NAMED[cpu]
     features = "-prefer-256-bit" if vector == 64 else ""
-    known = {f"has_{name}": True for name in has}
+    known: dict[str, Any] = {f"has_{name}": True for name in has}
     return CpuTarget(triple, cpu, features, vector, registers, threads=threads, **known)

@@ -73,7 +73,7 @@ def _number(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
-class Kernel(ir.Function):
+class KernelFunction(ir.Function):
     """A kernel's function; `sizes` are the numbers that each of its calls hands over in a table.
 
     `shared`: it is a part of a kernel that is compiled on its own, since others have equal parts.
@@ -91,7 +91,7 @@ class Kernel(ir.Function):
 
 def sizes_of(function: ir.Function) -> tuple[int, ...]:
     """What a call of a kernel hands over in its table of sizes; empty where it takes none."""
-    return function.sizes if isinstance(function, Kernel) else ()
+    return function.sizes if isinstance(function, KernelFunction) else ()
 
 
 class KernelBuilder:
@@ -110,7 +110,7 @@ class KernelBuilder:
         self.target = target
         several = target.threads > 1
         kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64] + [PTR] * several)
-        self.function = Kernel(module, kind, name)
+        self.function = KernelFunction(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("nounwind")
         for argument in self.function.args:
@@ -132,7 +132,7 @@ class KernelBuilder:
         # Arguments and stack come before everything else, whenever they are asked for.
         self._entry.position_before(self._entry.branch(self.b.block))
 
-    def finish(self) -> Kernel:
+    def finish(self) -> KernelFunction:
         """Close the kernel."""
         self.b.ret_void()
         if self.sized and not self._sizes:
@@ -172,7 +172,7 @@ class KernelBuilder:
         made.function.shared = True
         return made
 
-    def run_part(self, part: Kernel, *numbers: int | ir.Value) -> None:
+    def run_part(self, part: KernelFunction, *numbers: int | ir.Value) -> None:
         """Run a finished part, which finds the `numbers` (i64) behind its last operand."""
         given = self.stack(2 * max(1, len(numbers)))
         for i, number in enumerate(numbers):

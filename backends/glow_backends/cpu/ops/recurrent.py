@@ -16,12 +16,15 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, floats_prop, str_prop
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.lstm import LstmOp
+from glow_dialects.ops.module import ConstantOp, GetOp, lookup
 from glow_dialects.ops.recurrent import ArrayMath, RecurrentOp, run
 from glow_dialects.ops.rnn import RnnOp
+from glow_dialects.ops.splat import SplatOp
 
 CARDS: Mapping[str, type[RecurrentOp]] = {"lstm": LstmOp, "gru": GruOp, "rnn": RnnOp}
 """The operator of each kind."""
@@ -94,3 +97,17 @@ class CpuRecurrentOp(PureOp):
         made = run(ArrayMath(x.dtype), card, properties, found, [x.shape, pick.shape, recurrence.shape])
         for out, value in zip(result, made, strict=True):
             out[...] = value
+
+
+def is_splittable(op: RecurrentOp) -> bool:
+    """Whether a network becomes a product and a CpuRecurrentOp: f32, constant weights and bias."""
+    if op.predicate is not None or dtype_of(op.operands[0].type) != np.float32:
+        return False
+    for value in (*op.operands[1:3], *present(op.bias)):
+        owner = value.owner
+        if isinstance(owner, GetOp):
+            if not isinstance(lookup(owner, owner.symbol.root_reference.data), ConstantOp):
+                return False
+        elif not isinstance(owner, LiteralOp | SplatOp):
+            return False
+    return True

@@ -10,75 +10,24 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.emit.memory import ceil_div
-from glow_backends.cpu.kernels.conv.conv_half import supports_half
+from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
+from glow_backends.cpu.kernels.conv.conv_half import HalfConv, supports_half
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
-from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.kernels.conv.conv_weights import ConvWeightsSpec
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec, conv_spec
+from glow_backends.cpu.kernels.conv.conv_weights import ConvWeightsSpec, conv_weights_spec
+from glow_backends.cpu.kernels.conv.winograd import WinogradConv, tile_of
 from glow_backends.cpu.kernels.conv.winograd_changing import supports_changing
 from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, plan_winograd, winograd_tiles
-from glow_backends.cpu.kernels.conv.winograd_tiles import window_side
-from glow_backends.cpu.kernels.conv.winograd_weights import plan_weights, supports_winograd_weights
+from glow_backends.cpu.kernels.conv.winograd_weights import WinogradWeights, supports_winograd_weights
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.ops.training import ConvWeightsOp, PackFilterOp
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
-from glow_backends.cpu.rules.blocked import conv_spec
-from glow_backends.cpu.rules.training import conv_weights_spec
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.ops.module import ConstantOp, GetOp, functions
 
-BYTES_A_CYCLE = 5.5
-"""Rate at which one core streams weights from the last cache or from memory."""
-SHOWN, SHOWN_COMPUTING = 0.35, 0.9
-"""The part of streaming that longer computing does not hide, and of computing that streaming does not."""
-TRANSFORM_CYCLES = {4: (90.0, 50.0), 6: (220.0, 130.0), 9: (650.0, 280.0)}
-"""Measured cycles to transform one tile of one vector of channels, in and out, by the side of its window."""
-LINE_CYCLES = {4: (25.0, 20.0), 6: (35.0, 35.0), 8: (50.0, 45.0)}
-"""The same for tiles of a line."""
-PACK_CYCLES = 90.0
-"""Cycles to read a square of a filter, as many output channels and taps as lanes, and to turn it."""
-
-
-def direct_cycles(spec: DirectConvSpec, target: CpuTarget) -> float:
-    """Estimated cycles of the direct kernel on one core."""
-    lanes = target.lanes
-    outputs = ceil_div(spec.out_channels, lanes) * lanes
-    taps = prod(spec.kernel) * spec.in_channels // spec.group
-    sums = prod((spec.batch, *spec.out_size)) * outputs * taps * _share_inside(spec)
-    pairs = 2 if supports_half(spec, target) else 1
-    return _together(sums / (2 * lanes * pairs) / 0.95, 4 * outputs * taps / pairs)
-
-
-def _share_inside(spec: DirectConvSpec) -> float:
-    """The part of the products that meet the image: the direct kernel passes over taps of dilated filters."""
-    if spec.dilations == (1, 1):
-        return 1.0
-    share = 1.0
-    for axis, taps in enumerate(spec.kernel):
-        size, out, stride = spec.size[axis], spec.out_size[axis], spec.strides[axis]
-        firsts = [tap * spec.dilations[axis] - spec.pads[axis] for tap in range(taps)]
-        meets = [min(out, ceil_div(size - f, stride)) - max(0, ceil_div(-f, stride)) for f in firsts]
-        share *= sum(max(0, count) for count in meets) / (taps * out)
-    return share
-
-
-def _together(cycles: float, weight_bytes: float) -> float:
-    """Cycles of sums whose weights are fetched meanwhile."""
-    stream = weight_bytes / BYTES_A_CYCLE
-    return cycles + SHOWN * stream if cycles > stream else stream + SHOWN_COMPUTING * cycles
-
-
-def winograd_cycles(spec: WinogradSpec, target: CpuTarget) -> float:
-    """Estimated cycles of the Winograd kernel on one core."""
-    plan, lanes = plan_winograd(spec, target), target.lanes
-    pairs = plan.in_blocks * plan.out_blocks * lanes**2
-    products = pairs * plan.rows / (2 * lanes) / 0.88
-    into, out = (LINE_CYCLES if spec.conv.line else TRANSFORM_CYCLES)[window_side(spec.conv, spec.tile)]
-    transforms = plan.order.total * (plan.in_blocks * into + plan.out_blocks * out)
-    moved = SHOWN * plan.spilled(target) / BYTES_A_CYCLE
-    sums = (_together(n * each * products, 4 * n * pairs) for n, each in spec.matrices)
-    return transforms + moved + sum(sums)
+DIRECT, DIRECT_HALVES, WINOGRAD = DirectConv(), HalfConv(), WinogradConv()
 
 
 def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
@@ -90,14 +39,15 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
     stored = filters * lanes * 4 * (written + prod(spec.kernel))
     if tile and supports_changing(WinogradSpec(spec, tile), target):  # made in the cache
         stored = filters * lanes * 4 * prod(spec.kernel)
-    return filters * (squares * PACK_CYCLES + written) + stored / BYTES_A_CYCLE
+    return filters * (squares * target.costs.filter_square + written) + stored / target.costs.bytes_a_cycle
 
 
 def algorithm_cycles(spec: DirectConvSpec, target: CpuTarget, winograd: bool = True) -> dict[str, float]:
     """Estimated cycles of each algorithm for a convolution."""
-    costs = {"direct": direct_cycles(spec, target)}
+    direct = DIRECT_HALVES if supports_half(spec, target) else DIRECT
+    costs = {"direct": direct.cycles(spec, target)}
     for tile in winograd_tiles(spec) if winograd else ():
-        costs[f"winograd{tile}"] = winograd_cycles(WinogradSpec(spec, tile), target)
+        costs[f"winograd{tile}"] = WINOGRAD.cycles(WinogradSpec(spec, tile), target)
     return costs
 
 
@@ -118,23 +68,8 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
 def choose_weights(spec: ConvWeightsSpec, target: CpuTarget) -> str:
     """The algorithm with the least estimated time for the gradient of a filter."""
-    if not supports_winograd_weights(spec):
-        return "direct"
-    conv, lanes = spec.conv, target.lanes
-    plan = plan_weights(spec, target)
-    pairs = plan.units * plan.panels * plan.vectors
-    direct = prod((conv.batch, *conv.out_size)) * pairs * lanes * 9 / 2 / 0.8
-    into, out = TRANSFORM_CYCLES[6]
-    transforms = plan.total * into * (plan.units + plan.panels * plan.vectors)
-    products = 36 * plan.total * pairs * lanes / 2 / 0.8
-    sums = 36 * pairs * lanes**2 * 4 * plan.blocks / BYTES_A_CYCLE
-    winograd = transforms + products + pairs * lanes * out + sums * SHOWN
-    return "winograd4" if winograd < direct else "direct"
-
-
-def tile_of(algorithm: str) -> int:
-    """The Winograd tile of an algorithm; 0 for any other."""
-    return int(algorithm[-1]) if algorithm.startswith("winograd") else 0
+    tiles = supports_winograd_weights(spec) and WinogradWeights().faster(spec, target)
+    return "winograd4" if tiles else "direct"
 
 
 def packed(conv: ConvOp, target: CpuTarget) -> None:

@@ -12,11 +12,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
+from glow_backends.cpu.kernels.conv.conv_spec import conv_spec
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.ops.stack import StackOp
-from glow_backends.cpu.passes.cpu_choose import BYTES_A_CYCLE, SHOWN, algorithm_cycles
-from glow_backends.cpu.rules.blocked import conv_spec
+from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.definition import SEGMENTS
@@ -89,7 +89,8 @@ def gain(op: GraphOp, images: int, part: int, target: CpuTarget, winograd: bool 
     def beyond(size: float) -> float:
         return max(0.0, 1 - target.l2 * target.threads / size)
 
-    won = moved * (beyond(moved) - beyond(moved * part / images)) / BYTES_A_CYCLE * SHOWN
+    fewer, costs = beyond(moved) - beyond(moved * part / images), target.costs
+    won = moved * fewer / costs.bytes_a_cycle * costs.shown_streaming
     lost = images // part * _cycles(op, part, target, winograd) - _cycles(op, images, target, winograd)
     return won - lost
 

@@ -12,17 +12,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
-from glow_dialects.core.types import Array, dtype_of, present, shape_of, tensor_of
+from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
+from glow_dialects.core.types import Array, present, shape_of, tensor_of
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
-from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.module import ConstantOp, GetOp, lookup
+from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.recurrent import RecurrentOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
-from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
@@ -39,20 +37,6 @@ def _biases(op: RecurrentOp, array: Array | None, size: int) -> tuple[Array | No
     if isinstance(op, GruOp):
         return own.reshape(-1), recurrent
     return (own + recurrent).reshape(-1), None
-
-
-def is_splittable(op: RecurrentOp) -> bool:
-    """Whether the pass takes a network: f32, and weights and bias constants of the module."""
-    if op.predicate is not None or dtype_of(op.operands[0].type) != np.float32:
-        return False
-    for value in (*op.operands[1:3], *present(op.bias)):
-        owner = value.owner
-        if isinstance(owner, GetOp):
-            if not isinstance(lookup(owner, owner.symbol.root_reference.data), ConstantOp):
-                return False
-        elif not isinstance(owner, LiteralOp | SplatOp):
-            return False
-    return True
 
 
 def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:

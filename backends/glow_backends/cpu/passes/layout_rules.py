@@ -6,7 +6,7 @@ returns False the operator stays as it is, on plain values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,8 +16,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.emit.windows import pads_of_two, pair
 from glow_backends.cpu.kernels.conv.conv_half import supports_half
-from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.conv_spec import plain_conv_spec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
@@ -61,41 +62,11 @@ from glow_dialects.ops.transpose import TransposeOp
 Rule = Callable[[Any, Region, CpuTarget], bool]
 
 
-def flat(values: Sequence[int], fill: int) -> tuple[int, ...]:
-    """Window properties of one or two spatial axes as those of two."""
-    if len(values) == 1:
-        return (fill, values[0])
-    return tuple(values)
-
-
-def flat_pads(pads: Sequence[int]) -> tuple[int, ...]:
-    """Pads (begins, ends) of one or two spatial axes as those of two."""
-    return (0, pads[0], 0, pads[1]) if len(pads) == 2 else tuple(pads)
-
-
-def window_spec(op: ConvOp) -> DirectConvSpec:
-    """A convolution of one or two spatial axes on blocks."""
-    batch, channels, spatial = op.sizes(op.input)
-    out, _, kernel = op.sizes(op.filter)
-    return DirectConvSpec(
-        batch,
-        channels,
-        out,
-        tuple(flat(spatial, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(kernel, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.strides, 1)),  # pyright: ignore[reportArgumentType]
-        tuple(flat_pads(op.pads)),  # pyright: ignore[reportArgumentType]
-        tuple(flat(op.dilations, 1)),  # pyright: ignore[reportArgumentType]
-        op.group,
-        stored=dtype_name(op.input),
-    )
-
-
 def computes_conv(op: ConvOp, target: CpuTarget) -> bool:
     """Whether a convolution of 16-bit floats by a constant filter stays one on blocks of them."""
     if len(shape_of(op.input)) not in (3, 4) or not target.computes(dtype_name(op.input)):
         return False
-    spec = window_spec(op)
+    spec = plain_conv_spec(op)
     if few_channels(spec, target):
         return False
     own = 1 < spec.group == spec.in_channels
@@ -117,7 +88,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if rank > 5 or (kind != "f32" and not computes_conv(op, target)):
         return False
     batch, channels, spatial = op.sizes(op.input)
-    spec = window_spec(op)
+    spec = plain_conv_spec(op)
     out = spec.out_channels
     if few_channels(spec, target):
         filters = _filters(op, region, last, rank)
@@ -196,9 +167,9 @@ def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
     made = PoolOp(
         form.value,
         mode="avg" if average else "max",
-        kernel=flat(op.kernel, 1),
-        strides=flat(op.strides, 1),
-        pads=flat_pads(op.pads),
+        kernel=pair(op.kernel, 1),
+        strides=pair(op.strides, 1),
+        pads=pads_of_two(op.pads),
         count_include_pad=op.count_include_pad if average else False,
     )
     region.remember(op.result, replace(form, value=region.add(made)))

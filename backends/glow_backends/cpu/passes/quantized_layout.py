@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.pointwise import Pointwise
+from glow_backends.cpu.emit.windows import pads_of_two, pair
 from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
 from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
 from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
@@ -113,9 +114,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     if form is None:
         return False
     out, _, kernel = op.sizes(op.filter)
-    strides, dilations = (_flat(getattr(op, n), 1) for n in ("strides", "dilations"))
-    pads = op.pads
-    pads = (0, pads[0], 0, pads[1]) if rank == 3 else tuple(pads)
+    strides, dilations, pads = pair(op.strides, 1), pair(op.dilations, 1), pads_of_two(op.pads)
     source, zero = form.value, zero_of(_byte_kind(form.value))
     depthwise = 1 < op.group == op.sizes(op.input)[1] == out
     if depthwise and prod(kernel) > LARGEST_KERNEL:
@@ -132,7 +131,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         given = region.weight(np.ascontiguousarray(filters), f"{region.name_of(op.filter)}.oihw", weights)
     height, width = (
         (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
-        for i, (n, k) in enumerate(zip(shape_of(source)[2:4], _flat(kernel, 1), strict=True))
+        for i, (n, k) in enumerate(zip(shape_of(source)[2:4], pair(kernel, 1), strict=True))
     )
     shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
     made = BlockedConvOp(
@@ -149,10 +148,6 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     )
     region.remember(op.result, replace(form, value=region.add(made), channels=out))
     return True
-
-
-def _flat(values: Any, fill: int) -> tuple[int, ...]:
-    return (fill, values[0]) if len(values) == 1 else tuple(values)
 
 
 def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:

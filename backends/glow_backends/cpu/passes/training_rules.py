@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.emit.windows import pair, window
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import supports_pool_backward_blocked
 from glow_backends.cpu.ops import training as blocked
@@ -255,11 +256,9 @@ def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, tar
         return False
     if largest and not last and op.input not in region.known:
         return False
-    size, window = (
-        op.sizes(op.result)[2],
-        [getattr(op, n) for n in ("kernel", "strides", "pads", "dilations")],
-    )
-    spec = PoolBackwardSpec("max" if largest else "avg", 1, size, *window)  # pyright: ignore[reportArgumentType]
+    lies = window(op.strides, op.pads, op.dilations)
+    size, kernel = pair(op.sizes(op.result)[2], 1), pair(op.kernel, 1)
+    spec = PoolBackwardSpec("max" if largest else "avg", 1, size, kernel, **lies)
     if not supports_pool_backward_blocked(spec):
         return False
     grad, source = region.blocked(op.grad, last), region.blocked(op.input, last) if largest else None

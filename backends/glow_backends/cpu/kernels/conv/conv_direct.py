@@ -11,12 +11,13 @@ image as a single row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.blocks import (
     NEAR,
     Dot,
@@ -32,13 +33,16 @@ from glow_backends.cpu.emit.blocks import (
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum, split_index, table
 from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, in_chunks, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
     TileRun,
     filter_rows,
 )
+from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
 
 
 def supports_direct(spec: DirectConvSpec, target: CpuTarget) -> bool:
@@ -88,11 +92,6 @@ def packing(spec: DirectConvSpec, target: CpuTarget) -> str:
     plan = plan_conv(spec, target)
     cuts = [(part.first, part.block.vectors) for part in (plan, plan.rest) if part is not None]
     return f"{spec.group} {plan.groups} {spec.plain_input} {cuts}"
-
-
-def pack_bias(bias: np.ndarray, target: CpuTarget) -> np.ndarray:
-    """(K) padded with zeros to a multiple of the vector lanes."""
-    return pad_to(bias, 0, target.lanes)
 
 
 def _equal_columns(
@@ -444,3 +443,24 @@ def emit_conv_direct(module: ir.Module, name: str, spec: DirectConvSpec, target:
         with otherwise:
             rest.item(k.b.sub(k.i(item), count))
     return k.finish()
+
+
+class DirectConv(BlockedConv[DirectConvSpec]):
+    """Sums of products as they stand."""
+
+    emit = staticmethod(emit_conv_direct)
+
+    def spec(self, op: ConvOp, conv: DirectConvSpec, context: CallContext) -> DirectConvSpec | None:
+        return replace(conv, uneven=True) if conv.stored == "f32" and op.packed is None else conv
+
+    def pack(self, weights: Array, spec: DirectConvSpec, target: CpuTarget) -> Array:
+        return pack_conv(weights.astype(np.float32, copy=False), spec, target)
+
+    def packing(self, spec: DirectConvSpec, target: CpuTarget) -> str:
+        return packing(spec, target)
+
+    def cycles(self, spec: DirectConvSpec, target: CpuTarget) -> float:
+        return direct_cycles(spec, target)
+
+    def flops(self, spec: DirectConvSpec) -> int:
+        return spec.flops

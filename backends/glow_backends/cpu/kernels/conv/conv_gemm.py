@@ -16,12 +16,20 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index, first_worker
 from glow_backends.cpu.emit.memory import ceil_div, load_first, load_strided, store_first
+from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.kernel import Kernel, plain_f32
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
 
 
 @dataclass(frozen=True)
@@ -312,3 +320,61 @@ def emit_conv_gemm(module: ir.Module, name: str, spec: ConvGemmSpec, target: Cpu
     k = KernelBuilder(module, name, 4 + spec.bias, target, sized=True)
     _Emission(k, spec, inner).emit()
     return k.finish()
+
+
+FEWEST_CHANNELS = 4
+"""Fewer output channels a group than this are left to the general kernel."""
+
+AnyConv = ConvOp | ConvTransposeOp | ConvBackwardWeightsOp
+
+
+def conv_gemm_spec(op: AnyConv, context: CallContext) -> ConvGemmSpec | None:
+    """The product of a convolution whose filter changes, of its adjoint, or of a filter's gradient."""
+    if not plain_f32(op) or op.layout != "NCHW":
+        return None
+    if is_instr_of(op, ConvOp):
+        channels, mode, parts = shape(op.filter)[0], "forward", (op.input, op.result, op.filter)
+        fits = context.constant(op.filter) is None  # others are packed
+    elif is_instr_of(op, ConvTransposeOp):
+        channels, mode, parts = shape(op.input)[1], "data", (op.result, op.input, op.filter)
+        fits = op.bias is None
+    elif is_instr_of(op, ConvBackwardWeightsOp):
+        return _spec(op, "weights", op.input, op.grad, op.result)
+    else:
+        raise AssertionError(op.name)
+    return _spec(op, mode, *parts) if fits and channels // op.group >= FEWEST_CHANNELS else None
+
+
+def _spec(op: AnyConv, mode: str, x: SSAValue, y: SSAValue, w: SSAValue) -> ConvGemmSpec | None:
+    """The spec by x (or dx), y (or dy) and w (or dw), of one or two spatial axes."""
+    (batch, channels, *size), (_, out, *outputs), (_, _, *kernel) = shape(x), shape(y), shape(w)
+    if len(size) not in (1, 2):
+        return None
+    spec = ConvGemmSpec(
+        mode,
+        batch,
+        channels,
+        pair(size, 1),
+        out,
+        pair(kernel, 1),
+        **window(op.strides, op.pads, op.dilations),
+        group=op.group,
+        bias=is_instr_of(op, ConvOp) and op.bias is not None,
+    )
+    return spec if spec.outputs == pair(outputs, 1) else None
+
+
+class GemmConv(Kernel[AnyConv, ConvGemmSpec]):
+    """Columns of windows, and a product of matrices."""
+
+    OPS = (ConvOp, ConvTransposeOp, ConvBackwardWeightsOp)
+    emit = staticmethod(emit_conv_gemm)
+
+    def match(self, op: AnyConv, context: CallContext) -> ConvGemmSpec | None:
+        return conv_gemm_spec(op, context)
+
+    def scratch(self, spec: ConvGemmSpec, target: CpuTarget) -> int:
+        return conv_gemm_scratch_bytes(spec, target)
+
+    def flops(self, spec: ConvGemmSpec) -> int:
+        return 2 * spec.batch * spec.out_channels * prod(spec.outputs) * spec.rows

@@ -16,6 +16,7 @@ from math import gcd, prod
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit.builder import F32, F64, I64, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import (
@@ -27,7 +28,11 @@ from glow_backends.cpu.emit.memory import (
     store_strided,
     table,
 )
+from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 
 
 @dataclass(frozen=True)
@@ -358,3 +363,97 @@ def emit_conv_generic(module: ir.Module, name: str, spec: GenericConvSpec, targe
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class GenericConv(Kernel[O, GenericConvSpec]):
+    """Any convolution, by the general kernel."""
+
+    emit = staticmethod(emit_conv_generic)
+
+    def flops(self, spec: GenericConvSpec) -> int:
+        outputs = spec.input_shape[0] * spec.out_channels * prod(spec.spatial())
+        return 2 * outputs * prod(spec.kernel) * spec.input_shape[1] // spec.group
+
+
+class PlainConv(GenericConv[ConvOp]):
+    """A convolution of any number of axes."""
+
+    OPS = (ConvOp,)
+
+    def match(self, op: ConvOp, context: CallContext) -> GenericConvSpec | None:
+        kind = dtype_name(op.result)
+        if kind not in ("f32", "f64") or op.predicate is not None:
+            return None
+        last = op.layout == "NHWC"
+        x, w = shape(op.input), shape(op.filter)
+        return GenericConvSpec(
+            input_shape=(x[0], x[-1], *x[1:-1]) if last else x,
+            out_channels=w[0],
+            kernel=w[1:-1] if last else w[2:],
+            strides=tuple(op.strides),
+            pads=tuple(op.pads),
+            dilations=tuple(op.dilations),
+            group=op.group,
+            channels_last=last,
+            weights_channels_last=last,
+            epilogue=Epilogue(bias=op.bias is not None),
+            double=kind == "f64",
+        )
+
+
+class PlainConvTranspose(GenericConv[ConvTransposeOp]):
+    """The adjoint of a convolution."""
+
+    OPS = (ConvTransposeOp,)
+
+    def match(self, op: ConvTransposeOp, context: CallContext) -> GenericConvSpec | None:
+        kind = dtype_name(op.result)
+        if kind not in ("f32", "f64") or op.predicate is not None:
+            return None
+        last = op.layout == "NHWC"
+        x, w, y = shape(op.input), shape(op.filter), shape(op.result)
+        return GenericConvSpec(
+            input_shape=(x[0], x[-1], *x[1:-1]) if last else x,
+            out_channels=y[-1] if last else y[1],
+            kernel=w[1:-1] if last else w[2:],
+            strides=tuple(op.strides),
+            pads=tuple(op.pads),
+            dilations=tuple(op.dilations),
+            group=op.group,
+            transposed=True,
+            output_spatial=y[1:-1] if last else y[2:],
+            channels_last=last,
+            weights_channels_last=last,
+            epilogue=Epilogue(bias=op.bias is not None),
+            double=kind == "f64",
+        )
+
+    def flops(self, spec: GenericConvSpec) -> int:
+        return 0
+
+
+class DoubleMatmul(GenericConv[MatmulOp | BatchMatmulOp]):
+    """A product in double precision: rows of A are filters of one tap over the rows of B."""
+
+    OPS = (MatmulOp, BatchMatmulOp)
+
+    def match(self, op: MatmulOp | BatchMatmulOp, context: CallContext) -> GenericConvSpec | None:
+        buffers = op.result, op.lhs, op.rhs
+        if op.predicate is not None or {dtype_name(v) for v in buffers} != {"f64"}:
+            return None
+        (*a_batch, m, k), (*b_batch, _, n) = shape(op.lhs), shape(op.rhs)
+        if 0 in shape(op.result) or 0 in shape(op.lhs):
+            return None
+        batch, group, rows = prod(b_batch), 1, m
+        if a_batch and not b_batch:
+            rows *= prod(a_batch)
+        elif a_batch == b_batch:
+            batch, group, rows = 1, batch, batch * m
+        elif a_batch:
+            return None
+        return GenericConvSpec((batch, group * k, n), rows, (1,), (1,), (0, 0), (1,), group, double=True)
+
+    def operands(
+        self, op: MatmulOp | BatchMatmulOp, spec: GenericConvSpec, context: CallContext
+    ) -> list[Operand]:
+        return [op.result, op.rhs, op.lhs]

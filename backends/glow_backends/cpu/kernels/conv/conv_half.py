@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.blocks import Loop, NestBody, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.halves import (
@@ -25,10 +26,13 @@ from glow_backends.cpu.emit.halves import (
     pair_up,
 )
 from glow_backends.cpu.emit.memory import Index, ceil_div
-from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv
+from glow_backends.cpu.kernels.conv.blocked_conv import direct_cycles
+from glow_backends.cpu.kernels.conv.conv_direct import DirectConv, DirectEmission, pack_conv, packing
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
 
 
 def supports_half(spec: DirectConvSpec, target: CpuTarget) -> bool:
@@ -112,3 +116,21 @@ def emit_conv_half(module: ir.Module, name: str, spec: DirectConvSpec, target: C
     emission = _HalfEmission if spec.stored == "f16" else _BfloatEmission
     emission(k, _plan(spec, target)).emit()
     return k.finish()
+
+
+class HalfConv(DirectConv):
+    """Sums of pairs of products of 16-bit floats."""
+
+    emit = staticmethod(emit_conv_half)
+
+    def spec(self, op: ConvOp, conv: DirectConvSpec, context: CallContext) -> DirectConvSpec | None:
+        return conv if supports_half(conv, context.target) else None
+
+    def pack(self, weights: Array, spec: DirectConvSpec, target: CpuTarget) -> Array:
+        return pack_half_conv(weights, spec, target)
+
+    def packing(self, spec: DirectConvSpec, target: CpuTarget) -> str:
+        return f"{packing(spec, target)} in pairs"
+
+    def cycles(self, spec: DirectConvSpec, target: CpuTarget) -> float:
+        return direct_cycles(spec, target, pairs=2)

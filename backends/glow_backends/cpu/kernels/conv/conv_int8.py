@@ -8,19 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from xdsl.dialects.builtin import f32, i32
 
+from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.emit.integer import Requantize, dot4
+from glow_backends.cpu.emit.integer import Requantize, Residual, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div
 from glow_backends.cpu.emit.packing import pad_to
-from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv
+from glow_backends.cpu.emit.windows import window
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv, packing
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.kernels.pointwise.lookup import permutes_bytes
+from glow_backends.cpu.ops.quantized import QuantizedConvOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present
+from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 
 
 @dataclass(frozen=True)
@@ -125,3 +134,82 @@ def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: Cpu
     k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target, sized=True)
     _Int8Emission(k, _plan(spec, target), spec.requantize).emit()
     return k.finish()
+
+
+def int8_conv_spec(op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+    """The convolution of an instruction with constant filter and bias."""
+    constants = [context.constant(v) for v in (op.filter, *present(op.bias))]
+    if any(c is None for c in constants) or op.lanes != context.target.lanes:
+        return None
+    batch, _, height, width, _ = shape(op.input)
+    out, inner, *kernel = shape(op.filter)
+    conv = DirectConvSpec(
+        batch,
+        inner * op.group,
+        out,
+        (height, width),
+        (kernel[0], kernel[1]),
+        **window(op.strides, op.pads, op.dilations),
+        group=op.group,
+    )
+    to, own = element_of(op.result), _own(op)
+    requantize = Requantize(real=own == f32, sums=own == i32)
+    if isinstance(own, UniformQuantizedType):
+        limits = stored_limits(own, op.low, op.high)
+        requantize = Requantize(zero_of(own), *limits, residual=_residual(op, own, to))
+    return Int8ConvSpec(conv, requantize)
+
+
+def _own(op: QuantizedConvOp) -> Any:
+    """The element type of the convolution's own result, to which a residual may be added."""
+    return op.properties.get("between") or element_of(op.result)
+
+
+def _residual(op: QuantizedConvOp, own: UniformQuantizedType, to: Any) -> Residual | None:
+    """What the convolution's bytes are added to."""
+    if op.residual is None:
+        return None
+    other = element_of(op.residual)
+    assert isinstance(other, UniformQuantizedType)
+    factors = [float(np.float32(scale_of(kind) / scale_of(to))) for kind in (own, other)]
+    limits = stored_limits(to, op.sum_low, op.sum_high)
+    return Residual(zero_of(own), factors[0], zero_of(other), factors[1], zero_of(to), *limits)
+
+
+class Int8Conv(Kernel[QuantizedConvOp, Int8ConvSpec]):
+    """A blocked convolution of bytes."""
+
+    OPS = (QuantizedConvOp,)
+    emit = staticmethod(emit_conv_int8)
+
+    def match(self, op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+        spec = int8_conv_spec(op, context)
+        return None if spec is None or supports_depthwise(spec.conv) else spec
+
+    def pack(self, weights: Array, spec: Int8ConvSpec, target: CpuTarget) -> Array:
+        """An OIHW filter as the kernel reads it."""
+        return pack_int8_conv(weights, spec, target)
+
+    def packing(self, spec: Int8ConvSpec, target: CpuTarget) -> str:
+        """All that `pack` depends on but the weights."""
+        return packing(spec.conv, target)
+
+    def operands(self, op: QuantizedConvOp, spec: Int8ConvSpec, context: CallContext) -> list[Operand | None]:
+        target, filters, source = context.target, context.constant(op.filter), element_of(op.input)
+        assert filters is not None and isinstance(source, UniformQuantizedType)
+        biases = [context.constant(v) for v in present(op.bias)]
+        # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
+        bias = bias_of(filters, biases[0] if biases else None, zero_of(source) - spec.zero)
+        factor = factor_of(element_of(op.filter), source, _own(op), spec.conv.out_channels)
+        how = f"int8_conv|{self.packing(spec, target)}"
+        return [
+            op.result,
+            op.input,
+            context.pack(op.filter, how, lambda w: self.pack(w, spec, target)),
+            table("sums", pack_channels(bias, target)),
+            table("factor", pack_channels(factor, target)),
+            *present(op.residual),
+        ]
+
+    def flops(self, spec: Int8ConvSpec) -> int:
+        return spec.conv.flops

@@ -16,6 +16,7 @@ from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.blocks import Loop, multiply
 from glow_backends.cpu.emit.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index, first_worker, power_of_two
@@ -28,7 +29,7 @@ from glow_backends.cpu.emit.memory import (
     store_first,
     transpose,
 )
-from glow_backends.cpu.kernels.conv.conv_gemm import ConvGemmSpec
+from glow_backends.cpu.kernels.conv.conv_gemm import AnyConv, ConvGemmSpec, GemmConv, conv_gemm_spec
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, plan_gemm
 from glow_backends.cpu.target import CpuTarget
 
@@ -400,3 +401,16 @@ def emit_conv_panels(module: ir.Module, name: str, spec: ConvGemmSpec, target: C
     bias = k.operands[3] if spec.bias else None
     _Forward(k, forward, scratch, product).emit(y, x, w, bias)
     return k.finish()
+
+
+class PanelConv(GemmConv):
+    """The same with the columns of a few windows at a time, which stay in the cache."""
+
+    emit = staticmethod(emit_conv_panels)
+
+    def match(self, op: AnyConv, context: CallContext) -> ConvGemmSpec | None:
+        spec = conv_gemm_spec(op, context)
+        return spec if spec is not None and panels_fit(spec, context.target) else None
+
+    def scratch(self, spec: ConvGemmSpec, target: CpuTarget) -> int:
+        return conv_panels_scratch_bytes(spec, target)

@@ -12,11 +12,17 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, shape
 from glow_backends.cpu.emit.blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
+from glow_backends.cpu.emit.windows import pair
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.layers import PlaneConvOp
+from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import present
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,33 @@ def emit_conv_plane(module: ir.Module, name: str, spec: PlaneConvSpec, target: C
             # The last run starts early enough to end with the row.
             tile(image, row, minimum(k, k.mul(number, run), last))
     return k.finish()
+
+
+class PlaneConv(Kernel[PlaneConvOp, PlaneConvSpec]):
+    """A plain convolution of few output channels."""
+
+    OPS = (PlaneConvOp,)
+    emit = staticmethod(emit_conv_plane)
+
+    def match(self, op: PlaneConvOp, context: CallContext) -> PlaneConvSpec | None:
+        size, (out, inner, *kernel) = shape(op.input), shape(op.filter)
+        spec = PlaneConvSpec(
+            batch=size[0],
+            in_channels=inner,
+            out_channels=out,
+            size=(size[2], size[3]),
+            kernel=(kernel[0], kernel[1]),
+            row_stride=op.row_stride,
+            dilations=pair(op.dilations, 1),
+            phases=op.phases,
+            epilogue=Epilogue(bias=op.bias is not None, steps=steps_of(op.properties["steps"])),
+        )
+        return spec if supports_plane(spec, context.target) else None
+
+    def operands(self, op: PlaneConvOp, spec: PlaneConvSpec, context: CallContext) -> list[Operand | None]:
+        filters = context.pack(op.filter, f"plane|{spec.phases}", lambda w: pack_plane(w, spec.phases))
+        return [op.result, op.input, filters, *present(op.bias), *op.extras]
+
+    def flops(self, spec: PlaneConvSpec) -> int:
+        outputs = spec.batch * spec.out_channels * prod(spec.out_size)
+        return 2 * outputs * spec.in_channels * prod(spec.kernel)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
+from glow_backends.cpu.calls import dtype_name, shape
 from glow_backends.cpu.emit.blocks import cut_alike, may_overlap
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum
+from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.kernel import inplace, kept
+from glow_backends.cpu.ops.layers import ConvOp
+from glow_backends.cpu.steps import steps_of
+from glow_dialects.ops.conv import ConvOp as PlainConvOp
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,12 @@ class DirectConvSpec:
             for d, r in enumerate(self.kernel)
         ]
         return sizes[0], sizes[1]
+
+    @property
+    def flops(self) -> int:
+        """Products and sums."""
+        taps = prod(self.kernel) * self.in_channels // self.group
+        return 2 * prod((self.batch, *self.out_size)) * self.out_channels * taps
 
     @property
     def line(self) -> bool:
@@ -140,3 +154,43 @@ def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Ind
         inside = k.b.udiv(k.i(inside), k.i(dilation))
     high = minimum(k, inside, count)
     return minimum(k, before, high), high
+
+
+@kept
+def conv_spec(op: ConvOp) -> DirectConvSpec:
+    """The convolution of a `glow_cpu.conv` node or instruction."""
+    size = shape(op.input)
+    out, inner, kernel = sizes_of(shape(op.filter), op.form)
+    return DirectConvSpec(
+        batch=size[0],
+        in_channels=inner * op.group,
+        out_channels=out,
+        size=(size[2], size[3]),
+        kernel=kernel,
+        **window(op.strides, op.pads, op.dilations),
+        group=op.group,
+        plain_input=len(size) == 4,
+        epilogue=Epilogue(
+            bias=op.bias is not None,
+            steps=steps_of(op.properties["steps"]),
+            inplace=inplace(op.result, op.extras),
+        ),
+        stored=dtype_name(op.result),
+    )
+
+
+@kept
+def plain_conv_spec(op: PlainConvOp) -> DirectConvSpec:
+    """What a convolution of one or two spatial axes becomes on blocks."""
+    batch, channels, size = op.sizes(op.input)
+    out, _, kernel = op.sizes(op.filter)
+    return DirectConvSpec(
+        batch,
+        channels,
+        out,
+        pair(size, 1),
+        pair(kernel, 1),
+        **window(op.strides, op.pads, op.dilations),
+        group=op.group,
+        stored=dtype_name(op.input),
+    )

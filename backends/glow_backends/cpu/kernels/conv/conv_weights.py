@@ -13,10 +13,15 @@ from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit.blocks import Loop, even_tiles, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first, transpose
+from glow_backends.cpu.emit.windows import window
+from glow_backends.cpu.kernel import Kernel, kept
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.ops.training import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
 
 _PLACES = 1024
@@ -259,3 +264,30 @@ def emit_conv_weights(module: ir.Module, name: str, spec: ConvWeightsSpec, targe
     k = KernelBuilder(module, name, 4, target)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+@kept
+def conv_weights_spec(op: ConvWeightsOp) -> ConvWeightsSpec:
+    """What a `glow_cpu.conv_weights` node or instruction computes."""
+    size = shape(op.input)
+    out, inner, kernel = sizes_of(shape(op.result), op.form)
+    lies, plain = window(op.strides, op.pads, op.dilations), len(size) == 4
+    conv = DirectConvSpec(size[0], inner, out, (size[2], size[3]), kernel, **lies, plain_input=plain)
+    return ConvWeightsSpec(conv, op.form)
+
+
+class ConvWeights(Kernel[ConvWeightsOp, ConvWeightsSpec]):
+    """The gradient of a filter by direct sums."""
+
+    OPS = (ConvWeightsOp,)
+    emit = staticmethod(emit_conv_weights)
+
+    def match(self, op: ConvWeightsOp, context: CallContext) -> ConvWeightsSpec | None:
+        fits = op.algorithm == "direct" and op.lanes == context.target.lanes
+        return conv_weights_spec(op) if fits else None
+
+    def scratch(self, spec: ConvWeightsSpec, target: CpuTarget) -> int:
+        return conv_weights_scratch_bytes(spec, target)
+
+    def flops(self, spec: ConvWeightsSpec) -> int:
+        return spec.conv.flops

@@ -15,11 +15,13 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.blocks import Output
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
     TileRun,
@@ -27,7 +29,9 @@ from glow_backends.cpu.kernels.conv.conv_spec import (
     filter_rows,
     tile_runs,
 )
+from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
 
 
 def supports_depthwise(spec: DirectConvSpec) -> bool:
@@ -186,3 +190,25 @@ def emit_depthwise(module: ir.Module, name: str, spec: DirectConvSpec, target: C
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target, sized=True)
     DepthwiseEmission(k, spec).emit()
     return k.finish()
+
+
+class DepthwiseConv(BlockedConv[DirectConvSpec]):
+    """Sums over the taps of the one filter of each channel."""
+
+    ALGORITHM = "depthwise"
+    emit = staticmethod(emit_depthwise)
+
+    def spec(self, op: ConvOp, conv: DirectConvSpec, context: CallContext) -> DirectConvSpec:
+        return conv
+
+    def pack(self, weights: Array, spec: DirectConvSpec, target: CpuTarget) -> Array:
+        return pack_depthwise(weights.astype(np.float32, copy=False), spec, target)
+
+    def packing(self, spec: DirectConvSpec, target: CpuTarget) -> str:
+        return ""
+
+    def cycles(self, spec: DirectConvSpec, target: CpuTarget) -> float:
+        return direct_cycles(spec, target)
+
+    def flops(self, spec: DirectConvSpec) -> int:
+        return spec.flops

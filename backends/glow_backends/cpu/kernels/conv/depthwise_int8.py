@@ -6,15 +6,22 @@ An `Int8ConvSpec` with a group for each channel; what lies outside the image cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.memory import Index
-from glow_backends.cpu.kernels.conv.conv_int8 import Int8ConvSpec
+from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv, Int8ConvSpec, int8_conv_spec
 from glow_backends.cpu.kernels.conv.depthwise import DepthwiseEmission, pack_depthwise, supports_depthwise
+from glow_backends.cpu.ops.quantized import QuantizedConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.requantize import zero_of
 
 LARGEST_KERNEL = 512
 """Taps of which float32 holds every sum: 255 x 128 x 512 is less than 2^24."""
@@ -60,3 +67,21 @@ def emit_depthwise_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target
     k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class DepthwiseInt8Conv(Int8Conv):
+    """The same where every channel has a filter of its own: padding is left out."""
+
+    emit = staticmethod(emit_depthwise_int8)
+
+    def match(self, op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+        spec = int8_conv_spec(op, context)
+        if spec is None or not supports_depthwise(spec.conv) or prod(spec.conv.kernel) > LARGEST_KERNEL:
+            return None
+        return replace(spec, zero=zero_of(quantized_type(op.input)) if any(spec.conv.pads) else 0)
+
+    def pack(self, weights: Array, spec: Int8ConvSpec, target: CpuTarget) -> Array:
+        return pack_depthwise_int8(weights, spec, target)
+
+    def packing(self, spec: Int8ConvSpec, target: CpuTarget) -> str:
+        return "depthwise"

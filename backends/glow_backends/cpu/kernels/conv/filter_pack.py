@@ -11,6 +11,7 @@ from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.filters import FILTER, FORMS, FilterPackSpec
 from glow_backends.cpu.emit.memory import (
@@ -22,6 +23,8 @@ from glow_backends.cpu.emit.memory import (
     split_index,
     transpose,
 )
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.training import PackFilterOp, filter_pack_spec
 from glow_backends.cpu.target import CpuTarget
 
 
@@ -124,3 +127,14 @@ def emit_filter_pack(module: ir.Module, name: str, spec: FilterPackSpec, target:
     packed, filters = k.operands
     FilterTaps(k, spec, filters).emit(packed)
     return k.finish()
+
+
+class FilterPack(Kernel[PackFilterOp, FilterPackSpec]):
+    """A filter that changes, in the order of an algorithm."""
+
+    OPS = (PackFilterOp,)
+    emit = staticmethod(emit_filter_pack)
+
+    def match(self, op: PackFilterOp, context: CallContext) -> FilterPackSpec | None:
+        fits = op.width % context.target.lanes == 0 and dtype_name(op.input) == "f32"
+        return filter_pack_spec(op) if fits else None

@@ -18,21 +18,28 @@ from contextlib import contextmanager
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.blocks import NEAR, Loop, Stream, multiply, stream_parts, zeros
-from glow_backends.cpu.emit.builder import I64, Kernel, KernelBuilder
+from glow_backends.cpu.emit.builder import I64, KernelBuilder, KernelFunction
 from glow_backends.cpu.emit.filters import C, D
 from glow_backends.cpu.emit.memory import Index, maximum, minimum, split_index, table
 from glow_backends.cpu.emit.winograd_line import line_outputs, line_points
+from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, overlapped
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.winograd_order import LOW, NARROW
 from glow_backends.cpu.kernels.conv.winograd_plan import (
     WinogradPlan,
     WinogradSpec,
+    pack_winograd,
     plan_winograd,
     supports_winograd,
+    winograd_scratch_bytes,
 )
-from glow_backends.cpu.kernels.conv.winograd_tiles import A, B, TileEmission
+from glow_backends.cpu.kernels.conv.winograd_tiles import A, B, TileEmission, window_side
+from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array
 
 
 class WinogradEmission(TileEmission):
@@ -112,7 +119,7 @@ class WinogradEmission(TileEmission):
             vectors = plan.block.vectors
             k.run_part(finished, first, live, k.mul(low, vectors), k.mul(filters, vectors))
 
-    def _input_part(self) -> Kernel:
+    def _input_part(self) -> KernelFunction:
         """Numbers: the first tile, and that behind the last one."""
         k = self.k.part("input")
         own = type(self)(k, self.spec, self.plan, self.more)
@@ -121,7 +128,7 @@ class WinogradEmission(TileEmission):
             own.put_input_tile(channel, tile, k.b.sub(tile, first))
         return k.finish()
 
-    def _output_part(self) -> Kernel:
+    def _output_part(self) -> KernelFunction:
         """Numbers: the same, then the first block of output channels, and how many there are."""
         k = self.k.part("output")
         own = type(self)(k, self.spec, self.plan, self.more)
@@ -373,3 +380,41 @@ def emit_winograd(module: ir.Module, name: str, spec: WinogradSpec, target: CpuT
     emission = StridedEmission if spec.strided else LineEmission if spec.conv.line else emission
     emission(k, spec, plan_winograd(spec, target)).emit()
     return k.finish()
+
+
+def tile_of(algorithm: str) -> int:
+    """The Winograd tile of an algorithm; 0 for any other."""
+    return int(algorithm[-1]) if algorithm.startswith("winograd") else 0
+
+
+class WinogradConv(BlockedConv[WinogradSpec]):
+    """Fewer products, between transforms of tiles."""
+
+    ALGORITHM = "winograd"
+    emit = staticmethod(emit_winograd)
+
+    def spec(self, op: ConvOp, conv: DirectConvSpec, context: CallContext) -> WinogradSpec | None:
+        return WinogradSpec(conv, tile_of(op.algorithm))
+
+    def pack(self, weights: Array, spec: WinogradSpec, target: CpuTarget) -> Array:
+        return pack_winograd(weights.astype(np.float32, copy=False), spec, target)
+
+    def packing(self, spec: WinogradSpec, target: CpuTarget) -> str:
+        return str(plan_winograd(spec, target).block.vectors)
+
+    def cycles(self, spec: WinogradSpec, target: CpuTarget) -> float:
+        plan, lanes = plan_winograd(spec, target), target.lanes
+        pairs = plan.in_blocks * plan.out_blocks * lanes**2
+        products = pairs * plan.rows / (2 * lanes) / 0.88
+        costs = target.costs
+        into, out = costs.transform(window_side(spec.conv, spec.tile), spec.conv.line)
+        transforms = plan.order.total * (plan.in_blocks * into + plan.out_blocks * out)
+        moved = costs.shown_streaming * plan.spilled(target) / costs.bytes_a_cycle
+        sums = (overlapped(n * each * products, 4 * n * pairs, target) for n, each in spec.matrices)
+        return transforms + moved + sum(sums)
+
+    def scratch(self, spec: WinogradSpec, target: CpuTarget) -> int:
+        return winograd_scratch_bytes(spec, target)
+
+    def flops(self, spec: WinogradSpec) -> int:
+        return spec.conv.flops

@@ -12,19 +12,25 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand
 from glow_backends.cpu.emit.blocks import Loop, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.filters import FilterPackSpec
 from glow_backends.cpu.emit.memory import Index, minimum
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.conv.blocked_conv import bias_operand
+from glow_backends.cpu.kernels.conv.conv_spec import conv_spec
 from glow_backends.cpu.kernels.conv.filter_pack import FilterTaps
-from glow_backends.cpu.kernels.conv.winograd import WinogradEmission
+from glow_backends.cpu.kernels.conv.winograd import WinogradEmission, tile_of
 from glow_backends.cpu.kernels.conv.winograd_plan import (
     WinogradPlan,
     WinogradSpec,
     plan_winograd,
     supports_winograd,
 )
+from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import present
 
 
 @dataclass(frozen=True)
@@ -139,3 +145,27 @@ def emit_winograd_changing(
     k = KernelBuilder(module, name, 4 + spec.winograd.conv.epilogue.operands, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class ChangingWinogradConv(Kernel[ConvOp, ChangingSpec]):
+    """The same for a filter that changes at run time, transformed in the cache."""
+
+    OPS = (ConvOp,)
+    emit = staticmethod(emit_winograd_changing)
+
+    def match(self, op: ConvOp, context: CallContext) -> ChangingSpec | None:
+        plain = op.packed is None and context.constant(op.filter) is None
+        if op.lanes != context.target.lanes or not plain or not tile_of(op.algorithm):
+            return None
+        spec = WinogradSpec(conv_spec(op), tile_of(op.algorithm))
+        return ChangingSpec(spec, op.form) if supports_changing(spec, context.target) else None
+
+    def operands(self, op: ConvOp, spec: ChangingSpec, context: CallContext) -> list[Operand | None]:
+        biases = [bias_operand(v, context) for v in present(op.bias)]
+        return [op.result, op.input, op.filter, *biases, *op.extras]
+
+    def scratch(self, spec: ChangingSpec, target: CpuTarget) -> int:
+        return changing_scratch_bytes(spec, target)
+
+    def flops(self, spec: ChangingSpec) -> int:
+        return spec.winograd.conv.flops

@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.blocks import Loop, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum
-from glow_backends.cpu.kernels.conv.conv_weights import ConvWeightsSpec, write_weights
+from glow_backends.cpu.kernels.conv.conv_weights import (
+    ConvWeights,
+    ConvWeightsSpec,
+    conv_weights_spec,
+    write_weights,
+)
 from glow_backends.cpu.kernels.conv.winograd_tiles import A, B, TileEmission
+from glow_backends.cpu.ops.training import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
 
 _TILE, _POINTS, _TAPS = 4, 36, 9
@@ -262,3 +270,27 @@ def emit_winograd_weights(
     k = KernelBuilder(module, name, 4, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class WinogradWeights(ConvWeights):
+    """The same in Winograd tiles."""
+
+    emit = staticmethod(emit_winograd_weights)
+
+    def match(self, op: ConvWeightsOp, context: CallContext) -> ConvWeightsSpec | None:
+        fits = op.algorithm == "winograd4" and op.lanes == context.target.lanes
+        return conv_weights_spec(op) if fits else None
+
+    def faster(self, spec: ConvWeightsSpec, target: CpuTarget) -> bool:
+        """Whether the estimated cycles on one core are fewer than those of the direct sums."""
+        plan, conv, lanes, costs = plan_weights(spec, target), spec.conv, target.lanes, target.costs
+        pairs = plan.units * plan.panels * plan.vectors
+        direct = prod((conv.batch, *conv.out_size)) * pairs * lanes * 9 / 2 / 0.8
+        into, out = costs.transform(6, line=False)
+        transforms = plan.total * into * (plan.units + plan.panels * plan.vectors)
+        products = 36 * plan.total * pairs * lanes / 2 / 0.8
+        sums = 36 * pairs * lanes**2 * 4 * plan.blocks / costs.bytes_a_cycle
+        return transforms + products + pairs * lanes * out + sums * costs.shown_streaming < direct
+
+    def scratch(self, spec: ConvWeightsSpec, target: CpuTarget) -> int:
+        return winograd_weights_scratch_bytes(spec, target)

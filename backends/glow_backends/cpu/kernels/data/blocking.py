@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
+from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import (
     Index,
@@ -17,7 +20,12 @@ from glow_backends.cpu.emit.memory import (
     store_first,
     transpose,
 )
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.data.layouts import block_spec, unblock_spec
+from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
 
 
 @dataclass(frozen=True)
@@ -133,3 +141,33 @@ def blocking_shapes(spec: BlockingSpec, lanes: int) -> Sequence[tuple[int, ...]]
     plain = last if spec.channels_last else (spec.batch, spec.channels, spec.plane)
     blocked = (spec.batch, blocks, spec.plane, lanes)
     return (plain, blocked) if spec.unblock else (blocked, plain)
+
+
+class NarrowBlocking(Kernel[BlockOp | UnblockOp, CopySpec]):
+    """Elements of less than 32 bits to channel blocks and back."""
+
+    OPS = (BlockOp, UnblockOp)
+    emit = staticmethod(emit_copy)
+
+    def match(self, op: BlockOp | UnblockOp, context: CallContext) -> CopySpec | None:
+        width, source, last = values.size(dtype_name(op.input)), shape(op.input), op.layout == "NHWC"
+        if width >= 4:
+            return None
+        if is_instr_of(op, UnblockOp):
+            return unblock_spec(source, op.channels, width, last)
+        return block_spec(source, shape(op.result)[-1], width, last)
+
+
+class Blocking(Kernel[BlockOp | UnblockOp, BlockingSpec]):
+    """Elements of 32 bits: NCHW or NHWC to channel blocks and back."""
+
+    OPS = (BlockOp, UnblockOp)
+    emit = staticmethod(emit_blocking)
+
+    def match(self, op: BlockOp | UnblockOp, context: CallContext) -> BlockingSpec | None:
+        unblock, last = is_instr_of(op, UnblockOp), op.layout == "NHWC"
+        plain, blocked = (op.result, op.input) if unblock else (op.input, op.result)
+        batch, *rest = shape(plain)
+        channels = rest[-1] if last else rest[0]
+        fits = dtype_name(op.input) in ("f32", "i32") and shape(blocked)[-1] == context.target.lanes
+        return BlockingSpec(batch, channels, prod(rest) // channels, last, unblock) if fits else None

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
+from glow_backends.cpu.kernel import Kernel, known
+from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.target import CpuTarget
 
 
@@ -68,3 +71,17 @@ def _merge(k: KernelBuilder, wanted: tuple[int, ...], loaded: dict[int, ir.Value
         merged = k.b.shuffle_vector(merged, loaded[number], mask)
     assert merged is not None
     return merged
+
+
+class PermuteChannels(Kernel[PermuteChannelsOp, PermuteChannelsSpec]):
+    """Another order of channels."""
+
+    OPS = (PermuteChannelsOp,)
+    emit = staticmethod(emit_permute_channels)
+
+    def match(self, op: PermuteChannelsOp, context: CallContext) -> PermuteChannelsSpec | None:
+        if not known(op):
+            return None
+        batch, blocks, height, width, lanes = shape(op.input)
+        size = values.size(dtype_name(op.input))
+        return PermuteChannelsSpec(batch, height * width, op.order, lanes, size, blocks * lanes)

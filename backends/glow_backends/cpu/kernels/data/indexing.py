@@ -6,19 +6,30 @@ outside the operands is touched; a kernel that is `checked` reports it, by a poi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
 
+import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.faults import FAULT_BYTES
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.kernels.reduction.reduce import combiner
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.gather_nd import GatherNdOp
+from glow_dialects.ops.one_hot import OneHotOp
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
 
 _COMBINE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -279,3 +290,139 @@ def emit_one_hot(module: ir.Module, name: str, spec: OneHotSpec, target: CpuTarg
                 place = k.add(k.add(base, k.mul(raw, inner)), i)
                 values.store(k, on, result, place, dtype)
     return k.finish()
+
+
+_Indexing = GatherOp | GatherNdOp | GatherElementsOp | ScatterNdOp | ScatterElementsOp
+_I = TypeVar("_I", bound=_Indexing)
+_R = TypeVar("_R", bound=RowsSpec | ElementsSpec)
+
+
+class _Indexed(Kernel[_I, _R]):
+    """Places that come from data."""
+
+    def reports(self, op: _I, context: CallContext, limits: Sequence[int]) -> bool:
+        """Whether indices may be out of range and the operator reports that.
+
+        `limits`: the sizes of the axes that index tuples, or single indices, go into.
+        """
+        array = context.constant(op.indices)
+        inside = array is not None and bool(((array >= -np.array(limits)) & (array < limits)).all())
+        return op.checked is not None and context.checked and not inside
+
+    def checked(self, op: _I, spec: _R) -> str | None:
+        return op.checked if spec.checked else None
+
+    def operands(self, op: _I, spec: _R, context: CallContext) -> list[Operand]:
+        _, data, *rest = op.operands
+        return [op.result, *([] if spec.in_place else [data]), *rest]
+
+
+class Gather(_Indexed[GatherOp, RowsSpec]):
+    """Rows of an axis."""
+
+    OPS = (GatherOp,)
+    emit = staticmethod(emit_gather)
+
+    def match(self, op: GatherOp, context: CallContext) -> RowsSpec | None:
+        data, axis = shape(op.data), op.axis
+        outer, run = prod(data[:axis]), prod(data[axis + 1 :])
+        count = prod(shape(op.indices))
+        if not known(op) or (data[axis] == 0 and outer * count * run):
+            return None
+        kinds, checked = (
+            (dtype_name(op.data), dtype_name(op.indices)),
+            self.reports(op, context, [data[axis]]),
+        )
+        return RowsSpec(outer, (data[axis],), count, run, *kinds, checked=checked)
+
+
+class _Tuples(_Indexed[_I, RowsSpec]):
+    """Rows by index tuples."""
+
+    def rows(self, op: _I, context: CallContext, batch: int = 0) -> RowsSpec | None:
+        """The rows, of `batch` leading axes together."""
+        data, indices = shape(op.data), shape(op.indices)
+        limits = data[batch : batch + indices[-1]]
+        count, run = prod(indices[batch:-1]), prod(data[batch + indices[-1] :])
+        if not known(op) or (0 in limits and count * run):
+            return None
+        kinds, checked = (dtype_name(op.data), dtype_name(op.indices)), self.reports(op, context, limits)
+        return RowsSpec(prod(data[:batch]), limits, count, run, *kinds, batched=batch > 0, checked=checked)
+
+
+class GatherNd(_Tuples[GatherNdOp]):
+    """Rows by index tuples."""
+
+    OPS = (GatherNdOp,)
+    emit = staticmethod(emit_gather)
+
+    def match(self, op: GatherNdOp, context: CallContext) -> RowsSpec | None:
+        return self.rows(op, context, op.batch_dims)
+
+
+def _combines(reduction: str, dtype: str) -> bool:
+    """Whether updates can be: sums in narrow floats would be rounded each time, booleans have none."""
+    return reduction == "none" or dtype not in (*values.NARROW, "i1")
+
+
+class ScatterNd(_Tuples[ScatterNdOp]):
+    """Updates of rows by index tuples."""
+
+    OPS = (ScatterNdOp,)
+    emit = staticmethod(emit_scatter)
+
+    def match(self, op: ScatterNdOp, context: CallContext) -> RowsSpec | None:
+        spec = self.rows(op, context)
+        if spec is None or not _combines(op.reduction, spec.dtype):
+            return None
+        return replace(spec, reduction=op.reduction, in_place=op.result is op.data)
+
+
+class _Elements(_Indexed[_I, ElementsSpec]):
+    """Single elements of an axis."""
+
+    def elements(self, op: _I, axis: int, context: CallContext) -> ElementsSpec | None:
+        """The elements along an axis."""
+        data = shape(op.data)
+        if not known(op) or not data or data[axis] == 0:
+            return None
+        kinds, checked = (
+            (dtype_name(op.data), dtype_name(op.indices)),
+            self.reports(op, context, [data[axis]]),
+        )
+        return ElementsSpec(data, shape(op.indices), axis, *kinds, checked=checked)
+
+
+class GatherElements(_Elements[GatherElementsOp]):
+    """Single elements of an axis."""
+
+    OPS = (GatherElementsOp,)
+    emit = staticmethod(emit_gather_elements)
+
+    def match(self, op: GatherElementsOp, context: CallContext) -> ElementsSpec | None:
+        return self.elements(op, op.axis, context)
+
+
+class ScatterElements(_Elements[ScatterElementsOp]):
+    """Updates of single elements of an axis."""
+
+    OPS = (ScatterElementsOp,)
+    emit = staticmethod(emit_scatter_elements)
+
+    def match(self, op: ScatterElementsOp, context: CallContext) -> ElementsSpec | None:
+        spec = self.elements(op, op.axis, context)
+        if spec is None or not _combines(op.reduction, spec.dtype):
+            return None
+        return replace(spec, reduction=op.reduction, in_place=op.result is op.data)
+
+
+class OneHot(Kernel[OneHotOp, OneHotSpec]):
+    """A fill, and the on values."""
+
+    OPS = (OneHotOp,)
+    emit = staticmethod(emit_one_hot)
+
+    def match(self, op: OneHotOp, context: CallContext) -> OneHotSpec | None:
+        size, kinds = shape(op.indices), (dtype_name(op.values), dtype_name(op.indices))
+        sizes = prod(size[: op.axis]), op.depth, prod(size[op.axis :])
+        return OneHotSpec(*sizes, *kinds) if known(op) else None

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.concat import ConcatOp
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,17 @@ def _gather(k: KernelBuilder, loaded: list[ir.Value], wanted: list[tuple[int, in
         merged = k.b.shuffle_vector(merged, loaded[number], mask)
     assert merged is not None
     return merged
+
+
+class Interleave(Kernel[ConcatOp, InterleaveSpec]):
+    """Single elements of a few inputs in turn, merged by shuffles."""
+
+    OPS = (ConcatOp,)
+    emit = staticmethod(emit_interleave)
+
+    def match(self, op: ConcatOp, context: CallContext) -> InterleaveSpec | None:
+        shapes = [shape(v) for v in op.inputs]
+        single = all(prod(s[op.axis :]) == 1 for s in shapes)
+        if not known(op) or not single or not 2 <= len(shapes) <= 16 or prod(shapes[0]) < 16:
+            return None
+        return InterleaveSpec(len(shapes), prod(shapes[0]), values.size(dtype_name(op.result)))

@@ -7,10 +7,13 @@ from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.non_zero import NonZeroOp
 
 
 @dataclass(frozen=True)
@@ -51,3 +54,13 @@ def emit_non_zero(module: ir.Module, name: str, spec: NonZeroSpec, target: CpuTa
                 k.store(k.i(0), indices, k.add(number * total, rest), I64)
         k.store(found, count, 0, I64)
     return k.finish()
+
+
+class NonZero(Kernel[NonZeroOp, NonZeroSpec]):
+    """Places of elements that are not zero, in order."""
+
+    OPS = (NonZeroOp,)
+    emit = staticmethod(emit_non_zero)
+
+    def match(self, op: NonZeroOp, context: CallContext) -> NonZeroSpec | None:
+        return NonZeroSpec(shape(op.input), dtype_name(op.input)) if known(op) else None

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
+import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, table
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel, float_typed, known
+from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
+from glow_backends.cpu.kernels.data.layouts import transpose_spec
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.resize import ResizeOp, Taps, taps
 
 _ALIGN = 64
 
@@ -152,3 +159,77 @@ class _Pass:
                     value = k.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, lanes), order))
                 at = k.add(k.add(to, k.mul(place, repeat)), part * lanes)
                 values.store(k, value, self.goal[0], at, self.goal[2], exist)
+
+
+class ResizeCopy(Kernel[ResizeOp, CopySpec]):
+    """A resize to the same size."""
+
+    OPS = (ResizeOp,)
+    emit = staticmethod(emit_copy)
+
+    def match(self, op: ResizeOp, context: CallContext) -> CopySpec | None:
+        size = shape(op.input)
+        if not known(op) or taps(op, list(size)):
+            return None
+        return transpose_spec((prod(size),), (0,), values.size(dtype_name(op.input)))
+
+    def operands(self, op: ResizeOp, spec: CopySpec, context: CallContext) -> list[Operand]:
+        return [op.result, op.input]
+
+
+class Resize(Kernel[ResizeOp, ResizeSpec]):
+    """Sampling of one axis after another by tables of places and weights; the order that moves the least."""
+
+    OPS = (ResizeOp,)
+    emit = staticmethod(emit_resize)
+
+    def match(self, op: ResizeOp, context: CallContext) -> ResizeSpec | None:
+        size, sampled = list(shape(op.input)), _in_order(op)
+        weighted = _weighted(sampled)
+        if not known(op) or any(t.outside is not None and t.outside.any() for t in sampled):
+            return None
+        if weighted and float_typed(op) is None:
+            return None
+        first = min(t.axis for t in sampled)
+        passes: list[AxisPass] = []
+        for tap in sampled:
+            axis, (made, each) = tap.axis, tap.indices.shape
+            repeat = 0 if weighted else _repeat(tap, size[axis])
+            passes.append(
+                AxisPass(prod(size[first:axis]), size[axis], made, prod(size[axis + 1 :]), each, repeat)
+            )
+            size[axis] = made
+        return ResizeSpec(prod(size[:first]), tuple(passes), dtype_name(op.input), weighted)
+
+    def operands(self, op: ResizeOp, spec: ResizeSpec, context: CallContext) -> list[Operand]:
+        real = np.float64 if spec.dtype == "f64" else np.float32
+        operands: list[Operand] = [op.result, op.input]
+        for tap in _in_order(op):
+            operands.append(table("places", np.ascontiguousarray(tap.indices.astype(np.int32))))
+            if spec.weighted:
+                operands.append(table("weights", np.ascontiguousarray(tap.weights.astype(real))))
+        return operands
+
+    def scratch(self, spec: ResizeSpec, target: CpuTarget) -> int:
+        return spec.scratch * target.threads
+
+
+def _in_order(op: ResizeOp) -> list[Taps]:
+    """The axes that are sampled, in the order of the passes."""
+    size = shape(op.input)
+    growing = prod(shape(op.result)) > prod(size)
+    return sorted(taps(op, list(size)), key=lambda t: -t.axis if growing else t.axis)
+
+
+def _weighted(sampled: list[Taps]) -> bool:
+    return any(not t.single for t in sampled)
+
+
+def _repeat(tap: Taps, size: int) -> int:
+    """f where each element is taken f times in a row, else 0."""
+    made = len(tap.indices)
+    if not size:
+        return 0
+    factor = made // size
+    same = factor * size == made and (tap.indices[:, 0] == np.arange(made) // factor).all()
+    return factor if same else 0

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.kernels.reduction.reduce import combiner
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.cumsum import CumsumOp
+from glow_dialects.ops.trilu import TriluOp
 
 
 @dataclass(frozen=True)
@@ -95,3 +100,31 @@ def emit_trilu(module: ir.Module, name: str, spec: TriluSpec, target: CpuTarget)
             value = k.b.select(kept, x, values.zero(x.type))
             values.store(k, value, result, k.add(base, place), dtype, active)
     return k.finish()
+
+
+class Cumsum(Kernel[CumsumOp, CumsumSpec]):
+    """Running sums."""
+
+    OPS = (CumsumOp,)
+    emit = staticmethod(emit_cumsum)
+
+    def match(self, op: CumsumOp, context: CallContext) -> CumsumSpec | None:
+        size, axis, kind = shape(op.input), op.axis, dtype_name(op.input)
+        if not known(op) or kind == "i1":
+            return None
+        sizes = prod(size[:axis]), size[axis], prod(size[axis + 1 :])
+        return CumsumSpec(*sizes, op.exclusive, op.reverse, kind)
+
+
+class Trilu(Kernel[TriluOp, TriluSpec]):
+    """Triangles."""
+
+    OPS = (TriluOp,)
+    emit = staticmethod(emit_trilu)
+
+    def match(self, op: TriluOp, context: CallContext) -> TriluSpec | None:
+        if not known(op):
+            return None
+        *outer, rows, columns = shape(op.input)
+        diagonal = max(-rows - 1, min(columns + 1, op.k))
+        return TriluSpec(prod(outer), rows, columns, op.upper, diagonal, values.size(dtype_name(op.input)))

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I1, I64, KernelBuilder
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import present
+from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
 
 
 @dataclass(frozen=True)
@@ -208,3 +212,22 @@ class _Class:
         union = b.fsub(b.fadd(area(x), area(y)), common_area)
         above = b.fcmp_ordered(">", b.fdiv(common_area, union), overlap)
         return b.and_(b.fcmp_ordered(">", union, zero), above)
+
+
+class Suppress(Kernel[NonMaxSuppressionOp, SuppressSpec]):
+    """Boxes of every class, the best first."""
+
+    OPS = (NonMaxSuppressionOp,)
+    emit = staticmethod(emit_suppress)
+
+    def match(self, op: NonMaxSuppressionOp, context: CallContext) -> SuppressSpec | None:
+        kinds = [dtype_name(v) for v in (op.boxes, op.overlap, *present(op.threshold))]
+        counts = {dtype_name(op.most), dtype_name(op.available)}
+        if not all(map(values.is_float, kinds)) or counts != {"i64"}:
+            return None
+        batches, classes, boxes = shape(op.scores)
+        limits = op.limit, op.center_point_box
+        return SuppressSpec(batches, classes, boxes, *limits, kinds[0], kinds[1], *kinds[2:])
+
+    def scratch(self, spec: SuppressSpec, target: CpuTarget) -> int:
+        return spec.scratch

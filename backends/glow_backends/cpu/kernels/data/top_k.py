@@ -8,14 +8,18 @@ beats its last entry, whole vectors being skipped where nothing does. Many: a me
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.vecmath import any_lane
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.top_k import TopKOp
 
 _LIST = 128  # most results that are kept in a list
 
@@ -204,3 +208,18 @@ class _Line:
             k, start, lambda c: k.b.icmp_signed("<", c[0], count), whole
         )
         return sorted_places
+
+
+class TopK(Kernel[TopKOp, TopKSpec]):
+    """The best of every line."""
+
+    OPS = (TopKOp,)
+    emit = staticmethod(emit_top_k)
+
+    def match(self, op: TopKOp, context: CallContext) -> TopKSpec | None:
+        size, axis = shape(op.input), op.axis
+        sizes = prod(size[:axis]), size[axis], prod(size[axis + 1 :])
+        return TopKSpec(*sizes, op.k, op.largest, dtype_name(op.input)) if known(op) else None
+
+    def scratch(self, spec: TopKSpec, target: CpuTarget) -> int:
+        return spec.scratch * target.threads

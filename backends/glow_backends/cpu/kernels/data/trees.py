@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common
 from glow_backends.cpu.emit.builder import F32, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.tree_sums import TreeSumsOp
 
 TOGETHER = 2
 """Vectors that go down together."""
@@ -176,3 +180,18 @@ class _Trees:
                 weight = k.b.select(valid, weight, k.splat(0.0, lanes))
             at = k.add(k.mul(target, stride), place)
             k.store(k.b.fadd(k.load(sums, at, lanes=lanes), weight), sums, at)
+
+
+class Trees(Kernel[TreeSumsOp, TreesSpec]):
+    """Sums over trees."""
+
+    OPS = (TreeSumsOp,)
+    emit = staticmethod(emit_trees)
+
+    def match(self, op: TreeSumsOp, context: CallContext) -> TreesSpec | None:
+        (samples, width), (nodes, targets) = shape(op.input), shape(op.weights)
+        if dtype_name(op.input) != "f32" or targets > SUMS // (TOGETHER * context.target.lanes):
+            return None
+        if max(nodes * targets, width * SUMS) >= 1 << 31:
+            return None
+        return TreesSpec(samples, width, prod(shape(op.roots)), targets, op.depth)

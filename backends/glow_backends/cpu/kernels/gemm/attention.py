@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit.blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.memory import (
     Index,
     ceil_div,
@@ -23,7 +25,9 @@ from glow_backends.cpu.emit.memory import (
 )
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.reduction.line import Line, same
+from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
 
 Strides = tuple[int, int, int, int]
@@ -248,3 +252,38 @@ class _Emission:
                         at = k.add(column, r * spec.result[2] + v * self.lanes)
                         value = k.b.fmul(sums[r * vectors + v], part)
                         store_first(k, value, result, at, live if v == vectors - 1 else self.lanes)
+
+
+class Attention(Kernel[AttentionOp, AttentionSpec]):
+    """Attention over heads of four axes."""
+
+    OPS = (AttentionOp,)
+    emit = staticmethod(emit_attention)
+
+    def match(self, op: AttentionOp, context: CallContext) -> AttentionSpec | None:
+        orders = {"q": (op.q, op.q_order), "k": (op.k, op.k_order), "v": (op.v, op.v_order)}
+        q, k, v = (ordered(shape(value), order) for value, order in orders.values())
+        if dtype_name(op.q) != "f32" or 0 in (*q, *k, *v):
+            return None
+        strides = {name: strides_of(shape(value), order) for name, (value, order) in orders.items()}
+        if op.mask is not None:
+            strides["mask"] = four(broadcast_strides(shape(op.mask), (*q[:3], k[2])))
+        spec = AttentionSpec(
+            batch=q[0],
+            heads=q[1],
+            rows=q[2],
+            keys=k[2],
+            depth=q[3],
+            width=v[3],
+            result=strides_of(shape(op.result), result_order(op.order)),
+            scale=op.scale,
+            **strides,
+        )
+        adjacent = spec.v[3] == spec.result[3] == 1 and 1 in spec.k[2:]
+        return spec if adjacent else None
+
+    def scratch(self, spec: AttentionSpec, target: CpuTarget) -> int:
+        return attention_scratch_bytes(spec, target)
+
+    def flops(self, spec: AttentionSpec) -> int:
+        return 2 * spec.batch * spec.heads * spec.rows * spec.keys * (spec.depth + spec.width)

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.blocks import Block, Loop, Output, choose_block, even_tiles, multiply, zeros
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.lines import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pack_panels, pad_to
+from glow_backends.cpu.kernel import Kernel, inplace
+from glow_backends.cpu.ops.block_gemm import BlockGemmOp
+from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, present
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp, unpack
+from glow_dialects.ops.module import GetOp
 
 _FEW = 8
 """Products of at most so many rows unpack weights in registers."""
@@ -346,3 +355,62 @@ def emit_gemm_blocks(module: ir.Module, name: str, spec: BlockGemmSpec, target: 
     k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
+    """A product by constant weights of few bits."""
+
+    OPS = (BlockGemmOp,)
+    MADE_FROM = (DequantizeBlocksOp,)
+    emit = staticmethod(emit_gemm_blocks)
+
+    def supports(self, node: GraphOp) -> bool:
+        return all(isinstance(v.owner, GetOp) for v in node.operands)
+
+    def match(self, op: BlockGemmOp, context: CallContext) -> BlockGemmSpec | None:
+        (*lead, _), (columns, _) = shape(op.a), shape(op.codes)
+        steps = steps_of(op.properties["steps"])
+        return BlockGemmSpec(
+            prod(lead),
+            columns,
+            op.depth,
+            op.bits,
+            op.block,
+            op.point,
+            op.levels,
+            op.points is not None,
+            Epilogue(op.bias is not None, None, steps, inplace(op.result, op.extras)),
+        )
+
+    def operands(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:
+        target, bits, depth = context.target, op.bits, op.depth
+        width = spec.tile(target).vectors
+
+        def codes(array: Array) -> Array:
+            return pack_codes(unpack(array, bits, depth), spec, target)
+
+        return [
+            op.result,
+            op.a,
+            context.pack(op.codes, f"few_bits|{bits}|{depth}|{width}", codes),
+            context.pack(op.scales, f"blocks|{width}", lambda s: pack_scales(s, spec, target)),
+            *self._offsets(op, spec, context),
+            *present(op.bias),
+            *op.extras,
+        ]
+
+    def _offsets(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:
+        """-point scale of each block, where points differ."""
+        scales, points = context.constant(op.scales), [context.constant(v) for v in present(op.points)]
+        return [
+            None
+            if scales is None or p is None
+            else table("offsets", pack_scales(-p * scales, spec, context.target))
+            for p in points
+        ]
+
+    def scratch(self, spec: BlockGemmSpec, target: CpuTarget) -> int:
+        return block_scratch_bytes(spec, target)
+
+    def flops(self, spec: BlockGemmSpec) -> int:
+        return 2 * spec.m * spec.n * spec.k

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit.blocks import (
     NEAR,
     Block,
@@ -25,7 +27,11 @@ from glow_backends.cpu.emit.halves import MOST_PRODUCTS, HalfSums, dot_bf16, dot
 from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.values import F16
+from glow_backends.cpu.kernel import Kernel, inplace
+from glow_backends.cpu.ops.layers import GemmOp
+from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import Array, present
 
 
 @dataclass(frozen=True)
@@ -134,3 +140,33 @@ def emit_gemm_half(module: ir.Module, name: str, spec: HalfGemmSpec, target: Cpu
     k = KernelBuilder(module, name, 3 + spec.epilogue.operands, target)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class HalfGemm(Kernel[GemmOp, HalfGemmSpec]):
+    """A product of 16-bit floats by a constant matrix; what else there is was widened."""
+
+    OPS = (GemmOp,)
+    emit = staticmethod(emit_gemm_half)
+
+    def match(self, op: GemmOp, context: CallContext) -> HalfGemmSpec | None:
+        stored = dtype_name(op.result)
+        if op.transpose_a or not context.target.computes(stored):
+            return None
+        (*_, k), n = shape(op.a), shape(op.result)[-1]
+        steps = steps_of(op.properties["steps"])
+        epilogue = Epilogue(op.bias is not None, op.scale, steps, inplace(op.result, op.extras))
+        return HalfGemmSpec(prod(shape(op.a)) // k, n, k, stored, epilogue)
+
+    def operands(self, op: GemmOp, spec: HalfGemmSpec, context: CallContext) -> list[Operand | None]:
+        target, transposed = context.target, op.transpose_b
+
+        def pack(weights: Array) -> Array:
+            matrix = weights.reshape(weights.shape[-2:])
+            return pack_half_gemm(matrix.T if transposed else matrix, spec, target)
+
+        how = f"gemm_half|{spec.block(target).vectors}|{transposed}"
+        biases = [context.pack(v, "bias|f32", lambda b: b.astype(np.float32)) for v in present(op.bias)]
+        return [op.result, op.a, context.pack(op.b, how, pack), *biases, *op.extras]
+
+    def flops(self, spec: HalfGemmSpec) -> int:
+        return 2 * spec.m * spec.n * spec.k

@@ -7,13 +7,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
+from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, table
 from glow_backends.cpu.emit.blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.quantized import bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import UniformQuantizedType, element_of, present
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.requantize import stored_limits, zero_of
 
 _HIGH_BITS = -0x7F7F7F80  # 0x80808080: turns four signed bytes into unsigned ones
 
@@ -193,3 +201,56 @@ def emit_gemm_int8(module: ir.Module, name: str, spec: Int8GemmSpec, target: Cpu
     k = KernelBuilder(module, name, 5, target, sized=True)
     Int8Emission(k, spec).emit()
     return k.finish()
+
+
+def in_bytes(kind: UniformQuantizedType) -> bool:
+    """Whether elements are stored in 8 bits."""
+    return kind.storage.width.data == 8
+
+
+def requantize_to(result: SSAValue, low: int, high: int) -> Requantize | None:
+    """What becomes of a product's sums; None where kernels have no such result."""
+    to = element_of(result)
+    if not isinstance(to, UniformQuantizedType):
+        name = dtype_name(result)
+        return Requantize(real=name == "f32", sums=name == "i32") if name in ("f32", "i32") else None
+    return Requantize(zero_of(to), *stored_limits(to, low, high)) if in_bytes(to) else None
+
+
+class Int8FullyConnected(Kernel[QuantizedFullyConnectedOp, Int8GemmSpec]):
+    """A product of bytes with constant weights and bias."""
+
+    OPS = (QuantizedFullyConnectedOp,)
+    emit = staticmethod(emit_gemm_int8)
+
+    def match(self, op: QuantizedFullyConnectedOp, context: CallContext) -> Int8GemmSpec | None:
+        source, weights = quantized_type(op.input), quantized_type(op.weights)
+        constants = [context.constant(v) for v in (op.weights, *present(op.bias))]
+        bytes_only = in_bytes(source) and in_bytes(weights) and weights.signed
+        requantize = requantize_to(op.result, op.low, op.high)
+        if any(c is None for c in constants) or not bytes_only or requantize is None:
+            return None
+        (rows, depth), columns = shape(op.input), shape(op.weights)[1]
+        return Int8GemmSpec(rows, columns, depth, source.signed, requantize)
+
+    def operands(
+        self, op: QuantizedFullyConnectedOp, spec: Int8GemmSpec, context: CallContext
+    ) -> list[Operand | None]:
+        source, weights, to = quantized_type(op.input), quantized_type(op.weights), element_of(op.result)
+        array, target = context.constant(op.weights), context.target
+        biases = [context.constant(v) for v in present(op.bias)]
+        assert array is not None
+        zero = zero_of(source) + (128 if source.signed else 0)
+        bias = bias_of(array.T, biases[0] if biases else None, zero)
+        how = f"int8_gemm|{block_of(spec, target).vectors}"
+        width = 8 * target.lanes  # what the widest panel reads
+        return [
+            op.result,
+            op.input,
+            context.pack(op.weights, how, lambda w: pack_int8_gemm(w, spec, target)),
+            table("sums", pad_to(bias, 0, width)),
+            table("factor", pad_to(factor_of(weights, source, to, spec.n), 0, width)),
+        ]
+
+    def flops(self, spec: Int8GemmSpec) -> int:
+        return 2 * spec.m * spec.n * spec.k

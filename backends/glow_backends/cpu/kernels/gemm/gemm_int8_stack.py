@@ -12,12 +12,25 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.integer import Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, split_index
-from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8Emission, Int8GemmSpec, block_of
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.gemm.gemm_int8 import (
+    Int8Emission,
+    Int8GemmSpec,
+    block_of,
+    in_bytes,
+    requantize_to,
+)
+from glow_backends.cpu.ops.quantized import factor_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import element_of
+from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
+from glow_dialects.ops.requantize import zero_of
 
 _HIGH_BIT = -128
 
@@ -199,3 +212,37 @@ def emit_gemm_int8_stack(module: ir.Module, name: str, spec: Int8StackSpec, targ
     k = KernelBuilder(module, name, 6, target, sized=True)
     _Emission(k, spec.folded()).emit()
     return k.finish()
+
+
+_DEEPEST = 1 << 15
+"""Sums of more products might not fit 32 bits."""
+
+
+class Int8Matmul(Kernel[QuantizedMatmulOp, Int8StackSpec]):
+    """A product of stacks of matrices of bytes."""
+
+    OPS = (QuantizedMatmulOp,)
+    emit = staticmethod(emit_gemm_int8_stack)
+
+    def match(self, op: QuantizedMatmulOp, context: CallContext) -> Int8StackSpec | None:
+        left, right = quantized_type(op.lhs), quantized_type(op.rhs)
+        requantize = requantize_to(op.result, op.low, op.high)
+        (*a_batch, rows, depth), (*b_batch, _, columns) = shape(op.lhs), shape(op.rhs)
+        if requantize is None or not (in_bytes(left) and in_bytes(right)):
+            return None
+        if 0 in (*shape(op.lhs), *shape(op.rhs)) or depth >= _DEEPEST:
+            return None
+        batches = tuple(a_batch), tuple(b_batch)
+        return Int8StackSpec(rows, columns, depth, *batches, left.signed, right.signed, requantize)
+
+    def operands(self, op: QuantizedMatmulOp, spec: Int8StackSpec, context: CallContext) -> list[Operand]:
+        left, right, to = quantized_type(op.lhs), quantized_type(op.rhs), element_of(op.result)
+        factor = factor_of(right, left, to, 8 * context.target.lanes)
+        zeros = zero_terms(spec, zero_of(left), zero_of(right))
+        return [op.result, op.lhs, op.rhs, table("factor", factor), table("zeros", zeros)]
+
+    def scratch(self, spec: Int8StackSpec, target: CpuTarget) -> int:
+        return stack_scratch_bytes(spec, target)
+
+    def flops(self, spec: Int8StackSpec) -> int:
+        return 2 * prod(spec.batch) * spec.m * spec.n * spec.k

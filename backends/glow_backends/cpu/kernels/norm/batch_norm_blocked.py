@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
+from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
 
 _CHAINS = 4  # independent partial sums
 _FIRST = 16
@@ -195,3 +200,24 @@ def emit_batch_norm_blocked(
     k = KernelBuilder(module, name, count, target)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class BlockedBatchNorm(Kernel[BatchNormTrainOp | BatchNormBackwardOp, BlockedNormSpec]):
+    """Normalisation of training on channel blocks, and its gradient."""
+
+    OPS = (BatchNormTrainOp, BatchNormBackwardOp)
+    emit = staticmethod(emit_batch_norm_blocked)
+
+    def match(
+        self, op: BatchNormTrainOp | BatchNormBackwardOp, context: CallContext
+    ) -> BlockedNormSpec | None:
+        batch, _, height, width, lanes = shape(op.input)
+        if lanes != context.target.lanes:
+            return None
+        backward, gate, epilogue = is_instr_of(op, BatchNormBackwardOp), False, Epilogue()
+        if is_instr_of(op, BatchNormBackwardOp):
+            gate = op.gate is not None
+        else:
+            epilogue = Epilogue(steps=steps_of(op.properties["steps"]))
+        channels = shape(op.scale)[0]
+        return BlockedNormSpec(batch, channels, height * width, op.epsilon, backward, gate, epilogue)

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit import common
 from glow_backends.cpu.emit.builder import F32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import load_first, store_first
+from glow_backends.cpu.kernel import Kernel, plain_f32
+from glow_backends.cpu.kernels.norm.normalize import around_channels
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
 
 _CHAINS = 4  # independent partial sums
 
@@ -181,3 +186,18 @@ def _backward(k: KernelBuilder, spec: BatchNormTrainSpec, c: _Channel, channel: 
         c.store(k.b.fmul(a, inner), dx, at, live)
 
     c.rows(lambda row: c.each(row, write))
+
+
+class BatchNormTrain(Kernel[BatchNormTrainOp | BatchNormBackwardOp, BatchNormTrainSpec]):
+    """Normalisation by the batch's own statistics, and its gradient."""
+
+    OPS = (BatchNormTrainOp, BatchNormBackwardOp)
+    emit = staticmethod(emit_batch_norm_train)
+
+    def match(
+        self, op: BatchNormTrainOp | BatchNormBackwardOp, context: CallContext
+    ) -> BatchNormTrainSpec | None:
+        if not plain_f32(op):
+            return None
+        sizes, backward = around_channels(shape(op.input), op.layout), is_instr_of(op, BatchNormBackwardOp)
+        return BatchNormTrainSpec(*sizes, op.epsilon, backward)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.norm.normalize import divide_by_power
+from glow_backends.cpu.ops.lrn import BlockedLrnOp
 from glow_backends.cpu.target import CpuTarget
 
 
@@ -98,3 +101,17 @@ def _tail(k: KernelBuilder, spec: BlockedLrnSpec, neighbour: Vec, at: Index, ste
     product = neighbour * neighbour
     kept = product.where(values.mask(spec.lanes, spec.channels % spec.lanes), 0.0)
     return kept.where(is_last, product)
+
+
+class BlockedLrn(Kernel[BlockedLrnOp, BlockedLrnSpec]):
+    """Local response normalisation on channel blocks."""
+
+    OPS = (BlockedLrnOp,)
+    emit = staticmethod(emit_lrn_blocked)
+
+    def match(self, op: BlockedLrnOp, context: CallContext) -> BlockedLrnSpec | None:
+        batch, _, height, width, lanes = shape(op.input)
+        if dtype_name(op.input) != "f32" or op.size > 2 * lanes + 1:
+            return None
+        numbers = op.size, op.alpha, op.beta, op.bias
+        return BlockedLrnSpec(batch, op.channels, height * width, lanes, *numbers)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import power
+from glow_backends.cpu.kernel import Kernel, float_typed
 from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.core.types import present
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.group_norm import GroupNormOp, InstanceNormOp
+from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
+from glow_dialects.ops.lp_normalize import LpNormalizeOp
+from glow_dialects.ops.lrn import LrnOp
 
 
 @dataclass(frozen=True)
@@ -295,3 +305,77 @@ def emit_lp_normalize(module: ir.Module, name: str, spec: LpNormalizeSpec, targe
 
     for_lines(k, spec.shape, spec.axis, spec.dtype, body)
     return k.finish()
+
+
+class LayerNorm(Kernel[LayerNormOp | RmsNormOp, LayerNormSpec]):
+    """Normalisation of the trailing axes, with parameters of their shape and not of what broadcasts to it."""
+
+    OPS = (LayerNormOp, RmsNormOp)
+    emit = staticmethod(emit_layer_norm)
+
+    def match(self, op: LayerNormOp | RmsNormOp, context: CallContext) -> LayerNormSpec | None:
+        kind, size, scale = float_typed(op), shape(op.input), present(op.scale)
+        bias = present(op.bias) if is_instr_of(op, LayerNormOp) else []
+        whole = (1,) * op.axis + size[op.axis :]
+        shapes = [(1,) * (len(whole) - len(shape(v))) + shape(v) for v in (*scale, *bias)]
+        if kind is None or any(s != whole for s in shapes):
+            return None
+        rms = is_instr_of(op, RmsNormOp)
+        return LayerNormSpec(size, op.axis, op.epsilon, bool(scale), bool(bias), rms, dtype=kind)
+
+
+class GroupNorm(Kernel[GroupNormOp | InstanceNormOp, GroupNormSpec]):
+    """Normalisation of groups of channels, or of each channel."""
+
+    OPS = (GroupNormOp, InstanceNormOp)
+    emit = staticmethod(emit_group_norm)
+
+    def match(self, op: GroupNormOp | InstanceNormOp, context: CallContext) -> GroupNormSpec | None:
+        kind = float_typed(op)
+        batch, channels, *size = shape(op.input)
+        groups = op.groups if is_instr_of(op, GroupNormOp) else channels
+        return None if kind is None else GroupNormSpec(batch, channels, prod(size), groups, op.epsilon, kind)
+
+
+class BatchNorm(Kernel[BatchNormOp, BatchNormSpec]):
+    """Normalisation by given statistics of each channel."""
+
+    OPS = (BatchNormOp,)
+    emit = staticmethod(emit_batch_norm)
+
+    def match(self, op: BatchNormOp, context: CallContext) -> BatchNormSpec | None:
+        kind = float_typed(op)
+        sizes = around_channels(shape(op.input), op.layout)
+        return None if kind is None else BatchNormSpec(*sizes, op.epsilon, kind)
+
+
+def around_channels(sizes: tuple[int, ...], layout: str) -> tuple[int, int, int]:
+    """(outer, channels, inner) of a tensor."""
+    batch, *rest = sizes
+    if layout == "NHWC":
+        return batch * prod(rest[:-1]), rest[-1], 1
+    return batch, rest[0], prod(rest[1:])
+
+
+class Lrn(Kernel[LrnOp, LrnSpec]):
+    """Local response normalisation."""
+
+    OPS = (LrnOp,)
+    emit = staticmethod(emit_lrn)
+
+    def match(self, op: LrnOp, context: CallContext) -> LrnSpec | None:
+        kind = float_typed(op)
+        batch, channels, *size = shape(op.input)
+        numbers = op.size, op.alpha, op.beta, op.bias
+        return None if kind is None else LrnSpec(batch, channels, prod(size), *numbers, dtype=kind)
+
+
+class LpNormalize(Kernel[LpNormalizeOp, LpNormalizeSpec]):
+    """Lines of p-norm 1."""
+
+    OPS = (LpNormalizeOp,)
+    emit = staticmethod(emit_lp_normalize)
+
+    def match(self, op: LpNormalizeOp, context: CallContext) -> LpNormalizeSpec | None:
+        kind = float_typed(op)
+        return None if kind is None else LpNormalizeSpec(shape(op.input), op.axis, op.p, dtype=kind)

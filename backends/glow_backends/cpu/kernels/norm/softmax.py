@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import NARROW, Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive, log
+from glow_backends.cpu.kernel import Kernel, float_typed
 from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,14 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
 
     for_lines(k, spec.shape, spec.axis, spec.dtype, body)
     return k.finish()
+
+
+class Softmax(Kernel[SoftmaxOp | LogSoftmaxOp, SoftmaxSpec]):
+    """Softmax, or its logarithm."""
+
+    OPS = (SoftmaxOp, LogSoftmaxOp)
+    emit = staticmethod(emit_softmax)
+
+    def match(self, op: SoftmaxOp | LogSoftmaxOp, context: CallContext) -> SoftmaxSpec | None:
+        kind, log = float_typed(op), is_instr_of(op, LogSoftmaxOp)
+        return None if kind is None else SoftmaxSpec(shape(op.input), op.axis, log, kind)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common
 from glow_backends.cpu.emit.builder import I8, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.dropout import DropoutTrainOp
 
 _WORD = (1 << 64) - 1
 
@@ -70,3 +73,15 @@ def emit_dropout(module: ir.Module, name: str, spec: DropoutSpec, target: CpuTar
         with common.last_worker(k), k.loop(whole, spec.count) as at:
             some(at, 1)
     return k.finish()
+
+
+class Dropout(Kernel[DropoutTrainOp, DropoutSpec]):
+    """Elements left out at random."""
+
+    OPS = (DropoutTrainOp,)
+    emit = staticmethod(emit_dropout)
+
+    def match(self, op: DropoutTrainOp, context: CallContext) -> DropoutSpec | None:
+        if op.predicate is not None or dtype_name(op.input) != "f32":
+            return None
+        return DropoutSpec(prod(shape(op.input)), op.ratio, op.seed)

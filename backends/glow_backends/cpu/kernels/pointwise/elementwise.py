@@ -7,13 +7,23 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Dim, Index
-from glow_backends.cpu.emit.pointwise import Pointwise, cast, emit_pointwise
+from glow_backends.cpu.emit.pointwise import Pointwise, Step, cast, emit_pointwise, supports
 from glow_backends.cpu.emit.values import Active
+from glow_backends.cpu.kernel import Kernel, O, known
+from glow_backends.cpu.ops.stack import StackOp, program_in
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.core.operator import Operator
+from glow_dialects.instr.memory import CopyOp
+from glow_dialects.ops.splat import SplatOp
 
 
 @dataclass(frozen=True)
@@ -228,3 +238,59 @@ class _Loop:
             if values.lanes_of(value.type) < lanes:
                 value = values.splat(k, value, lanes)
             values.store(k, value, k.operands[i], places[i], self.dtypes[i], active)
+
+
+def loop_spec(program: Pointwise, outs: Sequence[SSAValue], ins: Sequence[SSAValue]) -> ElementwiseSpec:
+    """The loop over a program."""
+    return ElementwiseSpec(
+        program,
+        shape(outs[0]),
+        tuple(shape(v) for v in ins),
+        tuple(dtype_name(v) for v in ins),
+        tuple(dtype_name(v) for v in outs),
+    )
+
+
+class _LoopKernel(Kernel[O, ElementwiseSpec]):
+    """A loop over an element-wise program."""
+
+    emit = staticmethod(emit_elementwise)
+
+
+class Elementwise(_LoopKernel[Operator]):
+    """A data-parallel instruction as a loop of one step."""
+
+    def supports(self, node: GraphOp) -> bool:
+        return not node.operands or supports(node.name.removeprefix("glow."), dtype_name(node.results[0]))
+
+    def match(self, op: Operator, context: CallContext) -> ElementwiseSpec | None:
+        out, *ins = op.operands
+        name, kind = op.name.removeprefix("glow_instr."), dtype_name(out)
+        if op.predicate is not None:
+            return None
+        if is_instr_of(op, SplatOp):
+            return loop_spec(Pointwise(0, (Step("constant", (), (op.value,), kind),), (0,)), [out], [])
+        if not known(op) or not supports(name, kind):
+            return None
+        names = [n for n in op.get_irdl_definition().properties if n != SEGMENTS and n in op.properties]
+        step = Step(name, tuple(range(len(ins))), tuple(getattr(op, n) for n in names), kind)
+        program = Pointwise(len(ins), (step,), (len(ins),), tuple(dtype_name(v) for v in ins))
+        return loop_spec(program, [out], ins)
+
+
+class Copy(_LoopKernel[CopyOp]):
+    """A copy is a loop without steps."""
+
+    OPS = (CopyOp,)
+
+    def match(self, op: CopyOp, context: CallContext) -> ElementwiseSpec:
+        return loop_spec(Pointwise(1, (), (0,), (dtype_name(op.src),)), [op.dest], [op.src])
+
+
+class Stack(_LoopKernel[StackOp]):
+    """A loop of many steps."""
+
+    OPS = (StackOp,)
+
+    def match(self, op: StackOp, context: CallContext) -> ElementwiseSpec:
+        return loop_spec(program_in(op), op.result, op.inputs)

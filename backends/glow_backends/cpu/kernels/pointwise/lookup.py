@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit.builder import I8, I64, KernelBuilder
 from glow_backends.cpu.emit.memory import Index, minimum
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import UniformQuantizedType, element_of
+from glow_dialects.ops.lookup import LookupOp
 
 _WIDE = 64
 """Bytes of a permutation."""
@@ -68,3 +73,17 @@ def _permuted(k: KernelBuilder, index: ir.Value, quarters: list[ir.Value], spec:
     # A signed byte is -128 at the table's start, so that negative ones take the first half.
     upper = k.b.icmp_signed("<", index, ir.Constant(kind, [ir.Constant(I8, 0)] * _WIDE))
     return k.b.select(upper, first, second) if spec.signed else k.b.select(upper, second, first)
+
+
+class Lookup(Kernel[LookupOp, LookupSpec]):
+    """A table of bytes."""
+
+    OPS = (LookupOp,)
+    emit = staticmethod(emit_lookup)
+
+    def match(self, op: LookupOp, context: CallContext) -> LookupSpec | None:
+        kind = element_of(op.input)
+        if dtype_name(op.result) not in ("i8", "u8") or op.predicate is not None:
+            return None
+        signed = isinstance(kind, UniformQuantizedType) and kind.signed
+        return LookupSpec(prod(shape(op.input)), signed)

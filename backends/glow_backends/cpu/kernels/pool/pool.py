@@ -8,64 +8,28 @@ vectors of results then read off that row: in registers, or in memory where its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import prod
 
 import numpy as np
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import float_table, maximum, minimum
-from glow_backends.cpu.kernels.reduction.reduce import combiner, identity
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.pool.pool_spec import AnyPool, PoolSpec, pool_spec
+from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, combiner, emit_reduce, identity
+from glow_backends.cpu.ops.layers import PoolOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.max_pool import MaxPoolOp
 
 _ROW = 8192  # longest padded row, in elements, that is kept on the stack
 _UNROLLED = 32  # widest window that is written out
 _PIECES = 4  # vectors of a row that are held in registers
-
-
-@dataclass(frozen=True)
-class PoolSpec:
-    """result = max or mean of every window. Operands: result, input.
-
-    `size`, `kernel`, `strides`, `dilations`: one entry a spatial axis; `pads`: begins, then ends.
-    Means divide by the elements inside the input, or by all of the window (`count_include_pad`).
-    """
-
-    mode: str
-    outer: int
-    size: tuple[int, ...]
-    inner: int
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    dilations: tuple[int, ...]
-    count_include_pad: bool = False
-    dtype: str = "f32"
-
-    @property
-    def out_size(self) -> tuple[int, ...]:
-        """Spatial sizes of the result."""
-        return tuple(
-            (n + self.pads[i] + self.pads[i + len(self.size)] - d * (k - 1) - 1) // s + 1
-            for i, (n, k, s, d) in enumerate(
-                zip(self.size, self.kernel, self.strides, self.dilations, strict=True)
-            )
-        )
-
-    def span(self, axis: int, place: int) -> tuple[int, int]:
-        """The half-open range of kernel positions that meet the input in window `place` of an axis."""
-        first = place * self.strides[axis] - self.pads[axis]
-        step = self.dilations[axis]
-        inside = [i for i in range(self.kernel[axis]) if 0 <= first + i * step < self.size[axis]]
-        return (inside[0], inside[-1] + 1) if inside else (0, 0)
-
-    @property
-    def bytes_touched(self) -> int:
-        """Bytes read and written, to decide about workers."""
-        count = common.product(self.size) + common.product(self.out_size)
-        return self.outer * self.inner * count * values.size(self.dtype)
 
 
 def emit_pool(module: ir.Module, name: str, spec: PoolSpec, target: CpuTarget) -> ir.Function:
@@ -435,3 +399,27 @@ def _pick(
             ]
             result = k.b.shuffle_vector(result, piece, shuffle_mask(tuple(order)))
     return result
+
+
+class GlobalPool(Kernel[AnyPool, ReduceSpec]):
+    """A pool with one window, of all elements: a reduction."""
+
+    OPS = (MaxPoolOp, AvgPoolOp, PoolOp)
+    emit = staticmethod(emit_reduce)
+
+    def match(self, op: AnyPool, context: CallContext) -> ReduceSpec | None:
+        spec = pool_spec(op)
+        if spec is None or spec.kernel != spec.size or any(spec.pads) or set(spec.dilations) != {1}:
+            return None
+        mode = "mean" if spec.mode == "avg" else "max"
+        return ReduceSpec(mode, (spec.outer, prod(spec.size), spec.inner), (1,), spec.dtype)
+
+
+class Pool(Kernel[AnyPool, PoolSpec]):
+    """Any other pool."""
+
+    OPS = (MaxPoolOp, AvgPoolOp, PoolOp)
+    emit = staticmethod(emit_pool)
+
+    def match(self, op: AnyPool, context: CallContext) -> PoolSpec | None:
+        return pool_spec(op)

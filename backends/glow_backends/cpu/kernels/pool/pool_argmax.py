@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import maximum, minimum
-from glow_backends.cpu.kernels.pool.pool import PoolSpec
+from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.pool.pool_spec import PoolSpec, plain_pool_spec
 from glow_backends.cpu.kernels.reduction.reduce import identity
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.ops.max_pool import MaxPoolWithArgmaxOp
 
 
 def emit_pool_argmax(module: ir.Module, name: str, spec: PoolSpec, target: CpuTarget) -> ir.Function:
@@ -77,3 +80,14 @@ def _better(k: KernelBuilder, dtype: str, x: ir.Value, best: ir.Value) -> ir.Val
         missing = k.b.and_(k.b.fcmp_unordered("uno", x, x), k.b.fcmp_ordered("ord", best, best))
         return k.b.or_(k.b.fcmp_ordered(">", x, best), missing)
     return k.b.icmp_signed(">", x, best) if values.is_signed(dtype) else k.b.icmp_unsigned(">", x, best)
+
+
+class PoolArgmax(Kernel[MaxPoolWithArgmaxOp, PoolSpec]):
+    """Maxima and their places."""
+
+    OPS = (MaxPoolWithArgmaxOp,)
+    emit = staticmethod(emit_pool_argmax)
+
+    def match(self, op: MaxPoolWithArgmaxOp, context: CallContext) -> PoolSpec | None:
+        spec = plain_pool_spec(op)
+        return spec if spec is not None and spec.dtype != "i1" else None

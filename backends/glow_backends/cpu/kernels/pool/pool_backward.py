@@ -7,11 +7,17 @@ from math import inf, prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit import common
 from glow_backends.cpu.emit.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import load_first, maximum, minimum, store_first
+from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.kernel import Kernel, plain_f32
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
+from glow_dialects.ops.max_pool import MaxPoolBackwardOp
 
 
 @dataclass(frozen=True)
@@ -188,3 +194,26 @@ def _to_all(
         at = k.add(firsts[1], k.mul(across, spec.dilations[1]))
         offset = k.add(k.mul(y, spec.size[1]), at)
         k.store(k.b.fadd(k.load(dx, offset), share), dx, offset)
+
+
+class PoolBackward(Kernel[MaxPoolBackwardOp | AvgPoolBackwardOp, PoolBackwardSpec]):
+    """Gradients of pools over one or two axes, NCHW."""
+
+    OPS = (MaxPoolBackwardOp, AvgPoolBackwardOp)
+    emit = staticmethod(emit_pool_backward)
+
+    def match(
+        self, op: MaxPoolBackwardOp | AvgPoolBackwardOp, context: CallContext
+    ) -> PoolBackwardSpec | None:
+        batch, channels, *size = shape(op.result)
+        if not plain_f32(op) or op.layout != "NCHW" or len(size) not in (1, 2):
+            return None
+        average = is_instr_of(op, AvgPoolBackwardOp)
+        return PoolBackwardSpec(
+            "avg" if average else "max",
+            batch * channels,
+            pair(size, 1),
+            pair(op.kernel, 1),
+            **window(op.strides, op.pads, op.dilations),
+            count_include_pad=is_instr_of(op, AvgPoolBackwardOp) and op.count_include_pad,
+        )

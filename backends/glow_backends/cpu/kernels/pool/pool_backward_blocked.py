@@ -7,11 +7,16 @@ from math import inf, prod
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, Operand, shape
 from glow_backends.cpu.emit.builder import F32, I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import maximum, minimum, split_index
+from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
+from glow_backends.cpu.ops.training import PoolBackwardOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import present
 
 MOST_TAPS = 64
 """Windows are unrolled up to this size."""
@@ -156,3 +161,26 @@ def emit_pool_backward_blocked(
     k = KernelBuilder(module, name, 3 if spec.mode == "max" else 2, target)
     _Emission(k, spec).emit()
     return k.finish()
+
+
+class BlockedPoolBackward(Kernel[PoolBackwardOp, PoolBackwardSpec]):
+    """The same on channel blocks."""
+
+    OPS = (PoolBackwardOp,)
+    emit = staticmethod(emit_pool_backward_blocked)
+
+    def match(self, op: PoolBackwardOp, context: CallContext) -> PoolBackwardSpec | None:
+        batch, blocks, height, width, lanes = shape(op.result)
+        if lanes != context.target.lanes:
+            return None
+        return PoolBackwardSpec(
+            op.mode,
+            batch * blocks,
+            (height, width),
+            pair(op.kernel, 1),
+            **window(op.strides, op.pads, op.dilations),
+            count_include_pad=op.count_include_pad,
+        )
+
+    def operands(self, op: PoolBackwardOp, spec: PoolBackwardSpec, context: CallContext) -> list[Operand]:
+        return [op.result, *present(op.input), op.grad]

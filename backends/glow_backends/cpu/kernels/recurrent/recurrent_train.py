@@ -11,13 +11,17 @@ from dataclasses import replace
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.recurrent.recurrent_block import Block, RecurrentTrainSpec, plan_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.ops.recurrent_cells import SAVED
+from glow_dialects.ops.recurrent_train import RecurrentBackwardOp, RecurrentTrainOp
 
 
 def recurrent_train_scratch_bytes(spec: RecurrentTrainSpec, target: CpuTarget) -> int:
@@ -286,3 +290,47 @@ class _Backward(Block):
             gates = [g.where(running, 0.0) for g in gates]
         self.store(past, self.two, at, lanes)
         return gates
+
+
+class RecurrentTrain(Kernel[RecurrentTrainOp | RecurrentBackwardOp, RecurrentTrainSpec]):
+    """Every step in training with what the gradient needs, or every step from the last one."""
+
+    OPS = (RecurrentTrainOp, RecurrentBackwardOp)
+    emit = staticmethod(emit_recurrent_train)
+
+    def match(
+        self, op: RecurrentTrainOp | RecurrentBackwardOp, context: CallContext
+    ) -> RecurrentTrainSpec | None:
+        bias = cells_grad = False
+        if is_instr_of(op, RecurrentTrainOp):
+            states, kind, bias = op.result, dtype_name(op.projected), op.bias is not None
+        elif is_instr_of(op, RecurrentBackwardOp):
+            states, kind, cells_grad = op.grad, dtype_name(op.grad), op.cells_grad is not None
+        else:
+            raise AssertionError(op.name)
+        steps, samples, hidden = shape(states)
+        if kind not in ("f32", "f64") or op.predicate is not None:
+            return None
+        return RecurrentTrainSpec(
+            op.kind,
+            steps,
+            samples,
+            hidden,
+            op.reverse,
+            op.activation,
+            bias=bias,
+            cells_grad=cells_grad,
+            backward=is_instr_of(op, RecurrentBackwardOp),
+            dtype=kind,
+            clip=op.clip,
+            input_forget=op.input_forget,
+            reset_first=op.kind == "gru" and not op.linear_before_reset,
+            lengths=op.lengths is not None,
+            peepholes=op.peepholes is not None,
+        )
+
+    def scratch(self, spec: RecurrentTrainSpec, target: CpuTarget) -> int:
+        return recurrent_train_scratch_bytes(spec, target)
+
+    def flops(self, spec: RecurrentTrainSpec) -> int:
+        return 2 * spec.steps * spec.samples * spec.gates * spec.hidden**2

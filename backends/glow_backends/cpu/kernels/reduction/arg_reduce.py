@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.instr_op import is_instr_of
+from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 
 
 @dataclass(frozen=True)
@@ -148,3 +152,17 @@ class _Search:
         if self.index != I64:
             place = k.b.sext(place, values.with_element(place.type, I64))
         values.store(k, place, k.operands[0], result, "i64", active)
+
+
+class ArgReduce(Kernel[ArgMaxOp | ArgMinOp, ArgReduceSpec]):
+    """Places of the largest or least element."""
+
+    OPS = (ArgMaxOp, ArgMinOp)
+    emit = staticmethod(emit_arg_reduce)
+
+    def match(self, op: ArgMaxOp | ArgMinOp, context: CallContext) -> ArgReduceSpec | None:
+        size, kind, last = shape(op.input), dtype_name(op.input), op.select_last_index
+        if not known(op) or 0 in size:
+            return None
+        name = "arg_max" if is_instr_of(op, ArgMaxOp) else "arg_min"
+        return ArgReduceSpec(name, size, op.axis, kind, last)

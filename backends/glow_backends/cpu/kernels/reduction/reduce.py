@@ -9,13 +9,29 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values, vecmath
 from glow_backends.cpu.emit.builder import F32, I32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.pointwise import cast
 from glow_backends.cpu.emit.pointwise_rules import INTEGER, maximum, minimum
 from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.kernel import Kernel, known, operator_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.operator import Operator
+from glow_dialects.ops.reduce import (
+    ReduceL1Op,
+    ReduceL2Op,
+    ReduceLogSumExpOp,
+    ReduceLogSumOp,
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    ReduceSumSquareOp,
+    ReductionOp,
+)
 
 _CHUNK = 512  # terms of a running sum before it is added to the total, so that errors stay small
 
@@ -401,3 +417,35 @@ def _finite(k: KernelBuilder, x: ir.Value) -> ir.Value:
     """x, or 0 where it is infinite (so that inf - inf is not formed)."""
     value = Vec(k, x)
     return value.of(0.0).where(value.abs().compare("==", math.inf), value).v
+
+
+_OF_FLOATS: dict[type[Operator], str] = {
+    ReduceMeanOp: "mean",
+    ReduceL2Op: "l2",
+    ReduceLogSumOp: "log_sum",
+    ReduceLogSumExpOp: "log_sum_exp",
+}
+_OF_NUMBERS: dict[type[Operator], str] = {
+    ReduceSumOp: "sum",
+    ReduceSumSquareOp: "sum_square",
+    ReduceL1Op: "l1",
+}
+_OF_ALL: dict[type[Operator], str] = {ReduceMaxOp: "max", ReduceMinOp: "min", ReduceProdOp: "prod"}
+
+
+class Reduce(Kernel[ReductionOp, ReduceSpec]):
+    """A reduction over axes."""
+
+    OPS = (*_OF_ALL, *_OF_NUMBERS, *_OF_FLOATS)
+    emit = staticmethod(emit_reduce)
+
+    def match(self, op: ReductionOp, context: CallContext) -> ReduceSpec | None:
+        _, source = op.operands[:2]
+        kind = dtype_name(source)
+        names = dict(_OF_ALL)
+        if kind != "i1":
+            names |= _OF_NUMBERS
+        if values.is_float(kind):
+            names |= _OF_FLOATS
+        name = names.get(operator_of(op))
+        return ReduceSpec(name, shape(source), op.axes, kind) if name is not None and known(op) else None
