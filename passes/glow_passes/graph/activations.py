@@ -26,7 +26,7 @@ from glow_dialects.ops.activation import (
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, ExpOp, Log1pOp, LogOp, NegOp, ReciprocalOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-from glow_passes.graph.match import beside_scalar, factors, is_a, is_float_tensor, is_known, near
+from glow_passes.graph.match import beside_scalar, factors, is_float_tensor, is_known, near
 
 
 def _scaled(value: SSAValue, x: SSAValue, r: Rewriter) -> float | None:
@@ -43,7 +43,7 @@ def _one_plus(value: SSAValue, kind: Any, r: Rewriter) -> Any:
     return producer(found[0], kind) if found is not None and found[1] == 1.0 else None
 
 
-def product(op: Any, r: Rewriter) -> SSAValue | None:
+def product(op: MulOp, r: Rewriter) -> SSAValue | None:
     """x * f(x) -> swish, gelu, hard_swish or mish, a number anywhere in the product."""
     if not is_float_tensor(op.result):
         return None
@@ -63,18 +63,18 @@ def product(op: Any, r: Rewriter) -> SSAValue | None:
 def _gated(x: SSAValue, gate: SSAValue, number: float, r: Rewriter) -> SSAValue | None:
     """The activation number * x * gate(x)."""
     owner: Any = gate.owner
-    if is_a(owner, SigmoidOp) and number == 1:
+    if isinstance(owner, SigmoidOp) and number == 1:
         alpha = _scaled(owner.input, x, r)
         return None if alpha is None else r(SwishOp(x, alpha=alpha))
-    if is_a(owner, HardSigmoidOp) and owner.input is x and number == 1:
+    if isinstance(owner, HardSigmoidOp) and owner.input is x and number == 1:
         right = near(owner.alpha, 1 / 6) and near(owner.beta, 0.5)
         return r(HardSwishOp(x)) if right else None
-    if is_a(owner, ClipOp) and near(number, 1 / 6):
+    if isinstance(owner, ClipOp) and near(number, 1 / 6):
         shifted = beside_scalar(owner.input, AddOp, r)
         right = (owner.min, owner.max) == (0.0, 6.0)
         return r(HardSwishOp(x)) if right and shifted == (x, 3.0) else None
-    if is_a(owner, TanhOp) and number == 1:
-        inner: Any = producer(owner.input, SoftplusOp)
+    if isinstance(owner, TanhOp) and number == 1:
+        inner = producer(owner.input, SoftplusOp)
         return r(MishOp(x)) if inner is not None and inner.input is x else None
     return _gelu(x, gate, r) if near(number, 0.5) else None
 
@@ -101,7 +101,7 @@ def _gelu(x: SSAValue, gate: SSAValue, r: Rewriter) -> SSAValue | None:
 
 def _is_cubic(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
     """Whether `value` is x + 0.044715 x^3."""
-    op: Any = producer(value, AddOp)
+    op = producer(value, AddOp)
     if op is None or x not in (op.lhs, op.rhs):
         return False
     tensors, number = factors(op.rhs if op.lhs is x else op.lhs, r)
@@ -117,10 +117,10 @@ def _is_square(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
     return near(number, 0.044715) and len(tensors) == 2 and all(t is x for t in tensors)
 
 
-def clip_to_hard_sigmoid(op: Any, r: Rewriter) -> SSAValue | None:
+def clip_to_hard_sigmoid(op: MulOp, r: Rewriter) -> SSAValue | None:
     """clip(x + b, 0, c) / c -> hard_sigmoid(x), slope 1 / c, offset b / c."""
     found = beside_scalar(op.result, MulOp, r)
-    clip: Any = producer(found[0], ClipOp) if found is not None else None
+    clip = producer(found[0], ClipOp) if found is not None else None
     if found is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
         return None
     if not near(found[1] * clip.max, 1):
@@ -132,30 +132,30 @@ def clip_to_hard_sigmoid(op: Any, r: Rewriter) -> SSAValue | None:
     return r(HardSigmoidOp(x, alpha=1 / clip.max, beta=offset / clip.max))
 
 
-def logistic(op: Any, r: Rewriter) -> SSAValue | None:
+def logistic(op: ReciprocalOp, r: Rewriter) -> SSAValue | None:
     """reciprocal(1 + exp(-x)) -> sigmoid(x)."""
     raised = _one_plus(op.input, ExpOp, r)
     return None if raised is None else _negated(raised.input, r)
 
 
 def _negated(value: SSAValue, r: Rewriter) -> SSAValue | None:
-    inner: Any = producer(value, NegOp)
+    inner = producer(value, NegOp)
     if inner is not None:
         return r(SigmoidOp(inner.input))
     found = beside_scalar(value, MulOp, r)
     return r(SigmoidOp(found[0])) if found is not None and found[1] == -1 else None
 
 
-def softplus(op: Any, r: Rewriter) -> SSAValue | None:
+def softplus(op: LogOp | Log1pOp, r: Rewriter) -> SSAValue | None:
     """log(1 + exp(x)) -> softplus(x)."""
-    if is_a(op, Log1pOp):
-        raised: Any = producer(op.input, ExpOp)
+    if isinstance(op, Log1pOp):
+        raised = producer(op.input, ExpOp)
     else:
         raised = _one_plus(op.input, ExpOp, r)
     return None if raised is None else r(SoftplusOp(raised.input))
 
 
-def softsign(op: Any, r: Rewriter) -> SSAValue | None:
+def softsign(op: DivOp, r: Rewriter) -> SSAValue | None:
     """x / (1 + abs(x)) -> softsign(x)."""
     if not is_float_tensor(op.result):
         return None
@@ -163,7 +163,7 @@ def softsign(op: Any, r: Rewriter) -> SSAValue | None:
     return r(SoftsignOp(op.lhs)) if inner is not None and inner.input is op.lhs else None
 
 
-def leaky_relu(op: Any, r: Rewriter) -> SSAValue | None:
+def leaky_relu(op: MaxOp, r: Rewriter) -> SSAValue | None:
     """max(x, alpha * x) -> leaky_relu(x), alpha between 0 and 1."""
     if is_known(op.rhs, r) or not is_float_tensor(op.result):
         return None

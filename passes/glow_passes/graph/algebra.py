@@ -4,72 +4,72 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.elementwise import BinaryOp
 from glow_dialects.ops.logic import AndOp, NotOp, OrOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-from glow_passes.graph.match import beside_constant, is_a, is_float_tensor, is_known, kind_of
+from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
 
 COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
 #: A merged constant larger than both parts is made only up to this many elements.
 SMALL = 4096
 
 
-def constant_second(op: Any, r: Rewriter) -> SSAValue | None:
+def constant_second(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     """add(c, x) -> add(x, c), so that other patterns look at one side only."""
     if is_known(op.lhs, r) and not is_known(op.rhs, r):
         return r(type(op)(op.rhs, op.lhs, predicate=op.predicate))
     return None
 
 
-def _neutral(op: Any, number: float, r: Rewriter) -> SSAValue | None:
+def _neutral(op: BinaryOp, number: float, r: Rewriter) -> SSAValue | None:
     if op.lhs.type == op.result.type and is_known(op.rhs, r) and r.uniform(op.rhs) == number:
         return op.lhs
     return None
 
 
-def add_zero(op: Any, r: Rewriter) -> SSAValue | None:
+def add_zero(op: AddOp | SubOp, r: Rewriter) -> SSAValue | None:
     """x + 0 -> x, x - 0 -> x."""
     return _neutral(op, 0, r)
 
 
-def multiply_one(op: Any, r: Rewriter) -> SSAValue | None:
+def multiply_one(op: MulOp | DivOp | PowOp, r: Rewriter) -> SSAValue | None:
     """x * 1 -> x, x / 1 -> x, x ^ 1 -> x."""
     return _neutral(op, 1, r)
 
 
-def no_limit(op: Any, r: Rewriter) -> SSAValue | None:
+def no_limit(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
     """max(x, -inf) -> x, min(x, inf) -> x."""
-    return _neutral(op, -math.inf if is_a(op, MaxOp) else math.inf, r)
+    return _neutral(op, -math.inf if isinstance(op, MaxOp) else math.inf, r)
 
 
-def multiply_zero(op: Any, r: Rewriter) -> SSAValue | None:
+def multiply_zero(op: MulOp, r: Rewriter) -> SSAValue | None:
     """x * 0 -> 0 for integers; a float x may be NaN or infinite."""
     if is_float_tensor(op.result) or not is_known(op.rhs, r) or r.uniform(op.rhs) != 0:
         return None
     return r.splat(0, op.result)
 
 
-def subtract_itself(op: Any, r: Rewriter) -> SSAValue | None:
+def subtract_itself(op: SubOp, r: Rewriter) -> SSAValue | None:
     """x - x -> 0 for integers."""
     if op.lhs is not op.rhs or is_float_tensor(op.result):
         return None
     return r.splat(0, op.result)
 
 
-def idempotent(op: Any, r: Rewriter) -> SSAValue | None:
+def idempotent(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     """max(x, x) -> x, and so min, and, or."""
     return op.lhs if op.lhs is op.rhs else None
 
 
-def subtract_constant(op: Any, r: Rewriter) -> SSAValue | None:
+def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
     """x - c -> x + (-c), which merges with other sums."""
     found = beside_constant(op, r)
     if found is None or found[1].dtype.kind in "bu":
@@ -77,7 +77,7 @@ def subtract_constant(op: Any, r: Rewriter) -> SSAValue | None:
     return r(AddOp(op.lhs, r.weight(-found[1], "negated")))
 
 
-def divide_by_constant(op: Any, r: Rewriter) -> SSAValue | None:
+def divide_by_constant(op: DivOp, r: Rewriter) -> SSAValue | None:
     """x / c -> x * (1 / c) for floats, where 1 / c is a normal number."""
     found = beside_constant(op, r)
     if found is None or not is_float_tensor(op.result):
@@ -90,7 +90,7 @@ def divide_by_constant(op: Any, r: Rewriter) -> SSAValue | None:
     return r(MulOp(op.lhs, r.weight(inverse, "inverse")))
 
 
-def one_over(op: Any, r: Rewriter) -> SSAValue | None:
+def one_over(op: DivOp, r: Rewriter) -> SSAValue | None:
     """1 / x -> reciprocal(x)."""
     if op.rhs.type != op.result.type or not is_float_tensor(op.result):
         return None
@@ -99,10 +99,12 @@ def one_over(op: Any, r: Rewriter) -> SSAValue | None:
     return r(ReciprocalOp(op.rhs))
 
 
-def _merged(op: Any, join: Callable[[Array, Array], Array], r: Rewriter) -> tuple[SSAValue, Array] | None:
+def _merged(
+    op: BinaryOp, join: Callable[[Array, Array], Array], r: Rewriter
+) -> tuple[SSAValue, Array] | None:
     """x and join(c1, c2) of op(op(x, c1), c2)."""
-    kind = kind_of(op)
-    inner: Any = producer(op.lhs, kind, single=True)
+    kind = type(op)
+    inner = producer(op.lhs, kind, single=True)
     if inner is None or not is_known(op.rhs, r) or not is_known(inner.rhs, r):
         return None
     first, second = r.array(inner.rhs), r.array(op.rhs)
@@ -126,7 +128,7 @@ _JOINS: dict[type[Operation], Callable[[Array, Array], Array]] = {
 }
 
 
-def merge_constants(op: Any, r: Rewriter) -> SSAValue | None:
+def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     """(x + c1) + c2 -> x + (c1 + c2), and so mul, max, min."""
     found = _merged(op, _JOINS[type(op)], r)
     if found is None:
@@ -140,7 +142,7 @@ def merge_constants(op: Any, r: Rewriter) -> SSAValue | None:
     return r(type(op)(x, r.weight(joined, "merged")))
 
 
-def power(op: Any, r: Rewriter) -> SSAValue | None:
+def power(op: PowOp, r: Rewriter) -> SSAValue | None:
     """x ^ 2 -> x * x, x ^ 0.5 -> sqrt(x), x ^ -1 -> reciprocal(x), x ^ 0 -> 1."""
     if op.lhs.type != op.result.type or not is_known(op.rhs, r):
         return None
@@ -162,43 +164,43 @@ def power(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def twice(op: Any, r: Rewriter) -> SSAValue | None:
+def twice(op: NegOp | NotOp, r: Rewriter) -> SSAValue | None:
     """neg(neg(x)) -> x, not(not(x)) -> x."""
-    kind = kind_of(op)
-    inner: Any = producer(op.input, kind)
+    kind = type(op)
+    inner = producer(op.input, kind)
     return None if inner is None else inner.input
 
 
-def once(op: Any, r: Rewriter) -> SSAValue | None:
+def once(op: ReluOp | AbsOp, r: Rewriter) -> SSAValue | None:
     """relu(relu(x)) -> relu(x), abs(abs(x)) -> abs(x)."""
-    kind = kind_of(op)
+    kind = type(op)
     return None if producer(op.input, kind) is None else op.input
 
 
-def abs_of_neg(op: Any, r: Rewriter) -> SSAValue | None:
+def abs_of_neg(op: AbsOp, r: Rewriter) -> SSAValue | None:
     """abs(neg(x)) -> abs(x)."""
-    inner: Any = producer(op.input, NegOp)
+    inner = producer(op.input, NegOp)
     return None if inner is None else r(AbsOp(inner.input))
 
 
-def add_negated(op: Any, r: Rewriter) -> SSAValue | None:
+def add_negated(op: AddOp, r: Rewriter) -> SSAValue | None:
     """x + neg(y) -> x - y, neg(x) + y -> y - x."""
-    right: Any = producer(op.rhs, NegOp)
+    right = producer(op.rhs, NegOp)
     if right is not None:
         return r(SubOp(op.lhs, right.input))
-    left: Any = producer(op.lhs, NegOp)
+    left = producer(op.lhs, NegOp)
     return None if left is None else r(SubOp(op.rhs, left.input))
 
 
-def subtract_negated(op: Any, r: Rewriter) -> SSAValue | None:
+def subtract_negated(op: SubOp, r: Rewriter) -> SSAValue | None:
     """x - neg(y) -> x + y."""
-    right: Any = producer(op.rhs, NegOp)
+    right = producer(op.rhs, NegOp)
     return None if right is None else r(AddOp(op.lhs, right.input))
 
 
-def multiply_reciprocal(op: Any, r: Rewriter) -> SSAValue | None:
+def multiply_reciprocal(op: MulOp, r: Rewriter) -> SSAValue | None:
     """x * reciprocal(y) -> x / y for tensors of one shape, which rounds once."""
-    right: Any = producer(op.rhs, ReciprocalOp, single=True)
+    right = producer(op.rhs, ReciprocalOp, single=True)
     if right is None or shape_of(op.lhs) != shape_of(op.result) or is_known(op.lhs, r):
         return None
     return r(DivOp(op.lhs, right.input)) if shape_of(right.input) == shape_of(op.lhs) else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from xdsl.context import Context
@@ -58,7 +57,7 @@ def _beside(value: SSAValue, linear: Linear | None, main: Linear, r: Rewriter) -
     if value is source:
         factor = np.ones(main.channels)
     else:
-        product: Any = producer(value, MulOp, single=True)
+        product = producer(value, MulOp, single=True)
         if product is not None and product.lhs is source and value.type == source.type:
             array = r.array(product.rhs)
             factor = None if array is None else channel_vector(array, main)
@@ -91,7 +90,7 @@ def _inside(branch: _Branch, main: _Branch) -> Array | None:
     return made
 
 
-def one_convolution(op: Any, r: Rewriter) -> SSAValue | None:
+def one_convolution(op: AddOp, r: Rewriter) -> SSAValue | None:
     """conv(x, v) + conv(x, w) + y -> conv(x, v + w) + y."""
     if dtype_of(op.result.type).name not in ("float32", "float64"):
         return None  # sums of weights would be rounded

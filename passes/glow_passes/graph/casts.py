@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -12,7 +10,7 @@ from glow_dialects.ops.cast import CastOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 
 
-def identity_cast(op: Any, r: Rewriter) -> SSAValue | None:
+def identity_cast(op: CastOp, r: Rewriter) -> SSAValue | None:
     """cast(x : T) : T -> x."""
     return op.input if op.input.type == op.result.type else None
 
@@ -28,9 +26,9 @@ def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
     return bool(np.can_cast(narrow, wide, casting="safe"))
 
 
-def cast_of_cast(op: Any, r: Rewriter) -> SSAValue | None:
+def cast_of_cast(op: CastOp, r: Rewriter) -> SSAValue | None:
     """cast(cast(x : f16) : f32) : T -> cast(x) : T where the first conversion loses nothing."""
-    inner: Any = producer(op.input, CastOp)
+    inner = producer(op.input, CastOp)
     if inner is None:
         return None
     source, middle, target = (dtype_of(v.type) for v in (inner.input, op.input, op.result))

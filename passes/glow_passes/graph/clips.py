@@ -13,7 +13,7 @@ from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.unary_math import AbsOp, ExpOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once
-from glow_passes.graph.match import is_a, is_known
+from glow_passes.graph.match import is_known
 
 Range = tuple[float, float]
 FULL: Range = (-math.inf, math.inf)
@@ -21,16 +21,16 @@ FULL: Range = (-math.inf, math.inf)
 
 def _range_of(op: Any, r: Rewriter) -> tuple[SSAValue, Range] | None:
     """(x, limits) where `op` is one of max, min, relu, clip of x and changes only the range."""
-    if is_a(op, ReluOp):
+    if isinstance(op, ReluOp):
         return op.input, (0.0, math.inf)
-    if is_a(op, ClipOp):
+    if isinstance(op, ClipOp):
         return op.input, (op.min, op.max)
-    if not is_a(op, MaxOp, MinOp) or op.lhs.type != op.result.type:
+    if not isinstance(op, MaxOp | MinOp) or op.lhs.type != op.result.type:
         return None
     number = r.uniform(op.rhs) if is_known(op.rhs, r) else None
     if number is None:
         return None
-    return op.lhs, (number, math.inf) if is_a(op, MaxOp) else (-math.inf, number)
+    return op.lhs, (number, math.inf) if isinstance(op, MaxOp) else (-math.inf, number)
 
 
 def _then(first: Range, second: Range) -> Range:
@@ -47,7 +47,7 @@ def _make(x: SSAValue, limits: Range, r: Rewriter) -> SSAValue:
     return r(ClipOp(x, min=limits[0], max=limits[1]))
 
 
-def max_min_to_clip(op: Any, r: Rewriter) -> SSAValue | None:
+def max_min_to_clip(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
     """max(x, 0) -> relu(x); max(min(x, b), a) -> clip(x, a, b)."""
     outer = _range_of(op, r)
     if outer is None or not is_float(typed(op.result).element_type):
@@ -59,7 +59,7 @@ def max_min_to_clip(op: Any, r: Rewriter) -> SSAValue | None:
     return _make(x, limits, r) if limits == (0.0, math.inf) else None
 
 
-def merge_clips(op: Any, r: Rewriter) -> SSAValue | None:
+def merge_clips(op: ReluOp | ClipOp, r: Rewriter) -> SSAValue | None:
     """clip(clip(x)) -> clip(x), with relu as the clip at 0; relu(clip(x, 0, 6)) -> clip(x, 0, 6)."""
     outer = _range_of(op, r)
     assert outer is not None
@@ -77,7 +77,7 @@ def merge_clips(op: Any, r: Rewriter) -> SSAValue | None:
 _KNOWN: dict[type, Range] = {SigmoidOp: (0, 1), AbsOp: (0, math.inf), ExpOp: (0, math.inf)}
 
 
-def idle_clip(op: Any, r: Rewriter) -> SSAValue | None:
+def idle_clip(op: ReluOp | ClipOp, r: Rewriter) -> SSAValue | None:
     """relu(sigmoid(x)) -> sigmoid(x), clip(x, -inf, inf) -> x: ranges that change nothing."""
     outer = _range_of(op, r)
     assert outer is not None
@@ -94,7 +94,7 @@ def _whole(kind: Tensor) -> Range:
     return FULL
 
 
-def clip_at_zero(op: Any, r: Rewriter) -> SSAValue | None:
+def clip_at_zero(op: ClipOp, r: Rewriter) -> SSAValue | None:
     """clip(x, 0, inf) -> relu(x)."""
     return r(ReluOp(op.input)) if (op.min, op.max) == (0.0, math.inf) else None
 

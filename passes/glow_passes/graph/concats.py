@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import shape_of
@@ -12,12 +10,12 @@ from glow_dialects.ops.slice import SliceOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 
 
-def flatten(op: Any, r: Rewriter) -> SSAValue | None:
+def flatten(op: ConcatOp, r: Rewriter) -> SSAValue | None:
     """concat(concat(x, y), z) -> concat(x, y, z) along one axis; parts without elements go."""
     axis = op.axis
     parts: list[SSAValue] = []
     for value in op.inputs:
-        inner: Any = producer(value, ConcatOp)
+        inner = producer(value, ConcatOp)
         if inner is not None and inner.axis == axis and is_used_once(value):
             parts += inner.inputs
         elif shape_of(value)[axis] or len(op.inputs) == 1:
@@ -31,7 +29,7 @@ def flatten(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _window(value: SSAValue, axis: int) -> tuple[SSAValue, int, int] | None:
     """(x, start, end) where `value` is x between two places of `axis` and whole on the others."""
-    op: Any = producer(value, SliceOp)
+    op = producer(value, SliceOp)
     if op is None:
         return None
     shape, (starts, ends, steps) = shape_of(op.input), op.bounds()
@@ -41,7 +39,7 @@ def _window(value: SSAValue, axis: int) -> tuple[SSAValue, int, int] | None:
     return (op.input, starts[axis], ends[axis]) if whole and steps[axis] == 1 else None
 
 
-def concat_of_slices(op: Any, r: Rewriter) -> SSAValue | None:
+def concat_of_slices(op: ConcatOp, r: Rewriter) -> SSAValue | None:
     """concat(x[0:2], x[2:5]) -> x[0:5], neighbours of one tensor."""
     axis = op.axis
     parts: list[SSAValue] = []

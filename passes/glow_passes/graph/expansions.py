@@ -13,18 +13,17 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.tile import TileOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-from glow_passes.graph.match import kind_of
 
 
-def expand_of_expand(op: Any, r: Rewriter) -> SSAValue | None:
+def expand_of_expand(op: ExpandOp, r: Rewriter) -> SSAValue | None:
     """expand(expand(x)) -> expand(x), or x where the shape is x's own."""
     if op.input.type == op.result.type:
         return op.input
-    inner: Any = producer(op.input, ExpandOp)
+    inner = producer(op.input, ExpandOp)
     return None if inner is None else r(ExpandOp(inner.input, results=op.result.type))
 
 
-def tile_once(op: Any, r: Rewriter) -> SSAValue | None:
+def tile_once(op: TileOp, r: Rewriter) -> SSAValue | None:
     """tile(x) by 1 everywhere -> x; by more only along dimensions of size 1 -> expand(x)."""
     if op.input.type == op.result.type:
         return op.input
@@ -34,7 +33,7 @@ def tile_once(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def expand_before_broadcast(op: Any, r: Rewriter) -> SSAValue | None:
+def expand_before_broadcast(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | None:
     """add(expand(x), y) -> add(x, y) where y broadcasts x to the same shape."""
     operands = [o.input if (o := _expand(v)) is not None else v for v in op.operands]
     if operands == list(op.operands) or op.predicate is not None:
@@ -48,7 +47,7 @@ def expand_before_broadcast(op: Any, r: Rewriter) -> SSAValue | None:
         operands[index] = value  # this expansion gives the result its shape
     if operands == list(op.operands):
         return None
-    made: GraphOp = kind_of(op).create(
+    made: GraphOp = type(op).create(
         operands=operands, result_types=[op.result.type], properties=dict(op.properties)
     )
     return r(made)

@@ -31,7 +31,7 @@ def _affine(op: Any, r: Rewriter) -> tuple[Array, Array] | None:
     return factor, bias - mean * factor
 
 
-def batch_norm_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
+def batch_norm_after_linear(op: BatchNormOp, r: Rewriter) -> SSAValue | None:
     """batch_norm(conv(x, w, b)) -> conv(x, w * s, b * s + t)."""
     linear = linear_of(op.input, r)
     if linear is None or op.channel != (len(shape_of(op.input)) - 1 if linear.last else 1):
@@ -44,7 +44,7 @@ def batch_norm_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
     return linear.rebuilt(linear.scaled_weights(factor), bias, r)
 
 
-def batch_norm_alone(op: Any, r: Rewriter) -> SSAValue | None:
+def batch_norm_alone(op: BatchNormOp, r: Rewriter) -> SSAValue | None:
     """batch_norm(x) -> x * s + t, which joins the element-wise operators around it."""
     found = _affine(op, r)
     if found is None:
@@ -56,7 +56,7 @@ def batch_norm_alone(op: Any, r: Rewriter) -> SSAValue | None:
     return r(AddOp(r(MulOp(op.input, factor)), offset))
 
 
-def multiply_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
+def multiply_after_linear(op: MulOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w, b) * s -> conv(x, w * s, b * s), s a number or one a channel."""
     if op.lhs.type != op.result.type or not is_known(op.rhs, r):
         return None
@@ -70,7 +70,7 @@ def multiply_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
     return linear.rebuilt(linear.scaled_weights(factor), bias, r)
 
 
-def add_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
+def add_after_linear(op: AddOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w, b) + t -> conv(x, w, b + t), t a number or one a channel."""
     if op.lhs.type != op.result.type or not is_known(op.rhs, r):
         return None
@@ -83,10 +83,10 @@ def add_after_linear(op: Any, r: Rewriter) -> SSAValue | None:
     return linear.rebuilt(linear.weights, offset + (0 if linear.bias is None else linear.bias), r)
 
 
-def multiply_before_linear(op: Any, r: Rewriter) -> SSAValue | None:
+def multiply_before_linear(op: ConvOp | FullyConnectedOp | MatmulOp, r: Rewriter) -> SSAValue | None:
     """conv(x * s, w) -> conv(x, w * s), s a number or one an input channel; zero pads stay zero."""
     x = op.operands[0]
-    product: Any = producer(x, MulOp)
+    product = producer(x, MulOp)
     if product is None or not is_used_once(x) or product.lhs.type != x.type:
         return None
     filter = op.operands[1]

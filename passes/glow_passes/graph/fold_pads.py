@@ -30,7 +30,7 @@ def _spatial_pads(pad: Any, op: Any) -> tuple[int, ...] | None:
 
 
 def _found(op: Any, value: float) -> tuple[Any, tuple[int, ...]] | None:
-    pad: Any = producer(op.operands[0], PadOp, single=True)
+    pad = producer(op.operands[0], PadOp, single=True)
     if pad is None or pad.mode != "constant" or pad.value != value:
         return None
     spatial = _spatial_pads(pad, op)
@@ -43,13 +43,13 @@ def _again(op: Any, pad: Any, extra: tuple[int, ...], r: Rewriter, **more: Any) 
     return r(type(op)(pad.input, *op.operands[1:], **properties))
 
 
-def pad_before_conv(op: Any, r: Rewriter) -> SSAValue | None:
+def pad_before_conv(op: ConvOp, r: Rewriter) -> SSAValue | None:
     """conv(pad(x, 0)) -> conv(x) with more pads."""
     found = None if op.predicate is not None else _found(op, 0.0)
     return None if found is None else _again(op, *found, r)
 
 
-def pad_before_max_pool(op: Any, r: Rewriter) -> SSAValue | None:
+def pad_before_max_pool(op: MaxPoolOp, r: Rewriter) -> SSAValue | None:
     """max_pool(pad(x, -inf)) -> max_pool(x) with more pads, smaller than the window.
 
     Zeros do as well as -inf where no element is negative.
@@ -64,7 +64,7 @@ def pad_before_max_pool(op: Any, r: Rewriter) -> SSAValue | None:
     return _again(op, *found, r) if found is not None and _inside(op, found[1]) else None
 
 
-def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
+def pad_before_avg_pool(op: AvgPoolOp, r: Rewriter) -> SSAValue | None:
     """avg_pool(pad(x, 0)) -> avg_pool(x) that counts its pads, smaller than the window."""
     found = None if op.predicate is not None else _found(op, 0.0)
     if found is None or (any(op.pads) and not op.count_include_pad):
@@ -74,9 +74,9 @@ def pad_before_avg_pool(op: Any, r: Rewriter) -> SSAValue | None:
     return _again(op, *found, r, count_include_pad=True)
 
 
-def pad_below_transpose(op: Any, r: Rewriter) -> SSAValue | None:
+def pad_below_transpose(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(pad(x)) -> pad(transpose(x)): next to the window, with less to transpose."""
-    pad: Any = producer(op.input, PadOp, single=True)
+    pad = producer(op.input, PadOp, single=True)
     if pad is None or op.predicate is not None or pad.predicate is not None:
         return None
     permutation = op.permutation

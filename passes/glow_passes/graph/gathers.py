@@ -15,7 +15,7 @@ from glow_passes.graph.driver import Pattern, Rewriter
 from glow_passes.graph.match import is_known
 
 
-def gather_to_slice(op: Any, r: Rewriter) -> SSAValue | None:
+def gather_to_slice(op: GatherOp, r: Rewriter) -> SSAValue | None:
     """gather(x, 2) -> reshape(x[2:3]); gather(x, [1, 3, 5]) -> x[1:6:2]."""
     if not is_known(op.indices, r) or op.predicate is not None:
         return None

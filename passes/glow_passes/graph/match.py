@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -15,16 +14,6 @@ from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Rewriter, is_used_once, producer
 
 
-def is_a(op: object, *kinds: type[Operation]) -> bool:
-    """isinstance for classes that families make: their fields are known at run time only."""
-    return isinstance(op, kinds)
-
-
-def kind_of(op: Any) -> Any:
-    """The class of an operation, to build another of it."""
-    return type(op)
-
-
 def is_known(value: SSAValue, r: Rewriter) -> bool:
     """Whether the contents are known at compile time, without looking at them."""
     owner = value.owner
@@ -33,16 +22,16 @@ def is_known(value: SSAValue, r: Rewriter) -> bool:
     return type(owner) in (SplatOp, LiteralOp)
 
 
-def terms(op: Any) -> list[SSAValue]:
+def terms(op: AddOp) -> list[SSAValue]:
     """What a tree of sums of one type adds up, in order; nothing where `op` is inside such a tree."""
-    user = op.result.first_use.operation if is_used_once(op.result) else None
-    if isinstance(user, AddOp) and user.results[0].type == op.result.type:
+    use = op.result.first_use if is_used_once(op.result) else None
+    if use and isinstance(use.operation, AddOp) and use.operation.result.type == op.result.type:
         return []
     found: list[SSAValue] = []
     pending: list[SSAValue] = [op.result]
     while pending:
         value = pending.pop()
-        inner: Any = producer(value, AddOp)
+        inner = producer(value, AddOp)
         inside = value.type == op.result.type and (value is op.result or is_used_once(value))
         if inner is not None and inside and inner.predicate is None:
             pending += [inner.rhs, inner.lhs]

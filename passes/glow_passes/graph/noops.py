@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.ir import SSAValue
 
 from glow_dialects.ops.dropout import DropoutOp
@@ -11,12 +9,12 @@ from glow_dialects.ops.identity import IdentityOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values
 
 
-def remove_identity(op: Any, r: Rewriter) -> SSAValue | None:
+def remove_identity(op: IdentityOp, r: Rewriter) -> SSAValue | None:
     """identity(x) -> x."""
     return op.input
 
 
-def remove_dropout(op: Any, r: Rewriter) -> Values | None:
+def remove_dropout(op: DropoutOp, r: Rewriter) -> Values | None:
     """dropout(x) -> x and a mask that keeps everything: nothing is dropped in inference."""
     return [op.input, r.splat(True, op.mask)]
 

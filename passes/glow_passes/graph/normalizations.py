@@ -17,39 +17,39 @@ from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
-from glow_passes.graph.match import beside_scalar, is_a, rank
+from glow_passes.graph.match import beside_scalar, rank
 
 
 def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, float] | None:
     """(v, epsilon) where `value` is sqrt(v + epsilon), or 1 over it."""
     if inverse:
-        rsqrt: Any = producer(value, RsqrtOp)
-        reciprocal: Any = producer(value, ReciprocalOp)
+        rsqrt = producer(value, RsqrtOp)
+        reciprocal = producer(value, ReciprocalOp)
         if rsqrt is not None:
             return beside_scalar(rsqrt.input, AddOp, r)
         if reciprocal is None:
             return None
         value = reciprocal.input
-    root: Any = producer(value, SqrtOp)
+    root = producer(value, SqrtOp)
     return None if root is None else beside_scalar(root.input, AddOp, r)
 
 
 def _mean_of_square(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]] | None:
     """(d, axes) where `value` is the mean of d * d over axes, kept as 1."""
-    mean: Any = producer(value, ReduceMeanOp)
+    mean = producer(value, ReduceMeanOp)
     if mean is None or not mean.keepdims:
         return None
-    square: Any = producer(mean.input, MulOp)
+    square = producer(mean.input, MulOp)
     if square is None or square.lhs is not square.rhs:
         return None
     return square.lhs, tuple(sorted(mean.axes))
 
 
-def normalized(op: Any, r: Rewriter) -> SSAValue | None:
+def normalized(op: DivOp | MulOp, r: Rewriter) -> SSAValue | None:
     """The division by the deviation -> layer_norm or rms_norm over trailing axes, instance_norm."""
-    pairs = [(op.lhs, op.rhs)] if is_a(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
+    pairs = [(op.lhs, op.rhs)] if isinstance(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for d, spread in pairs:
-        found = _deviation(spread, is_a(op, MulOp), r)
+        found = _deviation(spread, isinstance(op, MulOp), r)
         square = None if found is None else _mean_of_square(found[0])
         if found is None or square is None or square[0] is not d or d.type != op.result.type:
             continue
@@ -72,10 +72,10 @@ def _made(d: SSAValue, axes: tuple[int, ...], epsilon: float, r: Rewriter) -> SS
 
 def _centred(d: SSAValue, axes: tuple[int, ...]) -> SSAValue | None:
     """x where d is x - mean(x) over the same axes."""
-    difference: Any = producer(d, SubOp)
+    difference = producer(d, SubOp)
     if difference is None:
         return None
-    mean: Any = producer(difference.rhs, ReduceMeanOp)
+    mean = producer(difference.rhs, ReduceMeanOp)
     if mean is None or mean.input is not difference.lhs or not mean.keepdims:
         return None
     return difference.lhs if tuple(sorted(mean.axes)) == axes else None
@@ -95,13 +95,13 @@ def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue
 def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
     """(the normalisation, the operand beside it) of a product or sum with what it alone reads."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        inner: Any = producer(value, kind)
+        inner = producer(value, kind)
         if inner is not None and is_used_once(value) and value.type == op.result.type:
             return (inner, other) if inner.predicate is None else None
     return None
 
 
-def scale_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
+def scale_of_norm(op: MulOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x) * s -> layer_norm(x, s), s of the shape of the normalised axes."""
     found = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
     if found is None or found[0].scale is not None or found[0].operands[1:]:
@@ -114,7 +114,7 @@ def scale_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
     return r(type(norm)(norm.input, scale, axis=axis, epsilon=norm.epsilon))
 
 
-def bias_of_norm(op: Any, r: Rewriter) -> SSAValue | None:
+def bias_of_norm(op: AddOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x, s) + b -> layer_norm(x, s, b), b of the shape of the normalised axes."""
     found = _norm(op, LayerNormOp)
     if found is None or found[0].bias is not None:

@@ -7,7 +7,6 @@ Element-wise operators keep their splats: those become numbers in the code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -23,7 +22,7 @@ from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.match import users
 
 
-def place(op: Any, r: Rewriter) -> SSAValue | None:
+def place(op: LiteralOp | SplatOp, r: Rewriter) -> SSAValue | None:
     """literal -> get of a constant; splat the same unless only element-wise operators read it."""
     if isinstance(op, SplatOp) and all(
         isinstance(user, GraphOp) and type(user).DATA_PARALLEL for user in users(op.result)

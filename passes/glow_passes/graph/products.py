@@ -21,7 +21,7 @@ FEW_CHANNELS = 4
 """Images of no more channels are worth another view."""
 
 
-def batch_of_one_matrix(op: Any, r: Rewriter) -> SSAValue | None:
+def batch_of_one_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
     """batch_matmul([.., N, K], [K, M]) -> matmul of [.. * N, K]; the stack is one tall matrix."""
     left, right = shape_of(op.lhs), shape_of(op.rhs)
     if any(n != 1 for n in right[:-2]) or not (len(right) <= len(left) or len(left) == 2):
@@ -39,7 +39,7 @@ def _row(value: SSAValue, columns: int) -> bool:
     return bool(shape) and shape[-1] == columns and all(n == 1 for n in shape[:-1])
 
 
-def matmul_and_bias(op: Any, r: Rewriter) -> SSAValue | None:
+def matmul_and_bias(op: AddOp, r: Rewriter) -> SSAValue | None:
     """matmul(x, w) + b -> fully_connected(x, w, b), b one number a column."""
     for product, bias in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner: Any = product.owner

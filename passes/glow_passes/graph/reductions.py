@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import is_float, shape_of, typed
@@ -15,16 +13,16 @@ from glow_dialects.ops.reduce import (
     ReduceMinOp,
     ReduceProdOp,
     ReduceSumOp,
+    ReductionOp,
 )
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-from glow_passes.graph.match import is_a, kind_of
 
 #: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
 FOLDS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
 
 
-def reduce_one_element(op: Any, r: Rewriter) -> SSAValue | None:
+def reduce_one_element(op: ReductionOp, r: Rewriter) -> SSAValue | None:
     """reduce(x) over axes of size 1 -> reshape(x)."""
     shape = shape_of(op.input)
     if any(shape[axis] != 1 for axis in op.axes):
@@ -34,10 +32,10 @@ def reduce_one_element(op: Any, r: Rewriter) -> SSAValue | None:
     return r(ReshapeOp(op.input, results=op.result.type))
 
 
-def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
+def reduce_of_reduce(op: ReductionOp, r: Rewriter) -> SSAValue | None:
     """reduce_sum(reduce_sum(x)) -> reduce_sum(x) over both sets of axes."""
-    kind = kind_of(op)
-    inner: Any = producer(op.input, kind, single=True)
+    kind = type(op)
+    inner = producer(op.input, kind, single=True)
     if inner is None:
         return None
     first, rank = set(inner.axes), len(shape_of(inner.input))
@@ -47,14 +45,14 @@ def reduce_of_reduce(op: Any, r: Rewriter) -> SSAValue | None:
     return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
 
 
-def image_to_pool(op: Any, r: Rewriter) -> SSAValue | None:
+def image_to_pool(op: ReduceMeanOp | ReduceMaxOp, r: Rewriter) -> SSAValue | None:
     """reduce_mean(x : NxCxHxW) over H and W -> avg_pool of the whole image; max likewise."""
     shape = shape_of(op.input)
     if len(shape) != 4 or tuple(sorted(op.axes)) != (2, 3):
         return None
     if not is_float(typed(op.input).element_type) or op.predicate is not None:
         return None
-    pool = AvgPoolOp if is_a(op, ReduceMeanOp) else MaxPoolOp
+    pool = AvgPoolOp if isinstance(op, ReduceMeanOp) else MaxPoolOp
     made = r(pool(op.input, kernel=shape[2:]))
     return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
 

@@ -21,11 +21,11 @@ from glow_passes.graph.match import is_known
 from glow_passes.graph.transposes import rebuilt
 
 
-def reshape_of_reshape(op: Any, r: Rewriter) -> SSAValue | None:
+def reshape_of_reshape(op: ReshapeOp, r: Rewriter) -> SSAValue | None:
     """reshape(reshape(x)) -> reshape(x), or x where the shape is x's own."""
     if op.input.type == op.result.type:
         return op.input
-    inner: Any = producer(op.input, ReshapeOp)
+    inner = producer(op.input, ReshapeOp)
     if inner is None:
         return None
     if inner.input.type == op.result.type:
@@ -33,20 +33,20 @@ def reshape_of_reshape(op: Any, r: Rewriter) -> SSAValue | None:
     return r(ReshapeOp(inner.input, results=op.result.type))
 
 
-def expand_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
+def expand_to_reshape(op: ExpandOp, r: Rewriter) -> SSAValue | None:
     """An expansion that adds only dimensions of size 1 is a reshape."""
     if int(np.prod(shape_of(op.input))) != int(np.prod(shape_of(op.result))):
         return None
     return r(ReshapeOp(op.input, results=op.result.type))
 
 
-def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
+def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """f(reshape(x), y, c) -> reshape(f(x, reshape(y), c)), y of the result's shape, c a row."""
     if not op.DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
         return None
     if op.predicate is not None:
         return None
-    shape = shape_of(op.result)
+    shape = shape_of(op.results[0])
     inner: Any = next((o for v in op.operands if (o := _source(v, shape)) is not None), None)
     if inner is None:
         return None
@@ -55,12 +55,12 @@ def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
     if any(v is None for v in operands):
         return None
     made = r(rebuilt(op, [v for v in operands if v is not None], below))
-    return r(ReshapeOp(made, results=op.result.type))
+    return r(ReshapeOp(made, results=op.results[0].type))
 
 
 def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
     """The reshape that makes `value` for this operator alone, from what may be a product."""
-    inner: Any = producer(value, ReshapeOp)
+    inner = producer(value, ReshapeOp)
     if inner is None or not is_used_once(value) or shape_of(value) != shape:
         return None
     computed = isinstance(inner.input.owner, GraphOp) and inner.input.owner.operands
@@ -70,7 +70,7 @@ def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
 def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: Rewriter) -> SSAValue | None:
     """`value` as an operand beside a tensor of shape `below`, None where that needs a copy."""
     mine = shape_of(value)
-    inner: Any = producer(value, ReshapeOp)
+    inner = producer(value, ReshapeOp)
     if inner is not None and mine == shape and shape_of(inner.input) == below:
         return inner.input
     if int(np.prod(mine)) == 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import shape_of
@@ -14,16 +12,16 @@ from glow_dialects.ops.slice import SliceOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 
 
-def whole_slice(op: Any, r: Rewriter) -> SSAValue | None:
+def whole_slice(op: SliceOp, r: Rewriter) -> SSAValue | None:
     """x[:] -> x."""
     _, _, steps = op.bounds()
     same = op.input.type == op.result.type
     return op.input if same and all(s > 0 for s in steps) else None
 
 
-def slice_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
+def slice_of_slice(op: SliceOp, r: Rewriter) -> SSAValue | None:
     """x[1:9][2:4] -> x[3:5], for positive steps."""
-    inner: Any = producer(op.input, SliceOp)
+    inner = producer(op.input, SliceOp)
     if inner is None or 0 in shape_of(op.result):
         return None
     inner_starts, _, inner_steps = inner.bounds()
@@ -36,9 +34,9 @@ def slice_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
     return r(SliceOp(inner.input, starts=begins, ends=ends, steps=strides))
 
 
-def slice_of_concat(op: Any, r: Rewriter) -> SSAValue | None:
+def slice_of_concat(op: SliceOp, r: Rewriter) -> SSAValue | None:
     """concat(x, y)[inside y] -> y[...]."""
-    inner: Any = producer(op.input, ConcatOp)
+    inner = producer(op.input, ConcatOp)
     if inner is None or 0 in shape_of(op.result):
         return None
     axis = inner.axis
@@ -53,27 +51,27 @@ def slice_of_concat(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def whole_insert(op: Any, r: Rewriter) -> SSAValue | None:
+def whole_insert(op: InsertOp, r: Rewriter) -> SSAValue | None:
     """insert(big, small) -> small where nothing of big is left; -> big where small is empty."""
     if 0 in shape_of(op.small):
         return op.big
     return op.small if op.small.type == op.result.type else None
 
 
-def insert_of_slice(op: Any, r: Rewriter) -> SSAValue | None:
+def insert_of_slice(op: InsertOp, r: Rewriter) -> SSAValue | None:
     """insert(x, x[window]) at the same window -> x."""
-    inner: Any = producer(op.small, SliceOp)
+    inner = producer(op.small, SliceOp)
     if inner is None or inner.input is not op.big:
         return None
     starts, _, steps = inner.bounds()
     return op.big if starts == op.starts and steps == op.strides() else None
 
 
-def flip_of_flip(op: Any, r: Rewriter) -> SSAValue | None:
+def flip_of_flip(op: FlipOp, r: Rewriter) -> SSAValue | None:
     """flip(flip(x)) -> flip of the axes of one of them, or x; axes of size 1 do not matter."""
     shape = shape_of(op.input)
     axes = {a for a in op.axes if shape[a] > 1}
-    inner: Any = producer(op.input, FlipOp) if is_used_once(op.input) else None
+    inner = producer(op.input, FlipOp) if is_used_once(op.input) else None
     source = op.input
     if inner is not None:
         axes ^= set(inner.axes)

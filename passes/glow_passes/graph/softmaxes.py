@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, shape_of
 from glow_dialects.ops.arithmetic import DivOp, SubOp
-from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp, ReductionOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import ExpOp, LogOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 
 
-def _reduction(value: SSAValue, kind: type[GraphOp]) -> Any:
+def _reduction(value: SSAValue, kind: type[ReductionOp]) -> ReductionOp | None:
     """The reduction whose result `value` is, its axes kept as ones, by a reshape or not."""
-    turned: Any = producer(value, ReshapeOp)
-    found: Any = producer(value if turned is None else turned.input, kind)
+    turned = producer(value, ReshapeOp)
+    found = producer(value if turned is None else turned.input, kind)
     if found is None:
         return None
     kept = tuple(1 if i in found.axes else n for i, n in enumerate(shape_of(found.input)))
     return found if shape_of(value) == kept else None
 
 
-def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
+def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:
     """exp(x) / reduce_sum(exp(x)) -> softmax(x), the maximum subtracted before or not.
 
     Half precision stays: its formula rounds after every step, a softmax once, which shows.
     """
     if dtype_of(op.result.type).itemsize < 4:
         return None
-    raised: Any = producer(op.lhs, ExpOp)
+    raised = producer(op.lhs, ExpOp)
     total = _reduction(op.rhs, ReduceSumOp)
     if raised is None or total is None or total.input is not op.lhs:
         return None
     axes, x = total.axes, raised.input
     if len(axes) != 1:
         return None
-    shifted: Any = producer(x, SubOp)
+    shifted = producer(x, SubOp)
     if shifted is not None:
         top = _reduction(shifted.rhs, ReduceMaxOp)
         if top is not None and top.input is shifted.lhs and top.axes == axes:
@@ -48,9 +45,9 @@ def exp_sum_div(op: Any, r: Rewriter) -> SSAValue | None:
     return r(SoftmaxOp(x, axis=axes[0])) if x.type == op.result.type else None
 
 
-def log_of_softmax(op: Any, r: Rewriter) -> SSAValue | None:
+def log_of_softmax(op: LogOp, r: Rewriter) -> SSAValue | None:
     """log(softmax(x)) -> log_softmax(x)."""
-    inner: Any = producer(op.input, SoftmaxOp, single=True)
+    inner = producer(op.input, SoftmaxOp, single=True)
     return None if inner is None else r(LogSoftmaxOp(inner.input, axis=inner.axis))
 
 

@@ -24,7 +24,7 @@ from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values
-from glow_passes.graph.match import is_a, is_known, kind_of
+from glow_passes.graph.match import is_known
 from glow_passes.graph.symbols import is_quantized, uniform_value
 
 #: Operators whose result holds elements of the operands and nothing else.
@@ -59,26 +59,26 @@ def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
     return r.splat(first, op.results[0])
 
 
-def computed_splat(op: Any, r: Rewriter) -> Values | None:
+def computed_splat(op: GraphOp, r: Rewriter) -> Values | None:
     """add(splat, splat) -> splat: one element is computed, not the whole tensor."""
     if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
         return None
     if not all(is_known(v, r) for v in op.operands):
         return None
-    if op.predicate is not None or is_quantized(typed(op.result)) or 0 in shape_of(op.result):
+    if op.predicate is not None or is_quantized(typed(op.results[0])) or 0 in shape_of(op.results[0]):
         return None
     numbers = [_number(v, r) for v in op.operands]
     if any(n is None for n in numbers):
         return None
     result = _one_element(op, [n for n in numbers if n is not None])
     value = uniform_value(result)
-    return None if value is None else r.splat(value, op.result)
+    return None if value is None else r.splat(value, op.results[0])
 
 
 def _one_element(op: GraphOp, numbers: Sequence[float]) -> Array:
     arrays = [np.array(n).astype(dtype_of(v.type)) for n, v in zip(numbers, op.operands, strict=True)]
     literals = [LiteralOp.of(a) if a.dtype != bool else _scalar(a) for a in arrays]
-    probe = kind_of(op).create(
+    probe = type(op).create(
         operands=[literal.results[0] for literal in literals],
         result_types=[tensor((), element_of(op.results[0]))],
         properties=dict(op.properties),
@@ -93,9 +93,9 @@ def _scalar(array: Array) -> SplatOp:
     return SplatOp(results=tensor((), array.dtype), value=float(array))
 
 
-def shrink_operand(op: Any, r: Rewriter) -> SSAValue | None:
+def shrink_operand(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | None:
     """add(x, splat : 8x8) -> add(x, splat : scalar) where x alone has the result's shape."""
-    if not is_a(op, BinaryOp, SelectOp) or op.predicate is not None:
+    if op.predicate is not None:
         return None
     known = [is_known(v, r) for v in op.operands]
     if not any(known):
@@ -117,7 +117,7 @@ def _plain_properties(op: GraphOp) -> dict[str, Any]:
     return {name: value for name, value in op.properties.items() if name != "operandSegmentSizes"}
 
 
-def scalar_literal(op: Any, r: Rewriter) -> SSAValue | None:
+def scalar_literal(op: LiteralOp, r: Rewriter) -> SSAValue | None:
     """literal of equal elements -> splat."""
     number = uniform_value(op.array())
     return None if number is None else r.splat(number, op.result)

@@ -29,7 +29,7 @@ def _leaves(op: Any) -> list[SSAValue]:
     return found if all(v.type == op.result.type for v in found) else []
 
 
-def inserts_as_concat(op: Any, r: Rewriter) -> SSAValue | None:
+def inserts_as_concat(op: AddOp, r: Rewriter) -> SSAValue | None:
     """insert(0, a) + insert(0, b) + ... -> concat(a, b, ...) where the parts cover an axis."""
     leaves = _leaves(op)
     parts: list[tuple[int, SSAValue]] = []
@@ -57,7 +57,7 @@ def inserts_as_concat(op: Any, r: Rewriter) -> SSAValue | None:
     return r(ConcatOp([v for _, v in parts], axis=axis)) if end == whole[axis] else None
 
 
-def products_as_one(op: Any, r: Rewriter) -> SSAValue | None:
+def products_as_one(op: AddOp, r: Rewriter) -> SSAValue | None:
     """a @ b + c @ d + e @ f -> [a c e] @ [b d f], where that saves memory traffic."""
     leaves = _leaves(op)
     found: list[MatmulOp] = []
@@ -100,7 +100,7 @@ def _row_of(value: SSAValue) -> tuple[SSAValue, int] | None:
     return cut.operands[0], cut.starts[0]
 
 
-def rows_times_matrix(op: Any, r: Rewriter) -> SSAValue | None:
+def rows_times_matrix(op: MatmulOp, r: Rewriter) -> SSAValue | None:
     """x[0] @ w, x[1] @ w, ... -> rows of one product of all rows of x with w."""
     row = _row_of(op.lhs)
     if row is None or op.predicate is not None:

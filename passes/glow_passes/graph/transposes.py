@@ -28,9 +28,9 @@ Permutation = tuple[int, ...]
 SMALL = 1 << 20
 
 
-def transpose_of_transpose(op: Any, r: Rewriter) -> SSAValue | None:
+def transpose_of_transpose(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(transpose(x)) -> transpose(x), or x."""
-    inner: Any = producer(op.input, TransposeOp)
+    inner = producer(op.input, TransposeOp)
     if inner is None:
         return None
     first, second = inner.permutation, op.permutation
@@ -40,7 +40,7 @@ def transpose_of_transpose(op: Any, r: Rewriter) -> SSAValue | None:
     return r(TransposeOp(inner.input, permutation=joined))
 
 
-def transpose_to_reshape(op: Any, r: Rewriter) -> SSAValue | None:
+def transpose_to_reshape(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """A transpose that moves only dimensions of size 1 is a reshape; of none, nothing."""
     permutation, shape = op.permutation, shape_of(op.input)
     real = [axis for axis in permutation if shape[axis] != 1]
@@ -69,7 +69,7 @@ def rebuilt(op: GraphOp, operands: Sequence[SSAValue], shape: Sequence[int]) -> 
     return type(op).create(operands=operands, result_types=[kind], properties=dict(op.properties))
 
 
-def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
+def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')), one permutation, c constant."""
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
@@ -84,7 +84,7 @@ def below_element_wise(op: Any, r: Rewriter) -> SSAValue | None:
             permutation = owner.permutation
         elif not (is_known(value, r) or prod(shape_of(value)) == 1):
             return None
-    shape = shape_of(op.result)
+    shape = shape_of(op.results[0])
     if permutation is None or len(permutation) != len(shape):
         return None
     operands = [_before(value, permutation, r) for value in op.operands]
@@ -111,7 +111,7 @@ def _before(value: SSAValue, permutation: Permutation, r: Rewriter) -> SSAValue 
     return r.weight(moved, value.name_hint or "transposed")
 
 
-def below_concat(op: Any, r: Rewriter) -> SSAValue | None:
+def below_concat(op: ConcatOp, r: Rewriter) -> SSAValue | None:
     """concat(transpose(x), transpose(y)) -> transpose(concat(x, y))."""
     parts: list[Any] = [producer(v, TransposeOp) for v in op.inputs]
     if not parts or any(p is None or not _may_pass(p.result) for p in parts):
@@ -123,9 +123,9 @@ def below_concat(op: Any, r: Rewriter) -> SSAValue | None:
     return r(TransposeOp(joined, permutation=permutation))
 
 
-def below_slice(op: Any, r: Rewriter) -> SSAValue | None:
+def below_slice(op: SliceOp, r: Rewriter) -> SSAValue | None:
     """slice(transpose(x)) -> transpose(slice(x)): fewer elements are moved."""
-    inner: Any = producer(op.input, TransposeOp, single=True)
+    inner = producer(op.input, TransposeOp, single=True)
     if inner is None:
         return None
     permutation = inner.permutation
@@ -136,9 +136,9 @@ def below_slice(op: Any, r: Rewriter) -> SSAValue | None:
     return r(TransposeOp(r(SliceOp(inner.input, **bounds)), permutation=permutation))
 
 
-def below_reduction(op: Any, r: Rewriter) -> SSAValue | None:
+def below_reduction(op: ReductionOp, r: Rewriter) -> SSAValue | None:
     """reduce(transpose(x)) -> reduce(x) along the axes' old places, transposed where that matters."""
-    inner: Any = producer(op.input, TransposeOp, single=True)
+    inner = producer(op.input, TransposeOp, single=True)
     if inner is None:
         return None
     permutation: Permutation = inner.permutation

@@ -46,7 +46,6 @@ from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
-from glow_passes.graph.match import is_a, kind_of
 
 #: Operators that move or choose elements: on integers as on real numbers.
 MOVES = (
@@ -130,7 +129,7 @@ def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
     kind = quantized_type(parts[0].input)
     if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
         return None
-    made = kind_of(op).create(
+    made = type(op).create(
         operands=[p.input for p in parts],
         result_types=[_with_type(op.result, kind)],
         properties=dict(op.properties),
@@ -177,7 +176,7 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     made: Any = inner and producer(inner.input, RequantizingOp, single=True)
     if not made or op.predicate is not None:
         return None
-    low, high = (0.0, np.inf) if is_a(op, ReluOp) else (op.min, op.max)
+    low, high = (0.0, np.inf) if isinstance(op, ReluOp) else (op.min, op.max)
     if low > high:
         return None
     bounds = narrowed(quantized_type(made.results[0]), low, high, made.limits())
