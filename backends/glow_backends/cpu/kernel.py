@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ O = TypeVar("O", bound=Operator)
 S = TypeVar("S")
 
 
-class Kernel(Generic[O, S]):
+class Kernel(ABC, Generic[O, S]):
     """A kernel for instructions of the operators `O`, whose code depends on a spec `S` and on the target.
 
     An instruction has the fields of its operator. A spec is a frozen dataclass; `emit` writes the code of
@@ -43,9 +44,9 @@ class Kernel(Generic[O, S]):
         """Whether a node, of OPS or MADE_FROM, is for this kernel: what has no kernel may be decomposed."""
         return True
 
+    @abstractmethod
     def match(self, op: O, context: CallContext) -> S | None:
         """The spec of an instruction; None where the kernel does not compute it."""
-        raise NotImplementedError
 
     def operands(self, op: O, spec: S, context: CallContext) -> Sequence[Operand | None]:
         """What the kernel works on: all buffers in order; None among them where one is not as it must be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 
 import numpy as np
 
@@ -30,9 +31,9 @@ class _Movement(Kernel[O, CopySpec]):
 
     emit = staticmethod(emit_copy)
 
+    @abstractmethod
     def boxes(self, op: O, width: int) -> CopySpec | None:
         """Where the elements, of `width` bytes, come from and go to."""
-        raise NotImplementedError
 
     def match(self, op: O, context: CallContext) -> CopySpec | None:
         return self.boxes(op, values.size(dtype_name(op.operands[0]))) if known(op) else None
