@@ -50,9 +50,7 @@ class AvgPoolOp(PoolOp):
         check_float(self.name, self.input)
         return [self.pooled(self.input)]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(AvgPoolBackwardOp(dy, results=self.input.type, **self.window_properties()))]
 
     def reference(self, result: Array, input: Array) -> None:
@@ -78,9 +76,7 @@ class AvgPoolBackwardOp(PoolOp):
         if self.grad.type != wanted:
             raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(AvgPoolOp(dy, **self.window_properties()))]
 
     def reference(self, result: Array, grad: Array) -> None:

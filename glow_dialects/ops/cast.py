@@ -48,9 +48,7 @@ class CastOp(PureOp):
         for value in (self.input, self.result):
             dtype_of(typed(value))  # raises where NumPy has no such type
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         if not is_float(element_of(self.input)) or not is_float(element_of(self.result)):
             return [None]
         return [b(CastOp(dy, results=self.input.type))]

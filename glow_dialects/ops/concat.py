@@ -50,10 +50,8 @@ class ConcatOp(PureOp):
         sizes = [shape_of(p)[axis] for p in self.inputs]
         return [sum(sizes[:i]) for i in range(len(sizes))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         axis: int = self.axis
-        assert dy is not None
         out: list[SSAValue | None] = []
         for part, offset in zip(self.inputs, self.offsets(), strict=True):
             starts = [0] * len(shape_of(part))

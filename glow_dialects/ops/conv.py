@@ -74,11 +74,9 @@ class ConvOp(ConvolutionOp):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {out} output channels")
         return [self.window_result(self.input, self.kernel, out)]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 
-        dy = grads[0]
-        assert dy is not None
         same = self.window_properties()
         dw = b(ConvBackwardWeightsOp(self.input, dy, results=self.filter.type, **same))
         dx = self.input_gradient(dy, b)

@@ -79,12 +79,10 @@ class ConvTransposeOp(ConvolutionOp):
             raise VerifyException(f"{self.name}: pads {list(pads)} leave an output of {sizes}")
         return [tensor(self.shaped(batch, inner * group, sizes), element_of(self.input))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv import ConvOp
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 
-        dy = grads[0]
-        assert dy is not None
         same = self.window_properties()
         cut = self._without_excess(dy, b)
         dx = b(ConvOp(cut, self.filter, None, **same))

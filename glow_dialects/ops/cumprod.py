@@ -24,10 +24,8 @@ class CumprodOp(CumulativeOp):
     name = "glow.cumprod"
     UFUNC = np.multiply
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # each result that holds an element changes by result / element
-        dy = grads[0]
-        assert dy is not None
         return [b(DivOp(self.adjoint_sum(b(MulOp(dy, self.result)), b), self.input))]
 
     def _shifted(self, value: SSAValue, by: int, b: Builder) -> SSAValue:

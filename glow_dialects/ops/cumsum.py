@@ -55,9 +55,7 @@ class CumsumOp(CumulativeOp):
     name = "glow.cumsum"
     UFUNC = np.add
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [self.adjoint_sum(dy, b)]
 
 

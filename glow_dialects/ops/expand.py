@@ -30,9 +30,7 @@ class ExpandOp(PureOp):
         if not same or broadcast_shapes(have, want) != want:
             raise VerifyException(f"glow.expand: {self.input.type} does not broadcast to {self.result.type}")
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [unbroadcast(dy, self.input, b)]
 
     def reference(self, result: Array, input: Array) -> None:

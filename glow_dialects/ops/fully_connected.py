@@ -44,10 +44,8 @@ class FullyConnectedOp(PureOp):
         product = b(MatmulOp(self.input, self.weights))
         return [b(AddOp(product, v)) for v in present(self.bias)] or [product]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # inG = outG weights^T, weightsG = in^T outG, biasG = column sums of outG
-        dy = grads[0]
-        assert dy is not None
         dx = b(MatmulOp(dy, swapped(self.weights, b)))
         dw = b(MatmulOp(swapped(self.input, b), dy))
         return [dx, dw, *(b(ReduceSumOp(dy, axes=(0,), keepdims=False)) for _ in present(self.bias))]

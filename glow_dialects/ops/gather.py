@@ -39,9 +39,7 @@ class GatherOp(PureOp):
         check_indices(self.name, self.indices)
         return [tensor((*shape[:axis], *shape_of(self.indices), *shape[axis + 1 :]), element_of(self.data))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [gathered_gradient(dy, typed(self.data), self.indices, self.axis, b), None]
 
     def reference(self, result: Array, data: Array, indices: Array) -> None:

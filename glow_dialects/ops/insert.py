@@ -54,9 +54,7 @@ class InsertOp(PureOp):
             )
         return [self.big.type]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         zeros = b.splat(0, self.small)
         outer = b(InsertOp(dy, zeros, starts=self.starts, steps=self.steps))
         inner = b(SliceOp(dy, starts=self.starts, ends=self.ends(), steps=self.strides()))

@@ -49,10 +49,8 @@ class MatmulOp(PureOp):
         check_product(self, self.lhs, self.rhs)
         return [tensor((shape_of(self.lhs)[0], shape_of(self.rhs)[1]), element_of(self.lhs))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # lhsG = outG rhs^T, rhsG = lhs^T outG
-        dy = grads[0]
-        assert dy is not None
         return [b(MatmulOp(dy, swapped(self.rhs, b))), b(MatmulOp(swapped(self.lhs, b), dy))]
 
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
@@ -77,9 +75,7 @@ class BatchMatmulOp(PureOp):
         batch = broadcast_shapes(lhs[:-2], rhs[:-2])
         return [tensor((*batch, lhs[-2], rhs[-1]), element_of(self.lhs))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         left = b(BatchMatmulOp(dy, swapped(self.rhs, b)))
         right = b(BatchMatmulOp(swapped(self.lhs, b), dy))
         return [unbroadcast(left, self.lhs, b), unbroadcast(right, self.rhs, b)]

@@ -60,12 +60,10 @@ class OneHotOp(PureOp):
         places: Array = np.arange(depth).astype(kind).reshape((depth, *(1,) * (len(shape) - axis)))
         return b(CmpEqOp(index, b.constant(places)))
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.concat import ConcatOp
         from glow_dialects.ops.reduce import ReduceSumOp
 
-        dy = grads[0]
-        assert dy is not None
         mask, zero = self._mask(b), b.scalar(0, dy)
         axes = tuple(range(len(shape_of(dy))))
         parts = (SelectOp(mask, zero, dy), SelectOp(mask, dy, zero))

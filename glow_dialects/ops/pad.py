@@ -62,9 +62,7 @@ class PadOp(PureOp):
         rows = zip(shape_of(self.input), self.begins(), self.ends(), strict=True)
         return [(i, sources(n, a, z, mode)) for i, (n, a, z) in enumerate(rows) if a or z]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         if self.mode == "constant":
             return [b(SliceOp.window(dy, self.begins(), shape_of(self.input)))]
         # a chain of gathers, one an axis, walked backwards

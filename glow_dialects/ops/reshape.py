@@ -34,9 +34,7 @@ class ReshapeOp(PureOp):
         if math.prod(have) != math.prod(want) or element_of(self.input) != element_of(self.result):
             raise VerifyException(f"glow.reshape: {self.input.type} does not reshape to {self.result.type}")
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(ReshapeOp(dy, results=self.input.type))]
 
     def evaluate(self, arrays: Sequence[Array | None]) -> list[Array]:

@@ -50,10 +50,7 @@ class ScatterNdOp(PureOp):
             raise VerifyException(f"glow.scatter_nd: updates are {self.updates.type}, indices need {want}")
         return [self.data.type]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
-
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         def taken(value: SSAValue) -> SSAValue:
             return b(GatherNdOp(value, self.indices))
 

@@ -36,9 +36,7 @@ class SelectOp(PureOp):
         shape = broadcast_shapes(shape_of(self.condition), shape_of(self.lhs), shape_of(self.rhs))
         return [tensor(shape, element_of(self.lhs))]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        dy = grads[0]
-        assert dy is not None
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         zero = b.scalar(0, dy)
         left = b(SelectOp(self.condition, dy, zero))
         right = b(SelectOp(self.condition, zero, dy))

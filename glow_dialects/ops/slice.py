@@ -60,12 +60,10 @@ class SliceOp(PureOp):
         """The shape of the result."""
         return [len(range(*bounds)) for bounds in zip(*self.bounds(), strict=True)]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.flip import FlipOp
         from glow_dialects.ops.insert import InsertOp
 
-        dy = grads[0]
-        assert dy is not None
         starts, _, steps = self.bounds()
         mirrored = tuple(i for i, step in enumerate(steps) if step < 0)
         if mirrored:

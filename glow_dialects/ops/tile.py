@@ -39,11 +39,9 @@ class TileOp(PureOp):
         pairs = zip(self.repeats, shape_of(self.input), strict=True)
         return [n for pair in pairs for n in pair]
 
-    def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
+    def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.reduce import ReduceSumOp
 
-        dy = grads[0]
-        assert dy is not None
         split = self._split()
         wide = b(ReshapeOp.to(dy, split))
         return [b(ReduceSumOp(wide, axes=tuple(range(0, len(split), 2))))]
