@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.graph_op import GraphOp
     from glow_dialects.core.types import Array
     from glow_dialects.ops.module import PlaceholderOp
+    from glow_passes.quantize.light import IntegerGains
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,12 @@ class Backend(ABC):
     @abstractmethod
     def supports(self, op: GraphOp) -> bool:
         """Whether the node runs as it is; others are decomposed."""
+
+    def integer_gains(self) -> IntegerGains:
+        """Which layers gain too little from integers here to be worth their rounding."""
+        from glow_passes.quantize.light import IntegerGains
+
+        return IntegerGains()
 
     def graph_passes(self) -> Sequence[ModulePass]:
         """Target-specific passes on the lowered graph."""

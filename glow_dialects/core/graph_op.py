@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -15,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.definition import SEGMENTS, declared, define
 from glow_dialects.core.instr_op import InstrOp, instruction_of
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.operator import Operator, required_properties
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
@@ -39,10 +41,34 @@ class GraphOp(Operator):
     EACH_INPLACE: ClassVar[bool] = False
     #: Element i of the result depends on element i of the (broadcast) operands only.
     DATA_PARALLEL: ClassVar[bool] = False
+    #: So, but for what the operands' quantised types say: scales may differ along an axis.
+    PARALLEL_BY_TYPE: ClassVar[bool] = False
     #: The result is the first operand's bytes under another shape: no instruction, a view.
     VIEW: ClassVar[bool] = False
     #: Costs about what reading its operands costs: computing it again may beat keeping the result.
     CHEAP: ClassVar[bool] = False
+    #: lhs and rhs may change places.
+    COMMUTATIVE: ClassVar[bool] = False
+    #: The result's elements are elements of the operands, which all hold such: moved, repeated, or the
+    #: largest or smallest of several along axes. The same on stored integers of one type as on real numbers.
+    MOVES_ELEMENTS: ClassVar[bool] = False
+    #: Sums, products and powers: operands t times as small give a result t^k times as small, k > 0, so that
+    #: small numbers matter as much as large ones. (Operators that move elements are so in any case.)
+    HOMOGENEOUS: ClassVar[bool] = False
+    #: Cuts its operand off at a limit: relu, clip, the larger of two numbers.
+    CLAMPS: ClassVar[bool] = False
+    #: The operand whose small relative errors near zero become large errors of the result; None: no such.
+    MAGNIFIES: ClassVar[int | None] = None
+    #: Sums of products of operands 0 and 1, linear in each: most of a network's arithmetic.
+    LAYER: ClassVar[bool] = False
+    #: No element of a float result is outside these limits.
+    RANGE: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    #: The operator on stored integers: the same operands and properties (weights with a scale for each
+    #: output, a bias in i32 in units of both scales), a result of any scale. Operators that move
+    #: elements need none: they work on stored integers as they are.
+    QUANTIZED: ClassVar[type[GraphOp] | None] = None
+    #: The result may also be of real numbers, where operands are stored integers.
+    REAL_RESULT: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -118,6 +144,14 @@ class GraphOp(Operator):
         from glow_dialects.core.evaluate import evaluate
 
         return evaluate(self, arrays)
+
+    def layer_axes(self) -> LayerAxes | None:
+        """The axes of channels of a layer whose operand 1 may be weights; None where it is no such."""
+        return None
+
+    def clamp_limits(self) -> tuple[float, float] | None:
+        """(least, largest) where the result is operand 0 between them and nothing else."""
+        return None
 
     # --- verification ------------------------------------------------------------------------
     def verify_(self) -> None:

@@ -38,6 +38,7 @@ class SigmoidOp(FloatUnaryOp):
     """1 / (1 + e^-x)"""
 
     name = "glow.sigmoid"
+    RANGE = (0, 1)
 
     def function(self, x: Array) -> Array:
         return _sigmoid(x)
@@ -319,12 +320,16 @@ class ClipOp(UnaryOp):
     """x, at least min and then at most max"""
 
     name = "glow.clip"
+    CLAMPS = True
     min = float_prop(-math.inf)
     max = float_prop(math.inf)
 
     def check(self) -> None:
         if math.isnan(self.min) or math.isnan(self.max):
             raise VerifyException(f"{self.name}: a limit is NaN")
+
+    def clamp_limits(self) -> tuple[float, float]:
+        return self.min, self.max
 
     def function(self, x: Array) -> Array:
         low, high = self.min, self.max

@@ -13,6 +13,7 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, broadcast_shapes, element_of, is_float, shape_of, tensor
 from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
 
 Pair = tuple[Term | None, Term | None]
 
@@ -27,6 +28,9 @@ class AddOp(BinaryOp):
     """lhs + rhs (or of booleans)"""
 
     name = "glow.add"
+    COMMUTATIVE = True
+    HOMOGENEOUS = True
+    QUANTIZED = QuantizedAddOp
     NUMPY = np.add
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -38,6 +42,8 @@ class SubOp(BinaryOp):
     """lhs - rhs (xor of booleans)"""
 
     name = "glow.sub"
+    HOMOGENEOUS = True
+    QUANTIZED = QuantizedSubOp
 
     def function(self, x: Array, y: Array) -> Array:
         return x ^ y if x.dtype == bool else x - y
@@ -51,6 +57,9 @@ class MulOp(BinaryOp):
     """lhs * rhs (and of booleans)"""
 
     name = "glow.mul"
+    COMMUTATIVE = True
+    HOMOGENEOUS = True
+    QUANTIZED = QuantizedMulOp
     NUMPY = np.multiply
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -62,6 +71,7 @@ class DivOp(BinaryOp):
     """lhs / rhs; integers towards zero, 0 for a zero divisor"""
 
     name = "glow.div"
+    MAGNIFIES = 1
 
     def function(self, x: Array, y: Array) -> Array:
         if x.dtype.kind not in "iub":
@@ -87,6 +97,8 @@ class MaxOp(BinaryOp):
     """The larger of lhs and rhs; NaN if either is"""
 
     name = "glow.max"
+    COMMUTATIVE = True
+    CLAMPS = True
     NUMPY = np.maximum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -98,6 +110,8 @@ class MinOp(BinaryOp):
     """The smaller of lhs and rhs; NaN if either is"""
 
     name = "glow.min"
+    COMMUTATIVE = True
+    CLAMPS = True
     NUMPY = np.minimum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -109,6 +123,7 @@ class PowOp(BinaryOp):
     """lhs ^ rhs; the exponent may have an element type of its own"""
 
     name = "glow.pow"
+    HOMOGENEOUS = True
 
     def infer(self) -> Sequence[Attribute]:
         return [tensor(broadcast_shapes(shape_of(self.lhs), shape_of(self.rhs)), element_of(self.lhs))]

@@ -15,25 +15,16 @@ from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, tensor
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.windows import (
     PoolOp,
     channels_first,
     channels_last,
     check_float,
     scatter_windows,
+    window_counts,
     windows,
 )
-
-
-def window_counts(spatial: Sequence[int], window: Sequence[Sequence[int]], count_include_pad: bool) -> Array:
-    """How many elements each window divides by, [*outputs], float64; at least 1.
-
-    `window` is (kernel, strides, pads, dilations).
-    """
-    kernel, strides, pads, dilations = window
-    ones = np.ones((1, 1, *spatial))
-    view = windows(ones, kernel, strides, pads, dilations, int(count_include_pad))
-    return np.maximum(view.sum(axis=tuple(range(-len(kernel), 0)))[0, 0], 1)
 
 
 @graph_op
@@ -41,6 +32,8 @@ class AvgPoolOp(PoolOp):
     """The mean of each window: of its elements inside the input, or also of padding zeros."""
 
     name = "glow.avg_pool"
+    HOMOGENEOUS = True
+    QUANTIZED = QuantizedAvgPoolOp
     CHEAP = True
     count_include_pad = bool_prop(False)
     input = operand_def(Tensor)

@@ -12,6 +12,7 @@ class CmpEqOp(CompareOp):
     """lhs == rhs"""
 
     name = "glow.cmp_eq"
+    COMMUTATIVE = True
     NUMPY = np.equal
 
 
@@ -20,6 +21,7 @@ class CmpNeOp(CompareOp):
     """lhs != rhs"""
 
     name = "glow.cmp_ne"
+    COMMUTATIVE = True
     NUMPY = np.not_equal
 
 

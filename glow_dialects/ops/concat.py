@@ -22,6 +22,7 @@ class ConcatOp(PureOp):
     """The inputs joined along `axis`; their other dimensions and element types agree."""
 
     name = "glow.concat"
+    MOVES_ELEMENTS = True
     axis = int_prop()
     inputs = var_operand_def(Tensor)
     result = result_def(Tensor)

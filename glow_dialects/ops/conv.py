@@ -4,48 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.products import exact
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, present, shape_of
 from glow_dialects.ops.elementwise import widen
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.reduce import ReduceSumOp
-from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, windows
-
-
-def convolve(
-    x: Array,
-    w: Array,
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    group: int = 1,
-    bias: Array | None = None,
-) -> Array:
-    """Convolution (cross-correlation) of NCHW data with OIHW weights, N-D, as matrix products.
-
-    `bias` has one value an output channel. The result is NCHW in the wider of the operands' dtypes.
-    """
-    batch, channels = x.shape[:2]
-    out, inner, *kernel = w.shape
-    dtype, x, w = np.result_type(x, w), exact(x), exact(w)
-    view = windows(x, kernel, strides, pads, dilations)
-    count = len(kernel)
-    outputs = view.shape[2 : 2 + count]
-    # [batch, channels, *kernel, *outputs]: the columns of the matrix product
-    columns = np.moveaxis(view, range(2, 2 + count), range(2 + count, 2 + 2 * count))
-    rows = inner * int(np.prod(kernel))
-    columns = columns.reshape(batch, group, rows, int(np.prod(outputs)))
-    y = np.matmul(w.reshape(1, group, out // group, rows), columns)
-    assert channels == inner * group
-    y = y.reshape(batch, out, *outputs)
-    y = y if bias is None else y + bias.reshape(1, out, *(1,) * count)
-    return y.astype(dtype, copy=False)
+from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, convolve
 
 
 @graph_op
@@ -57,6 +27,12 @@ class ConvOp(ConvolutionOp):
     """
 
     name = "glow.conv"
+    LAYER = HOMOGENEOUS = True
+    QUANTIZED = QuantizedConvOp
+
+    def layer_axes(self) -> LayerAxes:
+        axis = -1 if self.layout == "NHWC" else 1
+        return LayerAxes(channels=axis, outputs=0, inputs=axis, groups=self.group)
 
     def infer(self) -> Sequence[Attribute]:
         self.check_filter()

@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.products import exact
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
@@ -53,7 +54,12 @@ class ConvTransposeOp(ConvolutionOp):
     """
 
     name = "glow.conv_transpose"
+    LAYER = HOMOGENEOUS = True
     output_pads = ints_prop()
+
+    def layer_axes(self) -> LayerAxes:
+        axis = -1 if self.layout == "NHWC" else 1
+        return LayerAxes(channels=axis, outputs=axis, inputs=0, groups=self.group)
 
     def infer(self) -> Sequence[Attribute]:
         self.check_filter()

@@ -48,6 +48,7 @@ class DftOp(PureOp):
     """
 
     name = "glow.dft"
+    HOMOGENEOUS = True
     axis = int_prop()
     length = int_prop()
     inverse = bool_prop(False)

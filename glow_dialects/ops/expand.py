@@ -21,6 +21,7 @@ class ExpandOp(PureOp):
     """The input broadcast to the result type, NumPy's rule."""
 
     name = "glow.expand"
+    MOVES_ELEMENTS = True
     input = operand_def(Tensor)
     result = result_def(Tensor)
 

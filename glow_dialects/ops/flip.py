@@ -21,6 +21,7 @@ class FlipOp(PureOp):
     """Element i of each of `axes` is element size - 1 - i of the input."""
 
     name = "glow.flip"
+    MOVES_ELEMENTS = True
     axes = ints_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

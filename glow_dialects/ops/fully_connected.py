@@ -10,12 +10,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.matmul import MatmulOp, check_product, swapped
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.reduce import ReduceSumOp
 
 
@@ -24,10 +26,15 @@ class FullyConnectedOp(PureOp):
     """input [N, K] x weights [K, M] + bias [M] -> [N, M]."""
 
     name = "glow.fully_connected"
+    LAYER = HOMOGENEOUS = True
+    QUANTIZED = QuantizedFullyConnectedOp
     input = operand_def(Tensor)
     weights = operand_def(Tensor)
     bias = opt_operand_def(Tensor)
     result = result_def(Tensor)
+
+    def layer_axes(self) -> LayerAxes:
+        return LayerAxes(channels=-1, outputs=1, inputs=0)
 
     def infer(self) -> Sequence[Attribute]:
         for value in (self.input, self.weights):

@@ -20,6 +20,7 @@ class GruOp(RecurrentOp):
 
     name = "glow.gru"
     GATES = 3
+    KIND = "gru"
     STATES = 1
     FUNCTIONS = ("sigmoid", "tanh")
     linear_before_reset = bool_prop(False)

@@ -24,6 +24,7 @@ class InsertOp(PureOp):
     """
 
     name = "glow.insert"
+    MOVES_ELEMENTS = True
     INPLACE = ("big",)
     starts = ints_prop()
     steps = ints_prop(())

@@ -48,6 +48,7 @@ class AndOp(LogicOp):
     """lhs and rhs, of booleans"""
 
     name = "glow.and"
+    COMMUTATIVE = True
     NUMPY = np.logical_and
 
 
@@ -56,6 +57,7 @@ class OrOp(LogicOp):
     """lhs or rhs, of booleans"""
 
     name = "glow.or"
+    COMMUTATIVE = True
     NUMPY = np.logical_or
 
 
@@ -64,6 +66,7 @@ class XorOp(LogicOp):
     """lhs xor rhs, of booleans"""
 
     name = "glow.xor"
+    COMMUTATIVE = True
     NUMPY = np.logical_xor
 
 
@@ -84,6 +87,7 @@ class BitwiseAndOp(BitsOp):
     """lhs & rhs"""
 
     name = "glow.bitwise_and"
+    COMMUTATIVE = True
     NUMPY = np.bitwise_and
 
 
@@ -92,6 +96,7 @@ class BitwiseOrOp(BitsOp):
     """lhs | rhs"""
 
     name = "glow.bitwise_or"
+    COMMUTATIVE = True
     NUMPY = np.bitwise_or
 
 
@@ -100,6 +105,7 @@ class BitwiseXorOp(BitsOp):
     """lhs ^ rhs"""
 
     name = "glow.bitwise_xor"
+    COMMUTATIVE = True
     NUMPY = np.bitwise_xor
 
 

@@ -28,6 +28,7 @@ class LookupOp(PureOp):
     """result[i] = table[input[i] - smallest stored integer]; a table of 256 results."""
 
     name = "glow.lookup"
+    PARALLEL_BY_TYPE = True
     input = operand_def(Tensor)
     table = operand_def(Tensor)
     result = result_def(Tensor)

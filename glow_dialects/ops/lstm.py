@@ -23,6 +23,7 @@ class LstmOp(RecurrentOp):
 
     name = "glow.lstm"
     GATES = 4
+    KIND = "lstm"
     STATES = 2
     FUNCTIONS = ("sigmoid", "tanh", "tanh")
     input_forget = bool_prop(False)

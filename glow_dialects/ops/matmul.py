@@ -10,10 +10,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast, widen
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.transpose import TransposeOp
 
 
@@ -38,9 +40,14 @@ class MatmulOp(PureOp):
     """[N, K] x [K, M] -> [N, M]."""
 
     name = "glow.matmul"
+    LAYER = HOMOGENEOUS = True
+    QUANTIZED = QuantizedFullyConnectedOp
     lhs = operand_def(Tensor)
     rhs = operand_def(Tensor)
     result = result_def(Tensor)
+
+    def layer_axes(self) -> LayerAxes:
+        return LayerAxes(channels=-1, outputs=1, inputs=0)
 
     def infer(self) -> Sequence[Attribute]:
         for value in (self.lhs, self.rhs):
@@ -62,6 +69,7 @@ class BatchMatmulOp(PureOp):
     """numpy.matmul of ranks from 2: the last two axes are matrices, those before broadcast."""
 
     name = "glow.batch_matmul"
+    LAYER = HOMOGENEOUS = True
     lhs = operand_def(Tensor)
     rhs = operand_def(Tensor)
     result = result_def(Tensor)

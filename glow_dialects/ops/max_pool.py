@@ -76,6 +76,7 @@ class MaxPoolOp(_MaxPool):
     """The largest element of each window; padding never wins."""
 
     name = "glow.max_pool"
+    MOVES_ELEMENTS = True
     CHEAP = True
 
     def reference(self, result: Array, input: Array) -> None:

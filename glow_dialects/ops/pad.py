@@ -30,6 +30,7 @@ class PadOp(PureOp):
     """
 
     name = "glow.pad"
+    HOMOGENEOUS = True
     pads = ints_prop()
     mode = str_prop("constant")
     value = float_prop(0.0)

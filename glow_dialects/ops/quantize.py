@@ -93,6 +93,7 @@ class QuantizeOp(PureOp):
     """Real numbers as integers: clip(round(x / scale) + zero point), by the result's element type."""
 
     name = "glow.quantize"
+    PARALLEL_BY_TYPE = True
     input = operand_def(Tensor)
     result = result_def(Tensor)
 
@@ -131,6 +132,7 @@ class DequantizeOp(PureOp):
     """Integers as real numbers: (q - zero point) scale, by the input's element type."""
 
     name = "glow.dequantize"
+    PARALLEL_BY_TYPE = True
     input = operand_def(Tensor)
     result = result_def(Tensor)
 
@@ -158,6 +160,7 @@ class RescaleOp(PureOp):
     """Quantised numbers under another scale, zero point or width."""
 
     name = "glow.rescale"
+    PARALLEL_BY_TYPE = True
     input = operand_def(Tensor)
     result = result_def(Tensor)
 

@@ -30,6 +30,7 @@ class QuantizedBinaryOp(RequantizingOp):
     """Operands of any one scale each, NumPy broadcasting, the result requantised."""
 
     MEANING = ("reference", "function")
+    PARALLEL_BY_TYPE = True
     lhs = operand_def(Tensor)
     rhs = operand_def(Tensor)
     result = result_def(Tensor)

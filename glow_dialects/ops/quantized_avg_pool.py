@@ -16,7 +16,6 @@ from glow_dialects.core.types import (
     shape_of,
     tensor,
 )
-from glow_dialects.ops.avg_pool import window_counts
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
     RequantizingOp,
@@ -25,7 +24,7 @@ from glow_dialects.ops.requantize import (
     scale_of,
     zero_of,
 )
-from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, windows
+from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, window_counts, windows
 
 
 @graph_op

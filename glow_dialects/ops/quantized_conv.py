@@ -18,7 +18,6 @@ from glow_dialects.core.types import (
     shape_of,
     tensor,
 )
-from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
     RequantizingOp,
@@ -27,7 +26,7 @@ from glow_dialects.ops.requantize import (
     scale_of,
     zero_of,
 )
-from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last
+from glow_dialects.ops.windows import ConvolutionOp, channels_first, channels_last, convolve
 
 
 @graph_op
@@ -40,6 +39,7 @@ class QuantizedConvOp(RequantizingOp, ConvolutionOp):
     """
 
     name = "glow.quantized_conv"
+    REAL_RESULT = True
 
     def check(self) -> None:
         per_tensor(self, self.input)

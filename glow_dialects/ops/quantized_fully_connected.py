@@ -38,6 +38,7 @@ class QuantizedFullyConnectedOp(RequantizingOp):
     """
 
     name = "glow.quantized_fully_connected"
+    REAL_RESULT = True
     input = operand_def(Tensor)
     weights = operand_def(Tensor)
     bias = opt_operand_def(Tensor)

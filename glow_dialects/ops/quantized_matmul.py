@@ -37,6 +37,7 @@ class QuantizedMatmulOp(RequantizingOp):
     """
 
     name = "glow.quantized_matmul"
+    REAL_RESULT = True
     lhs = operand_def(Tensor)
     rhs = operand_def(Tensor)
     result = result_def(Tensor)

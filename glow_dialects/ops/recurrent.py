@@ -8,7 +8,7 @@ results: every state [T, D, N, H], last states [D, N, H]. With `layout` 1 the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -280,6 +280,8 @@ class RecurrentOp(PureOp):
     """
 
     GATES = 1
+    #: Its name in `recurrent_train` and in a backend's own form.
+    KIND: ClassVar[str] = "rnn"
     STATES = 1
     FUNCTIONS = ("tanh",)
     direction = str_prop("forward")

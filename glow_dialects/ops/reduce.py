@@ -123,6 +123,7 @@ class ReduceSumOp(ReductionOp):
     """The sum, in the element type"""
 
     name = "glow.reduce_sum"
+    HOMOGENEOUS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return _sum(x, axes)
@@ -136,6 +137,7 @@ class ReduceMeanOp(ReductionOp):
     """The mean; of integers towards zero"""
 
     name = "glow.reduce_mean"
+    HOMOGENEOUS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         count = math.prod(x.shape[i] for i in axes)
@@ -159,6 +161,7 @@ class ReduceMaxOp(ReductionOp):
     """The largest; NaN if any is, the lowest value of nothing"""
 
     name = "glow.reduce_max"
+    MOVES_ELEMENTS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.max(x, axis=axes, initial=_limits(x.dtype)[0])
@@ -172,6 +175,7 @@ class ReduceMinOp(ReductionOp):
     """The smallest; NaN if any is, the highest value of nothing"""
 
     name = "glow.reduce_min"
+    MOVES_ELEMENTS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.min(x, axis=axes, initial=_limits(x.dtype)[1])
@@ -206,6 +210,7 @@ class ReduceSumSquareOp(ReductionOp):
     """The sum of squares"""
 
     name = "glow.reduce_sum_square"
+    HOMOGENEOUS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return _sum(x * x, axes)

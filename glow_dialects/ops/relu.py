@@ -1,5 +1,7 @@
 """relu: max(x, 0)."""
 
+import math
+
 import numpy as np
 
 from glow_dialects.core.graph_op import graph_op
@@ -14,9 +16,14 @@ class ReluOp(UnaryOp):
     """max(x, 0)"""
 
     name = "glow.relu"
+    CLAMPS = True
+    RANGE = (0, math.inf)
 
     def function(self, x: Array) -> Array:
         return np.maximum(x, x.dtype.type(0))
+
+    def clamp_limits(self) -> tuple[float, float]:
+        return 0.0, math.inf
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
         return (y > 0).where(dy, 0)

@@ -20,6 +20,7 @@ class ReshapeOp(PureOp):
     """The input's elements, in row-major order, as the result type; the counts must agree."""
 
     name = "glow.reshape"
+    MOVES_ELEMENTS = True
     VIEW = True
     input = operand_def(Tensor)
     result = result_def(Tensor)

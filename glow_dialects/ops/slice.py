@@ -24,6 +24,7 @@ class SliceOp(PureOp):
     """
 
     name = "glow.slice"
+    MOVES_ELEMENTS = True
     starts = ints_prop()
     ends = ints_prop()
     steps = ints_prop()

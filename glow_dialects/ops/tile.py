@@ -23,6 +23,7 @@ class TileOp(PureOp):
     """`repeats[i]` copies of the input one after another along axis i."""
 
     name = "glow.tile"
+    MOVES_ELEMENTS = True
     repeats = ints_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

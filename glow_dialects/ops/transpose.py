@@ -21,6 +21,7 @@ class TransposeOp(PureOp):
     """Axis i of the result is axis permutation[i] of the input."""
 
     name = "glow.transpose"
+    MOVES_ELEMENTS = True
     permutation = ints_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

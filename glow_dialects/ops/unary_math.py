@@ -19,6 +19,7 @@ class NegOp(NumberUnaryOp):
     """-x"""
 
     name = "glow.neg"
+    HOMOGENEOUS = True
     NUMPY = np.negative
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -30,6 +31,8 @@ class AbsOp(UnaryOp):
     """|x|"""
 
     name = "glow.abs"
+    HOMOGENEOUS = True
+    RANGE = (0, math.inf)
     NUMPY = np.abs
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -84,6 +87,8 @@ class SqrtOp(FloatUnaryOp):
     """Square root; NaN below 0"""
 
     name = "glow.sqrt"
+    HOMOGENEOUS = True
+    MAGNIFIES = 0
     NUMPY = np.sqrt
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -95,6 +100,7 @@ class RsqrtOp(FloatUnaryOp):
     """1 / sqrt(x)"""
 
     name = "glow.rsqrt"
+    MAGNIFIES = 0
 
     def function(self, x: Array) -> Array:
         return 1 / np.sqrt(x)
@@ -111,6 +117,7 @@ class ReciprocalOp(FloatUnaryOp):
     """1 / x"""
 
     name = "glow.reciprocal"
+    MAGNIFIES = 0
 
     def function(self, x: Array) -> Array:
         return x.dtype.type(1) / x
@@ -251,6 +258,7 @@ class ExpOp(FloatUnaryOp):
     """e^x"""
 
     name = "glow.exp"
+    RANGE = (0, math.inf)
     NUMPY = np.exp
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -262,6 +270,7 @@ class LogOp(FloatUnaryOp):
     """Natural logarithm"""
 
     name = "glow.log"
+    MAGNIFIES = 0
     NUMPY = np.log
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -273,6 +282,7 @@ class Log1pOp(FloatUnaryOp):
     """log(1 + x)"""
 
     name = "glow.log1p"
+    MAGNIFIES = 0
     NUMPY = np.log1p
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:

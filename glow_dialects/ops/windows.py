@@ -16,6 +16,7 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import OperandLike, PureOp
+from glow_dialects.core.products import exact
 from glow_dialects.core.properties import check_choice, int_prop, ints_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
 
@@ -239,3 +240,44 @@ def scatter_windows(
         total[(slice(None), slice(None), *where)] += parts[(..., *index)]
     inside = tuple(slice(pads[i], pads[i] + s) for i, s in enumerate(spatial))
     return total[(slice(None), slice(None), *inside)]
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    group: int = 1,
+    bias: Array | None = None,
+) -> Array:
+    """Convolution (cross-correlation) of NCHW data with OIHW weights, N-D, as matrix products.
+
+    `bias` has one value an output channel. The result is NCHW in the wider of the operands' dtypes.
+    """
+    batch, channels = x.shape[:2]
+    out, inner, *kernel = w.shape
+    dtype, x, w = np.result_type(x, w), exact(x), exact(w)
+    view = windows(x, kernel, strides, pads, dilations)
+    count = len(kernel)
+    outputs = view.shape[2 : 2 + count]
+    # [batch, channels, *kernel, *outputs]: the columns of the matrix product
+    columns = np.moveaxis(view, range(2, 2 + count), range(2 + count, 2 + 2 * count))
+    rows = inner * int(np.prod(kernel))
+    columns = columns.reshape(batch, group, rows, int(np.prod(outputs)))
+    y = np.matmul(w.reshape(1, group, out // group, rows), columns)
+    assert channels == inner * group
+    y = y.reshape(batch, out, *outputs)
+    y = y if bias is None else y + bias.reshape(1, out, *(1,) * count)
+    return y.astype(dtype, copy=False)
+
+
+def window_counts(spatial: Sequence[int], window: Sequence[Sequence[int]], count_include_pad: bool) -> Array:
+    """How many elements each window divides by, [*outputs], float64; at least 1.
+
+    `window` is (kernel, strides, pads, dilations).
+    """
+    kernel, strides, pads, dilations = window
+    ones = np.ones((1, 1, *spatial))
+    view = windows(ones, kernel, strides, pads, dilations, int(count_include_pad))
+    return np.maximum(view.sum(axis=tuple(range(-len(kernel), 0)))[0, 0], 1)

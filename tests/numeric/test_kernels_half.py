@@ -24,7 +24,7 @@ from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemmSpec, emit_gemm_hal
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host
 from glow_dialects.core.types import Array
-from glow_dialects.ops.conv import convolve
+from glow_dialects.ops.windows import convolve
 
 FEATURES = {"f16": "avx512fp16", "bf16": "avx512bf16"}
 DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}

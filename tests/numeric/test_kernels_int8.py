@@ -25,7 +25,7 @@ from glow_backends.cpu.kernels.gemm.gemm_int8_stack import (
 )
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
-from glow_dialects.ops.conv import convolve
+from glow_dialects.ops.windows import convolve
 
 SPECS = {
     "1x1": DirectConvSpec(2, 32, 64, (7, 9), (1, 1)),

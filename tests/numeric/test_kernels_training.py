@@ -18,10 +18,10 @@ from glow_dialects.core.sample import random
 from glow_dialects.core.types import tensor_of
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
-from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.conv_backward_weights import filter_gradient
 from glow_dialects.ops.conv_transpose import convolve_transposed
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp
+from glow_dialects.ops.windows import convolve
 
 CASES: tuple[dict[str, Any], ...] = (
     {"channels": 1, "size": (28, 28), "out_channels": 6, "kernel": (5, 5), "pads": (2, 2, 2, 2)},

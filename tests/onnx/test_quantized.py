@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
-from glow_dialects.ops.conv import convolve
+from glow_dialects.ops.windows import convolve
 from glow_passes.pipeline import PassRunner, match_integers
 
 RNG = np.random.default_rng(0)

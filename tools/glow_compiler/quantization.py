@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from glow_backends.base import get_backend
 from glow_compiler.api import compile, load
 from glow_compiler.rounding import BATCHES, losses
 from glow_compiler.subscripts import inside, sizes_of_tables
@@ -22,9 +23,7 @@ from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import card_ops, context
-from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.module import functions
-from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph import OPTIMIZE
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
@@ -254,14 +253,16 @@ def quantize(
         feeds = batches if first is None else chain([first], batches)
         data = profile(model, feeds, backend, shapes)
         module = prepared(model, shapes, first)
-    quantize_prepared(module, data, options)
+    quantize_prepared(module, data, options, backend)
     return module
 
 
-def quantize_prepared(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
+def quantize_prepared(
+    module: ModuleOp, made: Profile, options: QuantizeOptions, backend: str = "cpu"
+) -> None:
     """Quantise an optimised module in place by a profile of it."""
     check_names(module, options.keep)
-    convert(module, made, options)
+    convert(module, made, options, backend)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
@@ -281,7 +282,7 @@ def check_names(module: ModuleOp, keep: Sequence[str]) -> None:
             raise QuantizationError(f"keep: the graph has no value or operator '{name}'{hint}")
 
 
-def convert(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
+def convert(module: ModuleOp, made: Profile, options: QuantizeOptions, backend: str) -> None:
     """Every node an island of its own: integers inside, the float value of each node still there."""
     annotate(module, made, options.check(), options.calibration)
     quantizer = QuantizePass(
@@ -291,6 +292,7 @@ def convert(module: ModuleOp, made: Profile, options: QuantizeOptions) -> None:
         options.bias,
         options.keep,
         options.everything,
+        **asdict(get_backend(backend).integer_gains()),
     )
     _run(module, (quantizer,))
 
@@ -339,7 +341,7 @@ def report(
     _name_values(module)
     kinds = _operators(module)
     rounded = module.clone()
-    convert(rounded, made, chosen)
+    convert(rounded, made, chosen, backend)
     signal: dict[str, float] = {}
     noise: dict[str, float] = {}
     pairs = zip(
@@ -377,7 +379,9 @@ def _operators(module: ModuleOp) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in observed(function, module).items():
         readers = [use.operation for use in value.uses]
-        half = len(readers) == 1 and isinstance(readers[0], ReluOp | ClipOp)
+        half = (
+            len(readers) == 1 and isinstance(readers[0], GraphOp) and (readers[0].clamp_limits() is not None)
+        )
         if isinstance(value.owner, GraphOp) and not half:
             found[name] = value.owner.name.removeprefix("glow.")
     return found

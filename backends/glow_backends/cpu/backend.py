@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
+    from glow_passes.quantize.light import IntegerGains
 
 
 class CpuBackend(Backend):
@@ -54,6 +55,12 @@ class CpuBackend(Backend):
         if op.VIEW or op.INSTR is None or not op.can_decompose():
             return op.VIEW or op.INSTR is not None
         return has_kernel(op)  # what has no kernel is made of operators that have
+
+    def integer_gains(self) -> IntegerGains:
+        from glow_passes.quantize.light import IntegerGains
+
+        # Below 400 outputs a channel the transforms of Winograd's tiles cost what they save.
+        return IntegerGains(tiled_outputs=400)
 
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass

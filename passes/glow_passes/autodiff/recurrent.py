@@ -13,12 +13,10 @@ from glow_dialects.core.term import Term, concat
 from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
-from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.recurrent import RecurrentOp, activations_of
 from glow_dialects.ops.recurrent_train import ACTIVATIONS, RecurrentTrainOp
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_KINDS: dict[type[RecurrentOp], str] = {LstmOp: "lstm", GruOp: "gru"}
 
 
 def has_training_form(op: RecurrentOp) -> bool:
@@ -32,9 +30,7 @@ def has_training_form(op: RecurrentOp) -> bool:
     }
     for index, _ in enumerate(_DIRECTIONS[op.direction]):
         names = tuple(name for name, _, _ in activations_of(properties, index))
-        if type(op) in _KINDS and names != op.FUNCTIONS:
-            return False
-        if type(op) not in _KINDS and names[0] not in ACTIVATIONS:
+        if names[0] not in ACTIVATIONS if op.KIND == "rnn" else names != op.FUNCTIONS:
             return False
     return True
 
@@ -54,7 +50,7 @@ def training_form(op: RecurrentOp, b: Builder) -> list[SSAValue]:
 def _direction(op: RecurrentOp, x: Term, index: int) -> Sequence[Term]:
     """[every state [T, 1, N, H], last state [1, N, H], for an LSTM the last cell] of one direction."""
     steps, samples, inputs = x.shape
-    hidden, kind = shape_of(op.operands[2])[2], _KINDS.get(type(op), "rnn")
+    hidden, kind = shape_of(op.operands[2])[2], op.KIND
     rows, backwards = op.GATES * hidden, _DIRECTIONS[op.direction][index]
 
     def own(value: SSAValue, shape: Sequence[int], axis: int = 0) -> Term:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.elementwise import BinaryOp
@@ -17,7 +18,6 @@ from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
 
-COMMUTATIVE = (AddOp, MulOp, MaxOp, MinOp, AndOp, OrOp)
 #: A merged constant larger than both parts is made only up to this many elements.
 SMALL = 4096
 
@@ -207,7 +207,7 @@ def multiply_reciprocal(op: MulOp, r: Rewriter) -> SSAValue | None:
 
 
 PATTERNS = (
-    Pattern(COMMUTATIVE, constant_second),
+    Pattern((GraphOp,), constant_second, lambda op: op.COMMUTATIVE),
     Pattern((AddOp, SubOp), add_zero),
     Pattern((MulOp, DivOp, PowOp), multiply_one),
     Pattern((MaxOp, MinOp), no_limit),

@@ -7,11 +7,11 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Tensor, dtype_of, is_float, typed
-from glow_dialects.ops.activation import ClipOp, SigmoidOp
+from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.relu import ReluOp
-from glow_dialects.ops.unary_math import AbsOp, ExpOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once
 from glow_passes.graph.match import is_known
 
@@ -74,16 +74,13 @@ def merge_clips(op: ReluOp | ClipOp, r: Rewriter) -> SSAValue | None:
     return _make(inner[0], joined, r)
 
 
-_KNOWN: dict[type, Range] = {SigmoidOp: (0, 1), AbsOp: (0, math.inf), ExpOp: (0, math.inf)}
-
-
 def idle_clip(op: ReluOp | ClipOp, r: Rewriter) -> SSAValue | None:
     """relu(sigmoid(x)) -> sigmoid(x), clip(x, -inf, inf) -> x: ranges that change nothing."""
     outer = _range_of(op, r)
     assert outer is not None
     x, (low, high) = outer
-    known = _KNOWN.get(type(x.owner), _whole(typed(x)))
-    return x if low <= known[0] and known[1] <= high else None
+    known, whole = x.owner.RANGE if isinstance(x.owner, GraphOp) else FULL, _whole(typed(x))
+    return x if low <= max(known[0], whole[0]) and min(known[1], whole[1]) <= high else None
 
 
 def _whole(kind: Tensor) -> Range:

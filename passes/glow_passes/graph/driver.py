@@ -35,10 +35,15 @@ FUEL = 200
 
 @dataclass(frozen=True)
 class Pattern:
-    """`rule` for operations of the classes `roots` (subclasses included)."""
+    """`rule` for operations of the classes `roots` (subclasses included) for which `where` holds."""
 
     roots: tuple[type[Operation], ...]
     rule: Rule
+    where: Callable[[Any], object] | None = None
+
+    def starts_at(self, kind: type[Operation]) -> bool:
+        """Whether operations of a class are to be looked at."""
+        return issubclass(kind, self.roots) and (self.where is None or bool(self.where(kind)))
 
 
 class Rewriter(Builder):
@@ -122,7 +127,7 @@ class _Table:
         """The rules for one class of operations, in order."""
         found = self.rules.get(kind)
         if found is None:
-            found = tuple(p.rule for p in self.patterns if issubclass(kind, p.roots))
+            found = tuple(p.rule for p in self.patterns if p.starts_at(kind))
             self.rules[kind] = found
         return found
 

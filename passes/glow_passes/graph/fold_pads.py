@@ -7,13 +7,12 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
-from glow_dialects.ops.activation import SigmoidOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.linear import plain_properties
@@ -59,9 +58,13 @@ def pad_before_max_pool(op: MaxPoolOp, r: Rewriter) -> SSAValue | None:
     found = _found(op, -math.inf)
     if found is None:
         found = _found(op, 0.0)
-        if found is not None and not isinstance(found[0].input.owner, ReluOp | SigmoidOp):
+        if found is not None and not _is_non_negative(found[0].input):
             return None
     return _again(op, *found, r) if found is not None and _inside(op, found[1]) else None
+
+
+def _is_non_negative(value: SSAValue) -> bool:
+    return isinstance(value.owner, GraphOp) and value.owner.RANGE[0] >= 0
 
 
 def pad_before_avg_pool(op: AvgPoolOp, r: Rewriter) -> SSAValue | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +11,12 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, dtype_of, is_float, present, shape_of, typed
-from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.core.layer_axes import LayerAxes
+from glow_dialects.core.types import Array, dtype_of, is_float, shape_of, typed
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_passes.graph.driver import Rewriter, is_used_once
 from glow_passes.graph.match import is_known
-
-LINEAR = (ConvOp, ConvTransposeOp, FullyConnectedOp, MatmulOp)
 
 
 def plain_properties(op: GraphOp) -> dict[str, Any]:
@@ -31,13 +29,14 @@ class Linear:
     """A linear operator with weights (and bias, if any) known at compile time."""
 
     op: Any
+    axes: LayerAxes
     weights: Array
     bias: Array | None
 
     @property
     def last(self) -> bool:
         """Whether channels come last in the result."""
-        return isinstance(self.op, FullyConnectedOp | MatmulOp) or self.op.layout == "NHWC"
+        return self.axes.channels == -1
 
     @property
     def channels(self) -> int:
@@ -47,18 +46,7 @@ class Linear:
 
     def scaled_weights(self, factor: Array) -> Array:
         """Weights whose result is `factor` (one a channel) times as large."""
-        if isinstance(self.op, FullyConnectedOp | MatmulOp):
-            return self.weights * factor
-        if isinstance(self.op, ConvOp):
-            return self.weights * factor.reshape(-1, *(1,) * (self.weights.ndim - 1))
-        group = self.op.group
-        rows = factor.reshape(group, -1)  # one row a group of output channels
-        grouped = self.weights.reshape(group, -1, *self.weights.shape[1:])
-        if self.last:
-            made = grouped * rows.reshape(group, *(1,) * (self.weights.ndim - 1), -1)
-        else:
-            made = grouped * rows.reshape(group, 1, -1, *(1,) * (self.weights.ndim - 2))
-        return made.reshape(self.weights.shape)
+        return self.weights * self.axes.beside_outputs(factor, self.weights)
 
     def rebuilt(self, weights: Array, bias: Array | None, r: Rewriter) -> SSAValue:
         """The operator with other weights and bias, kept in the element type of the model."""
@@ -76,20 +64,26 @@ class Linear:
         return r(kind(op.operands[0], filter, vector, **kept))
 
 
+def bias_of(op: GraphOp) -> Sequence[SSAValue]:
+    """The bias of a layer, or nothing where it has none."""
+    return op.operand_group("bias") if "bias" in dict(op.operand_groups()) else ()
+
+
 def linear_of(value: SSAValue, r: Rewriter) -> Linear | None:
     """The float linear operator with known weights that makes `value` for one reader."""
     op: Any = value.owner
-    if not isinstance(op, LINEAR) or not is_used_once(value) or op.predicate is not None:
+    axes = op.layer_axes() if isinstance(op, GraphOp) else None
+    if axes is None or not is_used_once(value) or op.predicate is not None:
         return None
     if not is_float(typed(value).element_type) or not is_known(op.operands[1], r):
         return None
     bias = None
-    for vector in present(op.bias) if not isinstance(op, MatmulOp) else ():
+    for vector in bias_of(op):
         bias = r.array(vector)
         if bias is None:
             return None
     weights = r.array(op.operands[1])
-    return None if weights is None else Linear(op, wide(weights), None if bias is None else wide(bias))
+    return None if weights is None else Linear(op, axes, wide(weights), None if bias is None else wide(bias))
 
 
 def wide(array: Array) -> Array:

@@ -42,7 +42,7 @@ def expand_to_reshape(op: ExpandOp, r: Rewriter) -> SSAValue | None:
 
 def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """f(reshape(x), y, c) -> reshape(f(x, reshape(y), c)), y of the result's shape, c a row."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or isinstance(op, IdentityOp):
+    if len(op.results) != 1 or isinstance(op, IdentityOp):
         return None
     if op.predicate is not None:
         return None
@@ -87,5 +87,5 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
 PATTERNS = (
     Pattern((ReshapeOp,), reshape_of_reshape),
     Pattern((ExpandOp,), expand_to_reshape),
-    Pattern((GraphOp,), below_element_wise),
+    Pattern((GraphOp,), below_element_wise, lambda op: op.DATA_PARALLEL),
 )

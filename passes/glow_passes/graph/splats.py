@@ -10,37 +10,14 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor, typed
-from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.elementwise import BinaryOp
-from glow_dialects.ops.expand import ExpandOp
-from glow_dialects.ops.flip import FlipOp
-from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.literal import LiteralOp
-from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp
-from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
-from glow_dialects.ops.tile import TileOp
-from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values
 from glow_passes.graph.match import is_known
 from glow_passes.graph.symbols import is_quantized, uniform_value
-
-#: Operators whose result holds elements of the operands and nothing else.
-MOVES = (
-    ConcatOp,
-    ExpandOp,
-    FlipOp,
-    InsertOp,
-    ReshapeOp,
-    SliceOp,
-    TileOp,
-    TransposeOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceMeanOp,
-)
 
 
 def _number(value: SSAValue, r: Rewriter) -> float | None:
@@ -61,7 +38,7 @@ def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
 
 def computed_splat(op: GraphOp, r: Rewriter) -> Values | None:
     """add(splat, splat) -> splat: one element is computed, not the whole tensor."""
-    if not op.DATA_PARALLEL or not op.operands or len(op.results) != 1:
+    if not op.operands or len(op.results) != 1:
         return None
     if not all(is_known(v, r) for v in op.operands):
         return None
@@ -125,7 +102,8 @@ def scalar_literal(op: LiteralOp, r: Rewriter) -> SSAValue | None:
 
 PATTERNS = (
     Pattern((LiteralOp,), scalar_literal),
-    Pattern(MOVES, moved_splat),
-    Pattern((GraphOp,), computed_splat),
+    Pattern((GraphOp,), moved_splat, lambda op: op.MOVES_ELEMENTS),
+    Pattern((ReduceMeanOp,), moved_splat),
+    Pattern((GraphOp,), computed_splat, lambda op: op.DATA_PARALLEL),
     Pattern((BinaryOp, SelectOp), shrink_operand),
 )

@@ -71,7 +71,7 @@ def rebuilt(op: GraphOp, operands: Sequence[SSAValue], shape: Sequence[int]) -> 
 
 def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')), one permutation, c constant."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
+    if len(op.results) != 1 or op.predicate is not None:
         return None
     if not any(type(value.owner) is TransposeOp for value in op.operands):
         return None
@@ -157,7 +157,7 @@ def below_reduction(op: ReductionOp, r: Rewriter) -> SSAValue | None:
 PATTERNS = (
     Pattern((TransposeOp,), transpose_of_transpose),
     Pattern((TransposeOp,), transpose_to_reshape),
-    Pattern((GraphOp,), below_element_wise),
+    Pattern((GraphOp,), below_element_wise, lambda op: op.DATA_PARALLEL),
     Pattern((ConcatOp,), below_concat),
     Pattern((SliceOp,), below_slice),
     Pattern((ReductionOp,), below_reduction),

@@ -22,19 +22,12 @@ from glow_dialects.core.types import (
     shape_of,
     tensor,
 )
-from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, is_byte, limits_of, quantized_type
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
-from glow_dialects.ops.relu import ReluOp
 from glow_passes.graph.driver import Pattern, Rewriter
 from glow_passes.quantize.chains import applied
 
-#: Operators that compute element by element.
-ELEMENTWISE = (UnaryOp, BinaryOp, QuantizeOp, DequantizeOp, RescaleOp, QuantizedBinaryOp, LookupOp)
-#: Of these alone no table is made: they become the type and the limits of the operator before.
-SIMPLE = (QuantizeOp, DequantizeOp, RescaleOp, ReluOp, ClipOp)
 #: A function of more operators than this is left as it is.
 MOST = 32
 
@@ -80,9 +73,14 @@ def _cone(op: GraphOp, r: Rewriter) -> tuple[SSAValue, list[GraphOp]] | None:
                 open_values.append(value)
         if not open_values or any(shape_of(v) != shape_of(op.results[0]) for v in open_values):
             return None
-    if all(isinstance(each, SIMPLE) for each in cone):
+    if all(_is_simple(each) for each in cone):
         return None
     return open_values[0], cone[::-1]
+
+
+def _is_simple(op: GraphOp) -> bool:
+    """Whether no table is worth it: the operator becomes the type and the limits of the one before."""
+    return isinstance(op, QuantizeOp | DequantizeOp | RescaleOp) or op.clamp_limits() is not None
 
 
 def _last(values: list[SSAValue], root: GraphOp) -> GraphOp | None:
@@ -99,7 +97,7 @@ def _last(values: list[SSAValue], root: GraphOp) -> GraphOp | None:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    return isinstance(op, ELEMENTWISE) and len(op.results) == 1 and op.predicate is None
+    return (op.DATA_PARALLEL or op.PARALLEL_BY_TYPE) and len(op.results) == 1 and op.predicate is None
 
 
 def _is_known(value: SSAValue, reader: GraphOp, r: Rewriter) -> bool:

@@ -17,7 +17,6 @@ from glow_dialects.core.types import (
     shape_of,
     tensor,
 )
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.quantize import dequantize_array, limits_of
 from glow_passes.graph.driver import is_used_once
 
@@ -26,7 +25,7 @@ Contents = Callable[[SSAValue], Array | None]
 
 def variable(op: GraphOp, array: Contents) -> SSAValue | None:
     """The one operand that a result depends on element by element, where the others are numbers."""
-    if not isinstance(op, UnaryOp | BinaryOp) or op.predicate is not None or len(op.results) != 1:
+    if not op.DATA_PARALLEL or op.predicate is not None or len(op.results) != 1:
         return None
     result = op.results[0]
     known = [array(v) for v in op.operands]

@@ -8,52 +8,23 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.types import Array
-from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.matmul import MatmulOp
-
-#: Layers with weights; their input is operand 0, their weights operand 1.
-LAYERS = (ConvOp, FullyConnectedOp, MatmulOp)
 
 
-def channel_axis(op: Operation) -> int | None:
-    """The axis of a layer's input that weights are summed over; None where `op` is no layer."""
-    if not isinstance(op, LAYERS):
-        return None
-    return 1 if isinstance(op, ConvOp) and op.layout == "NCHW" else -1
+def layer_axes(op: Operation) -> LayerAxes | None:
+    """The axes of channels of a layer with weights that has a form on integers; None for another operator."""
+    return op.layer_axes() if isinstance(op, GraphOp) and op.QUANTIZED is not None else None
 
 
-def output_axis(op: Any) -> int:
-    """The axis of a layer's weights with its output channels."""
-    return 0 if isinstance(op, ConvOp) else 1
-
-
-def by_weight(op: Any, vector: Array, weights: Array) -> Array:
-    """A vector with one number an input channel, in a form that broadcasts with the weights."""
-    if not isinstance(op, ConvOp):
-        return vector[:, None]
-    group = op.group
-    rows = np.repeat(vector.reshape(group, -1), weights.shape[0] // group, axis=0)
-    ones = [1] * (weights.ndim - 2)
-    last = op.layout == "NHWC"
-    return rows.reshape(len(rows), *ones, -1) if last else rows.reshape(*rows.shape, *ones)
-
-
-def relative_size(op: Any, weights: Array, count: int, per_channel: bool) -> Array:
-    """The largest absolute weight of each of `count` input channels, in units of its output's largest
+def relative_size(axes: LayerAxes, weights: Array, per_channel: bool) -> Array:
+    """The largest absolute weight of each input channel, in units of its output's largest
     (with `per_channel`; else of the largest of all)."""
-    axis = output_axis(op)
     size = np.abs(weights.astype(np.float64))
-    others = tuple(i for i in range(size.ndim) if i != axis)
+    others = tuple(i for i in range(size.ndim) if i != axes.outputs % size.ndim)
     unit = size.max(axis=others if per_channel else None, keepdims=True, initial=0)
-    size = np.moveaxis(size / np.where(unit > 0, unit, 1.0), axis, 0)
-    if not isinstance(op, ConvOp):
-        return size.max(axis=0, initial=0)
-    if op.layout == "NHWC":
-        size = np.moveaxis(size, -1, 1)
-    groups = size.reshape(op.group, -1, size.shape[1], *size.shape[2:])
-    return groups.max(axis=(1, *range(3, groups.ndim)), initial=0).reshape(count)
+    return axes.largest_of_inputs(size / np.where(unit > 0, unit, 1.0))
 
 
 @dataclass

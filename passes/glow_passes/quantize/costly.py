@@ -10,8 +10,8 @@ from xdsl.ir import Operation
 
 from glow_passes.quantize.apply_profile import LOSS
 
-#: What may stay float, as parts of a network's products, as long as the decibels of signal over noise
-#: in its outputs are fewer: little for more than enough of them, more for few, all for too few.
+#: (decibels, part): while a network's outputs have fewer decibels of signal over noise, layers may stay
+#: float up to this part of its products. An exchange of accuracy for time that holds on every target.
 PARTS = ((45.0, 0.05), (32.0, 0.3), (28.0, 1.0))
 
 

@@ -16,15 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float, shape_of, tensor
-from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
-from glow_dialects.ops.concat import ConcatOp
-from glow_dialects.ops.expand import ExpandOp
-from glow_dialects.ops.flip import FlipOp
-from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.lookup import LookupOp
-from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.quantize import (
     DequantizeOp,
     QuantizeOp,
@@ -35,30 +30,9 @@ from glow_dialects.ops.quantize import (
     quantized_type,
 )
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
-from glow_dialects.ops.quantized_conv import QuantizedConvOp
-from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
-from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
-from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, RequantizingOp, scale_of, zero_of
-from glow_dialects.ops.reshape import ReshapeOp
-from glow_dialects.ops.slice import SliceOp
-from glow_dialects.ops.tile import TileOp
-from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
-
-#: Operators that move or choose elements: on integers as on real numbers.
-MOVES = (
-    ConcatOp,
-    ExpandOp,
-    FlipOp,
-    IdentityOp,
-    MaxPoolOp,
-    ReshapeOp,
-    SliceOp,
-    TileOp,
-    TransposeOp,
-)
 
 
 def _with_type(value: SSAValue, kind: UniformQuantizedType) -> Any:
@@ -172,14 +146,12 @@ def narrowed(
 
 def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     """relu(dequantize(quantized_conv)) -> dequantize(quantized_conv from the zero point on)."""
-    inner: Any = producer(op.input, DequantizeOp, single=True)
+    limits = op.clamp_limits()
+    inner: Any = producer(op.operands[0], DequantizeOp, single=True)
     made: Any = inner and producer(inner.input, RequantizingOp, single=True)
-    if not made or op.predicate is not None:
+    if not made or limits is None or op.predicate is not None or limits[0] > limits[1]:
         return None
-    low, high = (0.0, np.inf) if isinstance(op, ReluOp) else (op.min, op.max)
-    if low > high:
-        return None
-    bounds = narrowed(quantized_type(made.results[0]), low, high, made.limits())
+    bounds = narrowed(quantized_type(made.results[0]), limits[0], limits[1], made.limits())
     return r(DequantizeOp(requantizing_again(made, r, **bounds), results=op.result.type))
 
 
@@ -246,9 +218,13 @@ def real_result(op: Any, r: Rewriter) -> SSAValue | None:
     Not where a range that ends at zero limits the sums. Other ranges are taken for what calibration saw
     of them, which is so where the calibration was our own.
     """
-    layers = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
-    made: Any = next((p for kind in layers if (p := producer(op.input, kind, single=True))), None)
-    if made is None or made.limits() != (NO_LOW, NO_HIGH) or limiting(quantized_type(op.input)):
+    made: Any = producer(op.input, RequantizingOp, single=True)
+    if (
+        made is None
+        or not made.REAL_RESULT
+        or made.limits() != (NO_LOW, NO_HIGH)
+        or limiting(quantized_type(op.input))
+    ):
         return None
     return requantizing_again(made, r, op.result.type) if is_float(element_of(op.result)) else None
 
@@ -258,9 +234,9 @@ PATTERNS: Sequence[Pattern] = (
     Pattern((RescaleOp,), rescale_of_rescale),
     Pattern((RescaleOp,), rescale_of_quantize),
     Pattern((DequantizeOp,), dequantize_of_rescale),
-    Pattern(MOVES, moved_dequantize),
+    Pattern((GraphOp,), moved_dequantize, lambda op: op.MOVES_ELEMENTS),
     Pattern((MaxOp, MinOp), larger_of_dequantized),
-    Pattern((ReluOp, ClipOp), relu_into_limits),
+    Pattern((GraphOp,), relu_into_limits, lambda op: op.CLAMPS),
     Pattern((RescaleOp,), rescale_into_producer),
     Pattern((QuantizedBinaryOp,), rescale_into_arithmetic),
     Pattern((RescaleOp,), rescale_into_lookup),

@@ -8,7 +8,6 @@ ONNX says: no conversion vanishes that may saturate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,26 +17,23 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
-from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
-from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, dequantize_array, is_byte, quantized_type
-from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
-from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.relu import ReluOp
-from glow_dialects.ops.requantize import scale_of
+from glow_dialects.ops.requantize import RequantizingOp, scale_of
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
-from glow_passes.graph.linear import plain_properties
+from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.quantize.byte_functions import PATTERN as FUNCTION_OF_BYTES
 from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
 
@@ -127,8 +123,17 @@ def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | 
     return r.weight(stored.astype(np.int32), "bias")
 
 
-def _linear(
-    op: Any, r: Rewriter, made: Any, axis: int, bias: SSAValue | None, **given: Any
+def layer(op: Any, r: Rewriter) -> SSAValue | None:
+    """conv of dequantised bytes -> quantized_conv with a real result; fully_connected and matmul alike."""
+    axes = op.layer_axes()
+    if axes is None:
+        return None
+    bias = next(iter(bias_of(op)), None)
+    return _layer(op, r, op.QUANTIZED, axes.outputs, bias, **plain_properties(op))
+
+
+def _layer(
+    op: Any, r: Rewriter, quantized: Any, axis: int, bias: SSAValue | None, **properties: Any
 ) -> SSAValue | None:
     x = _byte_source(op.operands[0])
     w = None if x is None or op.predicate is not None else _weights(op.operands[1], axis, r)
@@ -138,23 +143,24 @@ def _linear(
     stored = _bias(bias, units, r)
     if isinstance(stored, bool):
         return None
-    if len(shape_of(x)) > 2 and made is QuantizedFullyConnectedOp:
-        rows = tensor((int(np.prod(shape_of(x)[:-1])), shape_of(x)[-1]), element_of(x))
-        flat = r(
-            made(
-                r(ReshapeOp(x, results=rows)),
-                w,
-                stored,
-                results=tensor((rows.get_shape()[0], shape_of(w)[1])),
-            )
-        )
-        return r(ReshapeOp(flat, results=op.results[0].type))
-    return r(made(x, w, stored, results=op.results[0].type, **given))
+    return r(quantized(x, w, stored, results=op.results[0].type, **properties))
 
 
-def conv(op: Any, r: Rewriter) -> SSAValue | None:
-    """conv of dequantised bytes -> quantized_conv with a real result."""
-    return _linear(op, r, QuantizedConvOp, 0, op.bias, **op.window_properties())
+def stack_by_matrix(op: Any, r: Rewriter) -> SSAValue | None:
+    """batch_matmul of dequantised bytes with one constant matrix -> quantized_fully_connected of all rows."""
+    x = _byte_source(op.operands[0])
+    columns = shape_of(op.operands[1])[-1]
+    if x is None or len(shape_of(op.operands[1])) != 2:
+        return None
+    count = int(np.prod(shape_of(x)[:-1]))
+    w = None if op.predicate is not None else _weights(op.operands[1], 1, r)
+    if w is None or element_of(op.results[0]) != f32:
+        return None
+    rows = x
+    if len(shape_of(x)) > 2:
+        rows = r(ReshapeOp(x, results=tensor((count, shape_of(x)[-1]), element_of(x))))
+    total = r(QuantizedFullyConnectedOp(rows, w, None, results=tensor((count, columns), f32)))
+    return total if total.type == op.result.type else r(ReshapeOp(total, results=op.result.type))
 
 
 def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
@@ -182,19 +188,12 @@ def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def product(op: Any, r: Rewriter) -> SSAValue | None:
-    """A product with constant dequantised weights -> quantized_fully_connected with a real result.
-
-    Of other dequantised bytes: quantized_matmul.
-    """
-    bias = op.bias if isinstance(op, FullyConnectedOp) else None
-    if len(shape_of(op.operands[1])) == 2:
-        made = _linear(op, r, QuantizedFullyConnectedOp, 1, bias)
-        if made is not None:
-            return made
+    """A product of dequantised bytes, neither of them constant -> quantized_matmul with a real result."""
     parts = [_byte_source(v) for v in op.operands[:2]]
     if None in parts or op.predicate is not None or element_of(op.results[0]) != f32:
         return None
     total = r(QuantizedMatmulOp(*parts, results=op.results[0].type))
+    bias = op.bias if isinstance(op, FullyConnectedOp) else None
     return total if bias is None else r(AddOp(total, bias))
 
 
@@ -218,9 +217,6 @@ def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-_LAYERS = (QuantizedConvOp, QuantizedFullyConnectedOp, QuantizedMatmulOp)
-
-
 def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
     """quantize(relu(quantized_conv with a real result)) -> quantized_conv with a stored result."""
     kind = quantized_type(op.result)
@@ -228,23 +224,22 @@ def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     value: SSAValue = op.input
     limits = (-np.inf, np.inf)
-    limiter: Any = producer(value, ReluOp, single=True) or producer(value, ClipOp, single=True)
-    if limiter is not None and limiter.predicate is None:
-        limits = (0.0, np.inf) if isinstance(limiter, ReluOp) else (limiter.min, limiter.max)
-        value = limiter.operands[0]
+    limiter: Any = producer(value, GraphOp, single=True)
+    if limiter is not None and limiter.predicate is None and (own := limiter.clamp_limits()) is not None:
+        value, limits = limiter.operands[0], own
     shaped: Any = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
-    made: Any = next((p for kind in _LAYERS if (p := producer(value, kind, single=True))), None)
-    if made is None or limits[0] > limits[1]:
+    inner: Any = producer(value, RequantizingOp, single=True)
+    if inner is None or not inner.REAL_RESULT or limits[0] > limits[1]:
         return None
-    result = tensor(shape_of(made.result), kind)
-    bounds = narrowed(kind, *limits, made.limits())
-    stored = requantizing_again(made, r, result, **bounds)
+    result = tensor(shape_of(inner.result), kind)
+    bounds = narrowed(kind, limits[0], limits[1], inner.limits())
+    stored = requantizing_again(inner, r, result, **bounds)
     return stored if shaped is None else r(ReshapeOp(stored, results=op.result.type))
 
 
-def quantize_of_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
-    """quantize(relu(dequantize(p) + dequantize(q))) -> quantized_add(p, q); - and * alike."""
+def quantize_of_operator(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantize(relu(dequantize(p) + dequantize(q))) -> quantized_add(p, q); -, * and avg_pool alike."""
     kind = quantized_type(op.result)
     if kind.axis.data >= 0 or kind.storage.width.data != 8:
         return None
@@ -252,44 +247,26 @@ def quantize_of_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
     limiter: Any = producer(value, ReluOp, single=True)
     if limiter is not None and limiter.predicate is None:
         value, limits = limiter.input, (0.0, np.inf)
-    for plain, stored in _ARITHMETIC:
-        inner: Any = producer(value, plain, single=True)
-        if inner is not None and inner.predicate is None:
-            parts = [_byte_source(v) for v in inner.operands]
-            if any(p is None for p in parts):
-                return None
-            bounds = narrowed(kind, *limits)
-            return r(stored(*parts, results=op.result.type, **bounds))
-    return None
-
-
-_ARITHMETIC: tuple[tuple[Any, Callable[..., Any]], ...] = (
-    (AddOp, QuantizedAddOp),
-    (SubOp, QuantizedSubOp),
-    (MulOp, QuantizedMulOp),
-)
-
-
-def quantize_of_pool(op: Any, r: Rewriter) -> SSAValue | None:
-    """quantize(avg_pool(dequantize(q))) -> quantized_avg_pool(q)."""
-    inner: Any = producer(op.input, AvgPoolOp, single=True)
-    source = None if inner is None or inner.predicate is not None else _byte_source(inner.input)
-    kind = quantized_type(op.result)
-    if inner is None or source is None or kind.axis.data >= 0 or kind.storage.width.data != 8:
+    inner: Any = producer(value, GraphOp, single=True)
+    if inner is None or inner.QUANTIZED is None or inner.LAYER or inner.predicate is not None:
         return None
-    return r(QuantizedAvgPoolOp(source, results=op.result.type, **plain_properties(inner)))
+    parts = [_byte_source(v) for v in inner.operands]
+    if any(p is None for p in parts):
+        return None
+    bounds = narrowed(kind, *limits)
+    return r(inner.QUANTIZED(*parts, results=op.result.type, **plain_properties(inner), **bounds))
 
 
 PATTERNS = (
     Pattern((BitCastOp,), bit_cast_of_bit_cast),
     Pattern((TransposeOp,), transposed_constant),
-    Pattern((ConvOp,), conv),
+    Pattern((GraphOp,), layer, lambda op: op.QUANTIZED is not None),
     Pattern((ConvOp,), conv_of_unsigned),
+    Pattern((BatchMatmulOp,), stack_by_matrix),
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), product),
     Pattern((AddOp,), bias_of_product),
     Pattern((QuantizeOp,), quantize_of_linear),
-    Pattern((QuantizeOp,), quantize_of_arithmetic),
-    Pattern((QuantizeOp,), quantize_of_pool),
+    Pattern((QuantizeOp,), quantize_of_operator),
     FUNCTION_OF_BYTES,
 )
 

@@ -20,7 +20,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float, shape_of, typed
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
 from glow_passes.graph.symbols import Symbols
-from glow_passes.quantize.channels import Channels, channel_axis
+from glow_passes.quantize.channels import Channels, layer_axes
 from glow_passes.quantize.histogram import Histogram, plausible
 from glow_passes.quantize.schema import QuantizationError
 
@@ -69,9 +69,9 @@ def channel_axes(function: FuncOp, module: ModuleOp) -> dict[str, int]:
     symbols, names = Symbols(module), value_names(function)
     found: dict[str, int] = {}
     for op in function.body.block.ops:
-        axis = channel_axis(op)
-        if axis is not None and symbols.array(op.operands[1]) is not None:
-            found[names[op.operands[0]]] = axis
+        axes = layer_axes(op)
+        if axes is not None and symbols.array(op.operands[1]) is not None:
+            found[names[op.operands[0]]] = axes.channels
     return found
 
 

@@ -7,9 +7,8 @@ Every node becomes an island of its own; glow-fold-conversions joins them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from xdsl.context import Context
@@ -24,19 +23,12 @@ from glow_dialects.core.types import (
     Tensor,
     UniformQuantizedType,
     element_type,
-    present,
     shape_of,
     tensor,
     tensor_of,
 )
-from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
-from glow_dialects.ops.avg_pool import AvgPoolOp
-from glow_dialects.ops.concat import ConcatOp
-from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.arithmetic import MulOp
 from glow_dialects.ops.lookup import LookupOp
-from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.module import FuncOp, GetOp, functions
 from glow_dialects.ops.quantize import (
     DequantizeOp,
@@ -45,31 +37,22 @@ from glow_dialects.ops.quantize import (
     quantize_array,
     quantized_type,
 )
-from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
-from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
-from glow_dialects.ops.quantized_conv import QuantizedConvOp
-from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
-from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import scale_of
 from glow_passes.graph.driver import is_used_once
-from glow_passes.graph.linear import plain_properties
+from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, hand_on
 from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
 from glow_passes.quantize.channels import (
     LARGEST_FACTOR,
     LARGEST_INPUT_FACTOR,
-    LAYERS,
     Channels,
-    by_weight,
-    channel_axis,
     even_factors,
-    output_axis,
+    layer_axes,
     relative_size,
 )
 from glow_passes.quantize.costly import costly_layers
-from glow_passes.quantize.fold_conversions import MOVES
-from glow_passes.quantize.light import light_layers, products, tiled_layers
+from glow_passes.quantize.light import IntegerGains, light_layers, products, tiled_layers
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
 from glow_passes.quantize.sensitive import sensitive
@@ -90,6 +73,7 @@ class Options:
     bias: int = 32
     keep: tuple[str, ...] = ()
     everything: bool = False
+    gains: IntegerGains = IntegerGains()
 
 
 class Quantizer:
@@ -112,30 +96,30 @@ class Quantizer:
         operators = [op for op in self.function.body.block.ops if isinstance(op, GraphOp)]
         self.float = {op for op in operators if self._stays_float(op)} | sensitive(self.function)
         if not self.options.everything:
-            self.float |= light_layers(self.function, self.array)
+            self.float |= light_layers(self.function, self.array, self.options.gains)
             if self.options.schema.width == 16:
-                self.float |= tiled_layers(self.function)
+                self.float |= tiled_layers(self.function, self.options.gains)
             self.float |= costly_layers(self._sizes(operators))
         for op in operators:
             if op.parent is None or op in self.float:
                 continue
             if self.table(op):
                 continue
-            if isinstance(op, (*MOVES, ReluOp, ClipOp)) and not isinstance(op, ConcatOp):
+            if len(op.operands) == 1 and (op.MOVES_ELEMENTS or op.clamp_limits() is not None):
                 if op.operands[0] in self.integer:
                     self.integer.add(op.results[0])
                 continue
-            if not isinstance(op, LAYERS) and not self.wanted(op.results[0]):
+            if layer_axes(op) is None and not self.wanted(op.results[0]):
                 continue
-            rule = rule_of(type(op))
-            made = rule(op, self, Builder.before(op)) if rule is not None else None
-            if made is not None:
-                self.replace(op, made)
+            stored = quantized_form(op, self, Builder.before(op))
+            if stored is not None:
+                self.replace(op, stored)
 
     def _sizes(self, operators: Sequence[GraphOp]) -> Iterator[tuple[Operation, int]]:
         """The layers that are not yet to stay float, and how many products each computes."""
         for op in operators:
-            weights = self.array(op.operands[1]) if isinstance(op, LAYERS) and op not in self.float else None
+            layer = layer_axes(op) is not None and op not in self.float
+            weights = self.array(op.operands[1]) if layer else None
             if weights is not None:
                 yield op, products(op, weights)
 
@@ -162,10 +146,10 @@ class Quantizer:
                 op = use.operation
                 if not isinstance(op, GraphOp) or op in self.float:
                     continue
-                if isinstance(op, LAYERS):
+                if layer_axes(op) is not None:
                     if use.index == 0 and self.array(op.operands[1]) is not None:
                         return True
-                elif isinstance(op, (*MOVES, *RULES)) or variable(op, self.array) is not None:
+                elif _may_be_on_integers(op) or variable(op, self.array) is not None:
                     stack += [r for r in op.results if r not in seen]
                     seen.update(op.results)
         return False
@@ -178,7 +162,7 @@ class Quantizer:
         chain = chain_from(op, self.array)
         kept = [i for i, o in enumerate(chain) if o in self.float]
         chain = chain[: kept[0]] if kept else chain
-        if all(isinstance(o, ReluOp | ClipOp) for o in chain) or self.options.schema.width != 8:
+        if all(o.clamp_limits() is not None for o in chain) or self.options.schema.width != 8:
             return False
         if not self.wanted(chain[-1].results[0]):
             return False
@@ -220,7 +204,7 @@ class Quantizer:
             return self.kinds[value]
         owner = value.owner
         found: UniformQuantizedType | None = None
-        if isinstance(owner, MOVES) and not isinstance(owner, ConcatOp):
+        if isinstance(owner, GraphOp) and owner.MOVES_ELEMENTS and len(owner.operands) == 1:
             found = self.kind(owner.operands[0])
         else:
             limits = self.limits(value)
@@ -314,11 +298,12 @@ class Quantizer:
         size = np.zeros(len(channels.mean))
         axis: int | None = None
         for op in {use.operation for use in value.uses if use.index == 0}:
-            weights = self.array(op.operands[1]) if isinstance(op, LAYERS) else None
-            if weights is None or op in self.float:
+            axes = layer_axes(op)
+            weights = None if axes is None else self.array(op.operands[1])
+            if axes is None or weights is None or op in self.float:
                 continue
-            axis = channel_axis(op)
-            size = np.maximum(size, relative_size(op, weights, len(size), self.options.per_channel))
+            axis = axes.channels
+            size = np.maximum(size, relative_size(axes, weights, self.options.per_channel))
         most = LARGEST_INPUT_FACTOR if isinstance(value.owner, GetOp) else LARGEST_FACTOR
         factors = even_factors(channels, limits, size, most)
         if factors is None or axis is None:
@@ -370,16 +355,44 @@ class Quantizer:
 def _limiter(value: SSAValue) -> Operation | None:
     """The relu or clip that alone reads a value: both become one quantised operator."""
     use = value.first_use
-    if use is None or not is_used_once(value) or not isinstance(use.operation, ReluOp | ClipOp):
+    reader = use.operation if use is not None and is_used_once(value) else None
+    return reader if isinstance(reader, GraphOp) and reader.clamp_limits() is not None else None
+
+
+def _may_be_on_integers(op: GraphOp) -> bool:
+    return op.MOVES_ELEMENTS or op.QUANTIZED is not None
+
+
+def quantized_form(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
+    """The stored result of an operator on integers; None where it has no such form, or a range is missing."""
+    if layer_axes(op) is not None:
+        return _layer(op, q, b)
+    if len(op.results) != 1 or not _may_be_on_integers(op) or not q.all_integer(op):
         return None
-    return use.operation
+    if op.MOVES_ELEMENTS:
+        return _of_one_type(op, q, b)
+    kinds, to = [q.kind(v) for v in op.operands], q.result_kind(op.results[0])
+    if op.QUANTIZED is None or to is None or any(kind is None for kind in kinds):
+        return None
+    operands = [q.quantized(v, kind) for v, kind in zip(op.operands, kinds, strict=True) if kind is not None]
+    result = tensor(shape_of(op.results[0]), to)
+    return b(op.QUANTIZED(*operands, results=result, **plain_properties(op)))
 
 
-QuantizeRule = Callable[[Any, Quantizer, Builder], SSAValue | None]
+def _of_one_type(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
+    """The same operator on stored integers of one type, that of the result: concat."""
+    to = q.kind(op.results[0])
+    if to is None:
+        return None
+    result = tensor(shape_of(op.results[0]), to)
+    operands = [q.quantized(v, to) for v in op.operands]
+    return b(type(op).create(operands=operands, result_types=[result], properties=dict(op.properties)))
 
 
-def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **properties: Any) -> SSAValue | None:
+def _layer(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
     """Input by its range, weights by their values, bias in units of both scales."""
+    axes, quantized = op.layer_axes(), op.QUANTIZED
+    assert axes is not None and quantized is not None
     x, w = op.operands[0], op.operands[1]
     source, to, weights = q.kind(x), q.result_kind(op.results[0]), q.array(w)
     if source is None or to is None or weights is None or not np.isfinite(weights).all():
@@ -390,85 +403,30 @@ def _linear(op: Any, q: Quantizer, b: Builder, made: Any, axis: int, **propertie
         x, factors = even
         source = q.kind(x)
         assert source is not None
-        weights = weights * by_weight(op, factors, weights).astype(np.float32)
+        weights = weights * axes.beside_weights(factors, weights).astype(np.float32)
         means = None if means is None else means / factors
-    biases: list[SSAValue] = present(op.bias) if "bias" in dict(op.operand_groups()) else []
+    biases = bias_of(op)
     arrays = [a for v in biases if (a := q.array(v)) is not None and np.isfinite(a).all()]
     if len(arrays) != len(biases):
         return None
     # Channels of tiny weights have coarser ones, or 32 bits would not hold their bias.
     least = np.abs(arrays[0]).astype(np.float64) / (scale_of(source) * LARGEST_BIAS) if arrays else 0.0
-    kind = symmetric_type(weights, axis if q.options.per_channel else -1, least=least)
+    outputs = axes.outputs % weights.ndim
+    kind = symmetric_type(weights, outputs if q.options.per_channel else -1, least=least)
     units = kind.scale_array * scale_of(source)
     stored = quantize_array(weights.astype(np.float64), kind)
-    real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[output_axis(op)])
+    real_bias = arrays[0].astype(np.float64) if arrays else np.zeros(weights.shape[outputs])
     if means is not None:
-        # What rounding the weights moves the mean of each output by.
-        lost = (weights - dequantize_array(stored, kind)) * by_weight(op, means, weights)
-        others = tuple(i for i in range(weights.ndim) if i != output_axis(op))
+        # Rounding the weights moves the mean of each output; the bias makes up for it.
+        lost = (weights - dequantize_array(stored, kind)) * axes.beside_weights(means, weights)
+        others = tuple(i for i in range(weights.ndim) if i != outputs)
         real_bias = real_bias + lost.sum(axis=others)
     bias = None
     if arrays or means is not None:
         bias = q.bias(real_bias, units, (biases[0].name_hint if biases else None) or "bias")
-    stored = q.constant(stored, tensor(weights.shape, kind), w.name_hint or "weights")
+    integers = q.constant(stored, tensor(weights.shape, kind), w.name_hint or "weights")
     result = tensor(shape_of(op.results[0]), to)
-    return b(made(q.quantized(x, source), stored, bias, results=result, **properties))
-
-
-def conv(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-    """conv -> quantized_conv, a scale for each output channel."""
-    return _linear(op, q, b, QuantizedConvOp, 0, **op.window_properties())
-
-
-def fully_connected(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-    """fully_connected, matmul with constant weights -> quantized_fully_connected."""
-    return _linear(op, q, b, QuantizedFullyConnectedOp, 1)
-
-
-def _arithmetic(made: Any) -> QuantizeRule:
-    def rule(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-        left, right, to = q.kind(op.lhs), q.kind(op.rhs), q.result_kind(op.result)
-        if not q.all_integer(op) or left is None or right is None or to is None:
-            return None
-        operands = (q.quantized(op.lhs, left), q.quantized(op.rhs, right))
-        return b(made(*operands, results=tensor(shape_of(op.result), to)))
-
-    return rule
-
-
-def avg_pool(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-    """avg_pool -> quantized_avg_pool."""
-    source, to = q.kind(op.input), q.result_kind(op.result)
-    if not q.all_integer(op) or source is None or to is None:
-        return None
-    result = tensor(shape_of(op.result), to)
-    stored = q.quantized(op.input, source)
-    return b(QuantizedAvgPoolOp(stored, results=result, **plain_properties(op)))
-
-
-def concat(op: Any, q: Quantizer, b: Builder) -> SSAValue | None:
-    """concat -> concat of operands of one type, that of the result."""
-    to = q.kind(op.result)
-    if not q.all_integer(op) or to is None:
-        return None
-    return b(ConcatOp([q.quantized(v, to) for v in op.inputs], axis=op.axis))
-
-
-RULES: dict[type[GraphOp], QuantizeRule] = {
-    ConvOp: conv,
-    FullyConnectedOp: fully_connected,
-    MatmulOp: fully_connected,
-    AddOp: _arithmetic(QuantizedAddOp),
-    SubOp: _arithmetic(QuantizedSubOp),
-    MulOp: _arithmetic(QuantizedMulOp),
-    AvgPoolOp: avg_pool,
-    ConcatOp: concat,
-}
-
-
-def rule_of(kind: type[GraphOp]) -> QuantizeRule | None:
-    """The rule of an operator."""
-    return RULES.get(kind)
+    return b(quantized(q.quantized(x, source), integers, bias, results=result, **plain_properties(op)))
 
 
 @dataclass(frozen=True)
@@ -478,6 +436,7 @@ class QuantizePass(ModulePass):
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
     activations; weights have 8 bits). bias: int32, int16, int8. everything: also layers of little
     arithmetic (see light.py) and those that cost much (see costly.py), which stay float otherwise.
+    grouped_products, tiled_outputs, light_part: what integers gain on the target, see IntegerGains.
     """
 
     name = "glow-quantize"
@@ -487,13 +446,17 @@ class QuantizePass(ModulePass):
     bias: str = "int32"
     keep: tuple[str, ...] = ()
     everything: bool = False
+    grouped_products: int = IntegerGains.grouped_products
+    tiled_outputs: int = IntegerGains.tiled_outputs
+    light_part: float = IntegerGains.light_part
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.bias not in BIASES:
             known = ", ".join(BIASES)
             raise QuantizationError(f"unknown bias precision '{self.bias}'; there are: {known}")
         schema = Schema.of(self.schema, self.precision)
-        options = Options(schema, self.per_channel, BIASES[self.bias], self.keep, self.everything)
+        gains = IntegerGains(self.grouped_products, self.tiled_outputs, self.light_part)
+        options = Options(schema, self.per_channel, BIASES[self.bias], self.keep, self.everything, gains)
         for function in functions(op):
             Quantizer(op, function, options).run()
         Symbols(op).sweep()

@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import Operation
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
-from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import FuncOp
-from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.reduce import ReduceMeanOp, ReduceSumOp, ReduceSumSquareOp
-from glow_dialects.ops.relu import ReluOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    Log1pOp,
-    LogOp,
-    NegOp,
-    ReciprocalOp,
-    RsqrtOp,
-    SqrtOp,
-)
-from glow_passes.quantize.fold_conversions import MOVES
-
-#: Small numbers matter to these as much as large ones.
-MAGNIFYING = (LogOp, Log1pOp, SqrtOp, RsqrtOp, ReciprocalOp)
-#: What hands small numbers on: linear operators, squares, moves. Activations do not.
-LINEAR = (
-    *MOVES,
-    AbsOp,
-    AddOp,
-    BatchMatmulOp,
-    ConvOp,
-    FullyConnectedOp,
-    MatmulOp,
-    MulOp,
-    NegOp,
-    PadOp,
-    PowOp,
-    ReduceMeanOp,
-    ReduceSumOp,
-    ReduceSumSquareOp,
-    SubOp,
-    *MAGNIFYING,
-)
+from glow_dialects.ops.unary_math import Log1pOp, LogOp
 
 
-#: What small numbers of a sum or a variance go through on their way, layers left out.
-LAYERS = (BatchMatmulOp, ConvOp, FullyConnectedOp, MatmulOp)
-BETWEEN_LAYERS = (ClipOp, MaxOp, ReluOp, *(kind for kind in LINEAR if kind not in LAYERS))
+def _hands_on(op: GraphOp) -> bool:
+    """Whether small numbers that the operator reads matter in its result as much as large ones."""
+    return op.HOMOGENEOUS or op.MOVES_ELEMENTS or op.MAGNIFIES == 0
+
+
+def _within_layers(op: GraphOp) -> bool:
+    """Whether sums and variances go through the operator on their way: it is no layer."""
+    return not op.LAYER and (_hands_on(op) or op.CLAMPS or op.MAGNIFIES is not None)
 
 
 def sensitive(function: FuncOp) -> set[Operation]:
@@ -62,11 +29,8 @@ def sensitive(function: FuncOp) -> set[Operation]:
     """
     found: set[Operation] = set()
     for op in function.body.block.ops:
-        if isinstance(op, MAGNIFYING):
-            _follow(op.operands[0].owner, found)
-        elif isinstance(op, DivOp):
-            divisor: Any = op.operands[1]
-            _follow(divisor.owner, found)
+        if isinstance(op, GraphOp) and op.MAGNIFIES is not None:
+            _follow(op.operands[op.MAGNIFIES].owner, found, _hands_on)
     return found
 
 
@@ -77,22 +41,22 @@ def magnified(function: FuncOp) -> set[Operation]:
     may be small throughout, as in a spectrogram: the layers that made it belong to it.
     """
     found: set[Operation] = set()
-    whole: set[Operation] = set()
+    spectra: set[Operation] = set()
     for op in function.body.block.ops:
-        if isinstance(op, (*MAGNIFYING, DivOp)):
+        if isinstance(op, GraphOp) and op.MAGNIFIES is not None:
             found.add(op)
-            divisor: Any = op.operands[-1]
-            _follow(divisor.owner, found, (*BETWEEN_LAYERS, DivOp))
+            operand = op.operands[op.MAGNIFIES]
+            _follow(operand.owner, found, _within_layers)
             if isinstance(op, LogOp | Log1pOp):
-                _follow(divisor.owner, whole, (*BETWEEN_LAYERS, *LAYERS, DivOp))
-    return found | whole
+                _follow(operand.owner, spectra, lambda op: op.LAYER or _within_layers(op))
+    return found | spectra
 
 
-def _follow(start: Any, found: set[Operation], through: tuple[type[GraphOp], ...] = LINEAR) -> None:
+def _follow(start: Any, found: set[Operation], through: Callable[[GraphOp], bool]) -> None:
     stack = [start]
     while stack:
         op = stack.pop()
-        if not isinstance(op, GraphOp) or op in found or not isinstance(op, through):
+        if not isinstance(op, GraphOp) or op in found or not through(op):
             continue
         found.add(op)
         stack += [value.owner for value in op.operands]

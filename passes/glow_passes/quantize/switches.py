@@ -16,7 +16,7 @@ from glow_dialects.ops.module import GetOp, PlaceholderOp, functions
 from glow_dialects.ops.quantize import DequantizeOp, quantized_type
 from glow_dialects.ops.select import SelectOp
 from glow_passes.quantize.apply_profile import hand_on
-from glow_passes.quantize.channels import LAYERS
+from glow_passes.quantize.channels import layer_axes
 from glow_passes.quantize.fold_conversions import limiting, requantizing_again
 from glow_passes.quantize.quantize import Options, Quantizer
 
@@ -30,7 +30,7 @@ class Switching(Quantizer):
 
     def replace(self, op: GraphOp, stored: SSAValue, b: Builder | None = None) -> None:
         """Let a switch choose between the integers of a layer, dequantised, and its float result."""
-        assert isinstance(op, LAYERS)
+        assert layer_axes(op) is not None
         old, after = op.results[0], Builder.after(op)
         # What only float operators read comes straight from the sums, see FoldConversionsPass.
         if self.wanted(old) or limiting(quantized_type(stored)):

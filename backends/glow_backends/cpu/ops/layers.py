@@ -24,8 +24,7 @@ from glow_dialects.core.properties import (
     str_prop,
 )
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
-from glow_dialects.ops.conv import convolve
-from glow_dialects.ops.windows import LAYOUTS, channels_first, channels_last, output_sizes
+from glow_dialects.ops.windows import LAYOUTS, channels_first, channels_last, convolve, output_sizes
 
 ALGORITHMS = ("direct", *(f"winograd{tile}" for tile in range(2, 8)), "depthwise")
 

@@ -13,11 +13,10 @@ from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
-from glow_dialects.ops.conv import convolve
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
-from glow_dialects.ops.windows import output_sizes
+from glow_dialects.ops.windows import convolve, output_sizes
 
 
 @graph_op

@@ -38,12 +38,19 @@ from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
-#: Layers, and what stands between them: channel blocks go through all of these in f32.
+#: Operators whose kernels here write blocks of channels, and those between layers whose kernels keep them.
 BLOCKED = (BatchNormOp, ConvOp, ConvTransposeOp)
-LAYERS = (BatchMatmulOp, *BLOCKED, FullyConnectedOp, MatmulOp)
 BETWEEN = (AvgPoolOp, BinaryOp, MaxPoolOp, UnaryOp)
 ADDING = (ScatterElementsOp, ScatterNdOp)
 """With a reduction, these have f32 kernels only."""
+
+
+def _is_layer(kind: type[GraphOp]) -> bool:
+    return kind.LAYER or issubclass(kind, BLOCKED)
+
+
+def _is_widened(kind: type[GraphOp]) -> bool:
+    return _is_layer(kind) or issubclass(kind, (*BETWEEN, *ADDING))
 
 
 def _is_narrow(value: SSAValue) -> bool:
@@ -128,11 +135,10 @@ class CpuWidenPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         narrow = any(
-            isinstance(inner, LAYERS) and _is_narrow(inner.results[0])
+            isinstance(inner, GraphOp) and _is_layer(type(inner)) and _is_narrow(inner.results[0])
             for inner in op.walk()
-            if isinstance(inner, GraphOp)
         )
         if narrow:
             target = named(self.cpu)
-            rewrite(op, (Pattern((*LAYERS, *BETWEEN, *ADDING), partial(widened, target=target)),))
+            rewrite(op, (Pattern((GraphOp,), partial(widened, target=target), _is_widened),))
             rewrite(op, (Pattern((CastOp,), partial(unrounded, target=target)),))

@@ -12,12 +12,13 @@ from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.conv import ConvOp, convolve
+from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
+from glow_dialects.ops.windows import convolve
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
