@@ -11,7 +11,9 @@ import pytest
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.emit.pointwise import Pointwise, Step
+from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
+from glow_backends.cpu.target import host
 
 NUMPY: dict[str, Any] = {
     "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
@@ -343,3 +345,18 @@ def test_integer_power() -> None:
     """Integer powers wrap as NumPy's do."""
     x, y = RNG.integers(-9, 9, 99), RNG.integers(0, 40, 99)
     np.testing.assert_array_equal(apply("pow", [x, y], "i64"), np.power(x, y))
+
+
+def test_results_that_may_lie_where_inputs_do() -> None:
+    """A result may take the place of an input that another one needs: no store may come before its load."""
+
+    def code(outputs: tuple[int, ...]) -> str:
+        program = Pointwise(2, (Step("neg", (0,), (), "f64"), Step("exp", (1,), (), "f64")), outputs)
+        dtypes = ("f64",) * len(outputs)
+        spec = ElementwiseSpec(program, (3, 3), ((3, 3), (3, 3)), ("f64", "f64"), dtypes)
+        module = new_module("kernel", host())
+        emit_elementwise(module, "kernel", spec, host())
+        return str(module)
+
+    assert "noalias" in code((3,))
+    assert "noalias" not in code((2, 3))

@@ -97,14 +97,21 @@ def sizes_of(function: ir.Function) -> tuple[int, ...]:
 class KernelBuilder:
     """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker, [ptr tickets])`.
 
-    All pointers are `noalias` and 64-byte aligned. With `target.threads > 1` the kernel does the
-    share of `worker` (see `share`, and `items`, for which each worker has a line of `tickets`). Shapes
-    are constants of the code, but for what a `sized` kernel reads by `size`: kernels that differ in
-    nothing else are one piece of code.
+    All pointers are 64-byte aligned, and `noalias` unless operands may be `shared`: several results,
+    each of which may lie where another operand does, must not be stored before that is loaded. With
+    `target.threads > 1` the kernel does the share of `worker` (see `share`, and `items`, for which each
+    worker has a line of `tickets`). Shapes are constants of the code, but for what a `sized` kernel reads
+    by `size`: kernels that differ in nothing else are one piece of code.
     """
 
     def __init__(
-        self, module: ir.Module, name: str, operands: int, target: CpuTarget, sized: bool = False
+        self,
+        module: ir.Module,
+        name: str,
+        operands: int,
+        target: CpuTarget,
+        sized: bool = False,
+        shared: bool = False,
     ) -> None:
         self.module = module
         self.target = target
@@ -115,7 +122,8 @@ class KernelBuilder:
         self.function.attributes.add("nounwind")
         for argument in self.function.args:
             if argument.type == PTR:
-                argument.add_attribute("noalias")
+                if not shared:
+                    argument.add_attribute("noalias")
                 argument.attributes.align = 64
         self.operands: Sequence[ir.Value] = self.function.args[:operands]
         self.worker: ir.Value = self.function.args[operands + sized]

@@ -51,7 +51,7 @@ class ElementwiseSpec:
 def emit_elementwise(module: ir.Module, name: str, spec: ElementwiseSpec, target: CpuTarget) -> ir.Function:
     """Emit the loop; see `ElementwiseSpec` for the operands."""
     outputs = len(spec.output_dtypes)
-    k = KernelBuilder(module, name, outputs + len(spec.dtypes), target, sized=True)
+    k = KernelBuilder(module, name, outputs + len(spec.dtypes), target, sized=True, shared=outputs > 1)
     if common.product(spec.shape):
         _Loop(k, spec).emit()
     return k.finish()
