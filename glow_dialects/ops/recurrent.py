@@ -272,6 +272,12 @@ def activations_of(properties: dict[str, Any], index: int) -> list[tuple[str, fl
     return out[index * count : (index + 1) * count]
 
 
+def check_clip(name: str, clip: float) -> None:
+    """Raise where the bound of a network's activations is none: below 0, or NaN."""
+    if not clip >= 0:
+        raise VerifyException(f"{name}: clip is {clip}, expected 0 (no clipping) or a positive bound")
+
+
 class RecurrentOp(PureOp):
     """Fields, checks, result types and unrolling that rnn, gru and lstm share.
 
@@ -324,6 +330,7 @@ class RecurrentOp(PureOp):
         x, w, r = self.operands[:3]
         check_float(self.name, x)
         check_choice(self.name, "direction", self.direction, DIRECTIONS)
+        check_clip(self.name, self.clip)
         directions = 2 if self.direction == "bidirectional" else 1
         names = [n.strip().lower() for n in self.activations.split(",")]
         for name in names:

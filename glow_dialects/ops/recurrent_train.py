@@ -26,6 +26,7 @@ from glow_dialects.core.term import Term, concat
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.recurrent import check_clip
 from glow_dialects.ops.recurrent_cells import (
     GATES,
     SAVED,
@@ -70,6 +71,7 @@ class _Recurrent(PureOp):
         kind = self.kind
         check_choice(self.name, "kind", kind, tuple(GATES))
         check_choice(self.name, "activation", self.activation, ACTIVATIONS)
+        check_clip(self.name, self.clip)
         if self.sizes()[0] < 1:
             raise VerifyException(f"{self.name}: {self.operands[0].type} has no steps")
         if kind != "rnn" and self.activation != "tanh":

@@ -39,3 +39,16 @@ glow.func @main {
   %a2 = glow.get @a2 : tensor<1x6x2xf32>
   %0, %1 = glow.gru %a0, %a1, %a2 {activations = "sigmoid", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x6x3xf32>, tensor<1x6x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>)
 }
+
+// -----
+
+// CHECK: glow.gru: clip is -1.0, expected 0 (no clipping) or a positive bound
+glow.placeholder @a0 input : tensor<3x2x3xf32>
+glow.placeholder @a1 input : tensor<1x6x3xf32>
+glow.placeholder @a2 input : tensor<1x6x2xf32>
+glow.func @main {
+  %a0 = glow.get @a0 : tensor<3x2x3xf32>
+  %a1 = glow.get @a1 : tensor<1x6x3xf32>
+  %a2 = glow.get @a2 : tensor<1x6x2xf32>
+  %0, %1 = glow.gru %a0, %a1, %a2 {activations = "sigmoid,tanh", clip = -1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x6x3xf32>, tensor<1x6x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>)
+}
