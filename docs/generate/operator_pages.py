@@ -34,7 +34,6 @@ from glow_dialects.core.types import element_type
 from glow_dialects.ops import OPERATORS, card_of
 from glow_frontends.builder import GraphBuilder
 from glow_frontends.onnx.export import export_model
-from glow_passes.quantize.quantize import rule_of
 
 INTRODUCTION = """# Operators
 
@@ -103,7 +102,7 @@ def page() -> Iterator[str]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    quantised = "yes" if rule_of(entry.kind) is not None else ""
+    quantised = "yes" if entry.kind.QUANTIZED is not None else ""
     return (
         f"[{entry.name}](#{entry.name})",
         f"[{entry.card}](../../glow_dialects/ops/{entry.card}.py)",

@@ -162,7 +162,9 @@ def test_islands_of_16_bits() -> None:
     module = glow.quantize(g, [feed], precision="int16", everything=True)
     assert "quantized_add" in str(module)
     want, have = (glow.compile(module, backend=b).run(feed)["y"] for b in ("interpreter", "cpu"))
-    np.testing.assert_array_equal(have, want)
+    # hard_swish is computed on floats: at the border of two stored numbers processors round either way.
+    np.testing.assert_allclose(have, want, rtol=0, atol=2 * np.ptp(want) / (1 << 15))
+    assert np.mean(have != want) < 0.02
 
 
 @pytest.mark.parametrize("precision", ["int8", "int16"])

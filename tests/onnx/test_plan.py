@@ -280,3 +280,23 @@ def test_a_new_shape_is_logged_not_printed(
         "compiling for s=[3, 2]",
     ]
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_known_input_of_a_program_of_the_whole() -> None:
+    """Contents that a stage was specialised on are still an input of a program of the whole model."""
+    tensors = [
+        numpy_helper.from_array(np.array(a, np.int64), n) for n, a in (("p", [0, 3, 0, 4]), ("a", [1, 3]))
+    ]
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 2, 1, 2]), ("v", []))
+    ]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("Pad", ["x", "p", "v", "a"], ["y"], mode="constant")
+    graph = helper.make_graph([node], "g", ends, [result], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    x = np.arange(4, dtype=np.float32).reshape(1, 2, 1, 2)
+    net = glow.compile(model)
+    for value in (1.5, 2.5):
+        out = net.run({"x": x, "v": np.array(value, np.float32)})["y"]
+        expected = np.pad(x, ((0, 0), (0, 0), (0, 0), (3, 4)), constant_values=value)
+        np.testing.assert_array_equal(out, expected)

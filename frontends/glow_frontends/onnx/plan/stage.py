@@ -138,8 +138,7 @@ class _Building:
         """Define a run-time value: placeholders for its tensors, unless its contents are known."""
         if port and isinstance(form, TensorForm | KnownForm) and form.dtype != object:
             self.importing.input(name, tensor(form.shape, form.dtype), known)
-            if known is None:
-                self.stage.inputs[name] = name, None
+            self.stage.inputs[name] = name, None  # a program of the whole takes what is known, too
         elif known is not None:
             self.importing.define({name: known})
         else:
