@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 
 JOBS ?= 2
-DEMO_MODEL = $$($(BIN)/python -c 'import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx")')
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -22,7 +21,7 @@ help:
 	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, MLIR, real models"
 	@echo "quick      lint, types, import rules and the tests that are not slow: what to run while you work"
 	@echo "test       lint, types, import rules, FileCheck tests, every test"
-	@echo "demo       compile light SqueezeNet, run it, compare it with onnxruntime (no download)"
+	@echo "demo       train LeNet on digits, compile it, read new ones beside onnxruntime (no download)"
 	@echo "lint       ruff: rules and format"
 	@echo "typecheck  pyright strict"
 	@echo "imports    the one-way import rules"
@@ -56,7 +55,7 @@ quick: setup
 	$(MAKE) -j 2 lint imports typecheck pytest-quick
 
 demo: setup
-	$(BIN)/glow-run $(DEMO_MODEL) --random 0 --compare onnxruntime --iterations 10
+	$(BIN)/python examples/training/read_digits.py
 
 lint: setup
 	$(BIN)/ruff check .

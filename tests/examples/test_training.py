@@ -43,6 +43,13 @@ def test_recipe(name: str, load: Callable[[str], Any]) -> None:
         assert accuracy >= example.train_with_pytorch() - POINT
 
 
+def test_the_demonstration(load: Callable[[str], Any], tmp_path: Path) -> None:
+    """Digits are read as well as the recipe learns to, after export and compilation."""
+    if find_spec("onnxruntime") is None:
+        pytest.skip("the demonstration compares with onnxruntime")
+    assert load("read_digits").main(tmp_path / "lenet.onnx") >= 0.95
+
+
 def test_every_recipe_is_here(load: Callable[[str], Any]) -> None:
     """The recipes that are recorded are those that are tested."""
     assert load("recipes").RECIPES == RECIPES
