@@ -155,10 +155,18 @@ def _block_names(shared: int) -> list[str]:
     return ["weights.bin", *(f"shared.{i}.bin" for i in range(shared))]
 
 
+_digests: dict[tuple[int, int, int], str] = {}
+"""Digests of blocks that this process wrote or mapped, by device, file and time: programs of other sizes link
+to the same weights, which are read for a digest once."""
+
+
 def _stamp(file: Path) -> dict[str, int | str]:
     """What tells whether a block is the one that was written: bytes, time, and a digest of the contents."""
     status = file.stat()
-    return {"bytes": status.st_size, "time": status.st_mtime_ns, "digest": _digest(file)}
+    key = status.st_dev, status.st_ino, status.st_mtime_ns
+    if key not in _digests:
+        _digests[key] = _digest(file)
+    return {"bytes": status.st_size, "time": status.st_mtime_ns, "digest": _digests[key]}
 
 
 def _digest(file: Path) -> str:
@@ -168,8 +176,10 @@ def _digest(file: Path) -> str:
 
 def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
     """A block, mapped. Its contents are read only where its time has changed; OSError where it is damaged."""
-    if file.stat().st_mtime_ns != stamp["time"] and _digest(file) != stamp["digest"]:
+    status = file.stat()
+    if status.st_mtime_ns != stamp["time"] and _digest(file) != stamp["digest"]:
         raise OSError(f"{file} is damaged")
+    _digests[status.st_dev, status.st_ino, status.st_mtime_ns] = stamp["digest"]
     return mapped_file(file, stamp["bytes"])
 
 
