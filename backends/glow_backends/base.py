@@ -5,6 +5,7 @@ Running a program that was compiled before needs this module, and must not load 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,10 @@ class Program(ABC):
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs for checked inputs (`check_inputs` has run); arrays are the caller's to keep."""
+        """Outputs for checked inputs (`check_inputs` has run); arrays are the caller's to keep.
+
+        It may be called from several threads at once.
+        """
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
@@ -89,6 +93,13 @@ class Bound:
 
 #: No machine that this is for has more cores.
 MOST_THREADS = 256
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Backend(ABC):

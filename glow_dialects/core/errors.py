@@ -32,6 +32,34 @@ class BindingError(GlowError):
     """A run-time input has the wrong name, shape or dtype."""
 
 
+class ClosedError(GlowError):
+    """Something that was closed is asked to work."""
+
+
+class PartitionError(GlowError):
+    """A network cannot be divided as asked: nodes in a circle, or more bytes than the devices have."""
+
+
+class NetworkError(GlowError):
+    """A host has no network of this name, or cannot change it now."""
+
+
+class RefusedError(GlowError):
+    """A host has as many requests as it may hold; try again later."""
+
+
+class DeadlineError(GlowError, TimeoutError):
+    """A request took longer than it was allowed."""
+
+
+class DeviceError(GlowError):
+    """A device failed, or is gone."""
+
+
+class DeviceMemoryError(DeviceError):
+    """A device has not the memory that a function needs."""
+
+
 class RaisedError(GlowError):
     """A `raise` or `assert` of a compiled function; also of the class that it raises, where built in."""
 

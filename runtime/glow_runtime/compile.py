@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.forks import ForkLock
 from glow_passes.fn.outline_control import has_control
 from glow_runtime.lowering import Progress, lower, quiet_gc
 from glow_runtime.weights import resources
@@ -29,9 +30,25 @@ def compile_module(
     """Compile a copy of `module`; raises CompileError where the module does not verify.
 
     `own`: the module was made for this and is valid. It is changed, not copied, and gives up
-    constants as soon as it has others made of them.
+    constants as soon as it has others made of them. One module is compiled at a time.
     """
     made = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
+    with _COMPILING:
+        return _compiled(module, made, verify, progress, ctx, own)
+
+
+_COMPILING = ForkLock()
+"""Compiling is Python, of which one thread runs at a time: two compilations at once only take turns."""
+
+
+def _compiled(
+    module: ModuleOp,
+    made: Backend,
+    verify: bool,
+    progress: Progress | None,
+    ctx: Context | None,
+    own: bool,
+) -> Program:
     try:
         if not own:
             module.verify()

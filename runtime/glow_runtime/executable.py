@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
-from glow_dialects.core.errors import BindingError, ShapeError
+from glow_dialects.core.errors import BindingError, ClosedError, ShapeError
+from glow_dialects.core.forks import ForkLock
+from glow_runtime.flights import Flights
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -71,6 +73,9 @@ class Executable:
 
     Where the model has symbolic dimensions, a program is compiled for each set of input shapes on
     first use and kept (`limit` programs at most, the least recently used goes first).
+
+    It serves any number of threads: runs go side by side, and a program that several of them need is
+    compiled once. `close`, or the end of a `with`, frees it.
     """
 
     def __init__(self, source: ProgramSource, limit: int = 16) -> None:
@@ -85,7 +90,9 @@ class Executable:
             None in s.shape or s.kind != "tensor" or s.dtype == object or s.name in self._value_inputs
             for s in self.inputs
         )
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
+        self._flights: Flights[Program] = Flights()
+        self._closed = False
         #: Shapes and contents that programs were compiled for, as the log names them.
         self._named: set[str] = set()
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
@@ -99,15 +106,22 @@ class Executable:
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
         chosen = self._deciding(values or {})
         key = self._key(fixed, chosen)
+        return self._kept(key) or self._flights.do(key, lambda: self._compiled(key, fixed, chosen))
+
+    def _compiled(self, key: Any, shapes: dict[str, tuple[int, ...]], contents: dict[str, Array]) -> Program:
+        """A program that is kept from now on."""
         program = self._kept(key)
-        if program is None:
-            self._log(fixed, chosen)
-            program = self._source.program(fixed, chosen)
-            with self._lock:
-                self._programs[key] = program
-                self._programs.move_to_end(key)
-                while len(self._programs) > self._limit:
-                    self._programs.popitem(last=False)
+        if program is not None:  # another thread compiled it after this one had looked
+            return program
+        self._log(shapes, contents)
+        program = self._source.program(shapes, contents)
+        with self._lock:
+            if self._closed:
+                return program
+            self._programs[key] = program
+            self._programs.move_to_end(key)
+            while len(self._programs) > self._limit:
+                self._programs.popitem(last=False)
         return program
 
     def _log(self, shapes: Mapping[str, tuple[int, ...]], contents: Mapping[str, Array]) -> None:
@@ -120,6 +134,7 @@ class Executable:
 
     def _kept(self, key: Any) -> Program | None:
         with self._lock:
+            self._open()
             program = self._programs.get(key)
             if program is not None:
                 self._programs.move_to_end(key)
@@ -146,6 +161,7 @@ class Executable:
 
     def _fixed(self, inputs: Mapping[str, Any]) -> Program | None:
         """The program of a model of one set of shapes, unless a call replaces default values."""
+        self._open()
         if self._static is None or not self._optional:
             return self._static
         check_mapping(inputs)
@@ -181,6 +197,38 @@ class Executable:
         wanted = {p.name for p in program.inputs}
         given = {n: a for n, a in arrays.items() if n in wanted}
         return program.run({**given, **{n: v for n, v in inputs.items() if n in others}})
+
+    def submit(self, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
+        """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
+
+        As many runs go at once as there are cores. The arrays are read when it runs: leave them until then.
+        """
+        from glow_runtime.submission import submit
+
+        self._open()
+        return submit(self.run, inputs)
+
+    async def run_async(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """`run` for asyncio: other tasks go on meanwhile."""
+        from asyncio import wrap_future
+
+        return await wrap_future(self.submit(inputs))
+
+    def close(self) -> None:
+        """Let go of all programs, and refuse further runs; those that have begun end as they would."""
+        with self._lock:
+            self._closed, self._static = True, None
+            self._programs.clear()
+
+    def __enter__(self) -> Executable:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ClosedError("this executable is closed; compile the model again")
 
     def bind(self, inputs: Mapping[str, Any]) -> Bound:
         """A run bound to arrays of its own, for calls that cost next to nothing.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glow_compiler.api import compile, load
 from glow_dialects.core.errors import (
     BindingError,
+    ClosedError,
     CompileError,
     GlowError,
     ImportProblems,
@@ -75,6 +76,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BindingError",
+    "ClosedError",
     "CompileError",
     "Executable",
     "GlowError",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glow_backends.base import Backend, Program, get_backend
+from glow_backends.base import MOST_THREADS, Backend, Program, cores, get_backend
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_dialects.core.errors import GlowError, ShapeError, UnsupportedError
@@ -84,7 +84,7 @@ def _read_mlir(path: Path) -> ModuleOp:
 def compile(
     model: Any,
     backend: str | Backend = "cpu",
-    threads: int = 1,
+    threads: int | Literal["auto"] = 1,
     *,
     shapes: Shapes | Sequence[Shapes] | None = None,
     verify: bool = False,
@@ -93,7 +93,8 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `shapes` binds symbolic
+    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `threads="auto"` is one for each core
+    that the process may use. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
     compiled when first met. Without it a program is compiled for each new set of input shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
@@ -137,9 +138,10 @@ class ModuleProgram(ProgramSource):
         return self._compiler.compile(self._module)
 
 
-def _made(backend: str | Backend, threads: int, options: dict[str, Any]) -> Backend:
+def _made(backend: str | Backend, threads: int | Literal["auto"], options: dict[str, Any]) -> Backend:
     """The backend that is named or given."""
     if isinstance(backend, str):
+        threads = min(cores(), MOST_THREADS) if threads == "auto" else threads
         return get_backend(backend, threads=threads, **options)
     if not isinstance(backend, Backend):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"a backend is a name or a glow_backends.base.Backend, not {backend!r}")

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -220,3 +220,8 @@ def count_option(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number, 0 or more")
     return int(text)
+
+
+def threads_option(text: str) -> int | Literal["auto"]:
+    """`auto` or a whole number."""
+    return "auto" if text == "auto" else count_option(text)

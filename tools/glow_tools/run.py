@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_dialects.core.files import whole
-from glow_tools.common import add_shape, command, count_option, fail, guarded, read_module, show_log
+from glow_tools.common import (
+    add_shape,
+    command,
+    count_option,
+    fail,
+    guarded,
+    read_module,
+    show_log,
+    threads_option,
+)
 from glow_tools.feeds import load_array
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ def _arguments() -> argparse.ArgumentParser:
     add = made.add_argument
     add("model", help=".onnx or .mlir file; - is IR text on standard input")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
-    add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
+    add("--threads", type=threads_option, default=1, help="worker threads, or auto: one a core (default: 1)")
     add(
         "--input",
         type=_input_option,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
-from glow_backends.base import Bound, Port, Program
+from glow_backends.base import Bound, Port, Program, cores
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory
+from glow_backends.cpu.pool import Pool
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
+from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
     from glow_backends.cpu.select import Selection
@@ -36,36 +38,17 @@ class _Frame(ctypes.c_void_p):
         super().__init__(ctypes.addressof(self.numbers))
 
 
-class CpuProgram(Program):
-    """An instruction function as machine code.
+class RunMemory:
+    """What one run in flight has to itself: arena with scratch behind it, pointers, faults, workers."""
 
-    Memory: a table of pointers (`io`), one block of weights, one arena with scratch behind it.
-    `run` may be called from several threads; calls wait for each other.
-    """
-
-    def __init__(self, bundle: Bundle, target: CpuTarget, host: HostStepRunner | None = None) -> None:
-        self.inputs: list[Port] = [s.port for _, s in slots_of(bundle, ["input"])]
-        self.outputs: list[Port] = [s.port for _, s in slots_of(bundle, ["output"])]
-        self.bundle = bundle
-        self.target = target
-        self.report = bundle.report
-        self.selection: Selection | None = None
-        start = time.perf_counter()
-        self.linked = Linked(bundle.objects, target)
-        self._enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
-        self.report.stages["link"] = time.perf_counter() - start
-        self._host_step = host
-        self._failure: BaseException | None = None
-        self.lock = threading.Lock()
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Everything a run needs that does not change from run to run."""
+    def __init__(self, program: CpuProgram) -> None:
+        self._program = ref(program)  # which owns it
+        self.bundle, self._linked, self._enter = program.bundle, program.linked, program.enter
         bundle, count = self.bundle, len(self.bundle.slots)
         self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
         self._barrier = work_memory(state_bytes(bundle.threads))
         several = bundle.threads > 1
-        self._workers = Workers(self.linked, bundle.threads, self._barrier) if several else None
+        self._workers = Workers(self._linked, bundle.threads, self._barrier) if several else None
         self.pointers = (ctypes.c_void_p * shared_slot(count, len(bundle.shared)))()
         self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._host)
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
@@ -74,60 +57,44 @@ class CpuProgram(Program):
         self.pointers[count + FAULT_SLOT] = self._faults.address
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
-        self._run_bound = self.entry(ctypes.addressof(self.pointers))
-        self._bound: dict[str, Array] = {}
+        self._failure: BaseException | None = None
+        self._bound: dict[str, Array] = dict(program.state)
         self._staging: dict[str, Array] = {}
-        self.state: dict[str, Array] = {}
-        self._input_slots = [(i, s.symbol, s.name) for i, s in slots_of(bundle, ["input"])]
-        self._output_slots = [
-            (i, s.symbol, s.name, s.shape, s.port.dtype) for i, s in slots_of(bundle, ["output"])
-        ]
         for index, slot in slots_of(bundle, ["state", "trainable"]):
-            memory = aligned_array(slot.shape, slot.port.dtype)
-            memory[...] = bundle.states[slot.symbol]
-            self.state[slot.symbol] = self._bound[slot.symbol] = memory
-            self.pointers[index] = address(memory)
+            self.pointers[index] = address(program.state[slot.symbol])
+        self._run_bound = self.entry(ctypes.addressof(self.pointers))
 
-    # --- running ------------------------------------------------------------------------------
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        with self.lock:
-            io, bound = self.pointers, self._bound
-            for index, symbol, name in self._input_slots:
-                array = inputs[name]
+    def run(self, program: CpuProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name."""
+        io, bound = self.pointers, self._bound
+        for index, symbol, name in program.input_slots:
+            array = inputs[name]
+            where = address(array)
+            if where % ALIGN or not array.flags.c_contiguous:
+                array = self._staged(symbol, array)
                 where = address(array)
-                if where % ALIGN or not array.flags.c_contiguous:
-                    array = self._staged(symbol, array)
-                    where = address(array)
-                bound[symbol] = array
-                io[index] = where
-            results: dict[str, Array] = {}
-            for index, symbol, name, shape, dtype in self._output_slots:
-                made, io[index] = placed_array(shape, dtype)
-                results[name] = bound[symbol] = made
-            enter, frame = self._run_bound
-            enter(frame)
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            self._faults.check()
+            bound[symbol] = array
+            io[index] = where
+        results: dict[str, Array] = {}
+        for index, symbol, name, shape, dtype in program.output_slots:
+            made, io[index] = placed_array(shape, dtype)
+            results[name] = bound[symbol] = made
+        enter, frame = self._run_bound
+        enter(frame)
+        self.check()
         return results
 
-    def bind(self, inputs: Mapping[str, Array]) -> Bound:
-        if self._host_step is not None:
-            return super().bind(inputs)
-        return CpuBound(self, inputs)
-
     def check(self) -> None:
-        """Raise the error of an index that the last run found out of range."""
+        """Raise the error of an instruction on the host, or of an index that was out of range."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         self._faults.check()
 
     def entry(self, io: int) -> tuple[Callable[[Any], None], Any]:
-        """A function and the argument with which it runs the program on a table of pointers.
-
-        To be called under `lock`.
-        """
+        """A function and the argument with which it runs the program on a table of pointers."""
         weights, arena = address(self.bundle.weights), address(self._arena)
-        main, threads = self.linked.address(MAIN), self.bundle.threads
+        main, threads = self._linked.address(MAIN), self.bundle.threads
         frames = [_Frame(main, io, weights, arena, worker) for worker in range(threads)]
         if self._workers is None:
             return self._enter, frames[0]
@@ -153,10 +120,63 @@ class CpuProgram(Program):
         if self._failure is not None:
             return
         try:
-            assert self._host_step is not None
-            self._host_step(number, self._bound, self._arena)
-        except BaseException as error:  # raised again by `run`: native frames cannot pass it on
+            program = self._program()
+            assert program is not None and program.host_step is not None
+            program.host_step(number, self._bound, self._arena)
+        except BaseException as error:  # raised again by `check`: native frames cannot pass it on
             self._failure = error
+
+
+class CpuProgram(Program):
+    """An instruction function as machine code.
+
+    Memory: one block of weights; for each run in flight a table of pointers (`io`), an arena and scratch.
+    `run` may be called from several threads at once: as many run as there are cores for them, others wait.
+    Where the program has states, they all are in one memory, and runs follow each other.
+    """
+
+    def __init__(self, bundle: Bundle, target: CpuTarget, host: HostStepRunner | None = None) -> None:
+        self.inputs: list[Port] = [s.port for _, s in slots_of(bundle, ["input"])]
+        self.outputs: list[Port] = [s.port for _, s in slots_of(bundle, ["output"])]
+        self.bundle = bundle
+        self.target = target
+        self.report = bundle.report
+        self.selection: Selection | None = None
+        start = time.perf_counter()
+        self.linked = Linked(bundle.objects, target)
+        self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
+        self.report.stages["link"] = time.perf_counter() - start
+        self.host_step = host
+        self.state: dict[str, Array] = {}
+        for _, slot in slots_of(bundle, ["state", "trainable"]):
+            memory = self.state[slot.symbol] = aligned_array(slot.shape, slot.port.dtype)
+            memory[...] = bundle.states[slot.symbol]
+        self.input_slots = [(i, s.symbol, s.name) for i, s in slots_of(bundle, ["input"])]
+        self.output_slots = [
+            (i, s.symbol, s.name, s.shape, s.port.dtype) for i, s in slots_of(bundle, ["output"])
+        ]
+        limit = 1 if self.state else max(1, cores() // bundle.threads)
+        this = ref(self)
+
+        def memory_of_run() -> RunMemory:
+            program = this()
+            assert program is not None
+            return RunMemory(program)
+
+        self.memories = Pool(memory_of_run, limit)
+        self.memories.give(self.memories.take())  # who compiles a program runs it
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        memory = self.memories.take()
+        try:
+            return memory.run(self, inputs)
+        finally:
+            self.memories.give(memory)
+
+    def bind(self, inputs: Mapping[str, Array]) -> Bound:
+        if self.host_step is not None:
+            return super().bind(inputs)
+        return CpuBound(self, inputs)
 
 
 class CpuBound(Bound):
@@ -164,20 +184,33 @@ class CpuBound(Bound):
 
     def __init__(self, program: CpuProgram, inputs: Mapping[str, Array]) -> None:
         self.program = program
-        bundle = program.bundle
-        self._io = type(program.pointers).from_buffer_copy(program.pointers)
+        self._memories = program.memories
+        self._entries: dict[RunMemory, tuple[Callable[[Any], None], Any, object]] = {}
         self.inputs: dict[str, Array] = {}
         self.outputs: dict[str, Array] = {}
+        self._addresses: list[tuple[int, int]] = []
         for kind, arrays in (("input", self.inputs), ("output", self.outputs)):
-            for index, slot in slots_of(bundle, [kind]):
+            for index, slot in slots_of(program.bundle, [kind]):
                 memory = arrays[slot.name] = aligned_array(slot.shape, slot.port.dtype)
                 memory[...] = inputs[slot.name] if kind == "input" else 0
-                self._io[index] = address(memory)
-        self._lock, self._check = program.lock, program.check
-        self._enter, self._frame = program.entry(ctypes.addressof(self._io))
+                self._addresses.append((index, address(memory)))
+        self._lock = ForkLock()
 
     def __call__(self) -> dict[str, Array]:
         with self._lock:
-            self._enter(self._frame)
-            self._check()
+            memory = self._memories.take()
+            try:
+                enter, frame, _ = self._entries.get(memory) or self._entry(memory)
+                enter(frame)
+                memory.check()
+            finally:
+                self._memories.give(memory)
         return self.outputs
+
+    def _entry(self, memory: RunMemory) -> tuple[Callable[[Any], None], Any, object]:
+        """How the arrays' program is run in some memory, with the table of pointers for it."""
+        io = type(memory.pointers).from_buffer_copy(memory.pointers)
+        for index, where in self._addresses:
+            io[index] = where
+        made = self._entries[memory] = (*memory.entry(ctypes.addressof(io)), io)
+        return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import address, aligned_array
 from glow_backends.cpu.support import GATE_LINE, POST, SERVE
+from glow_dialects.core.forks import renew_after_fork
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -35,9 +35,15 @@ class Workers:
         self._post = ctypes.CFUNCTYPE(number, pointer, pointer)(linked.address(POST))
         self._serve = ctypes.CFUNCTYPE(number, pointer, number, number)(linked.address(SERVE))
         self._begin()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Have the next run start threads."""
+        self._alone = True
 
     def _begin(self) -> None:
-        self._forks = _forks
+        """Start the threads, with a gate of their own."""
+        self._alone = False
         self._gate = aligned_array((GATE_LINE * (self._count + 1),), np.dtype(np.uint8))
         self._gate[...] = 0
         self._tokens: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(self._count - 1)]
@@ -48,22 +54,9 @@ class Workers:
 
     def start(self, frames: ctypes.Array[ctypes.c_void_p]) -> None:
         """Have the others run their frames, one a worker; the caller then runs its own."""
-        if self._forks != _forks:
+        if self._alone:
             self._begin()
         _wake(self._post, self._gate, self._tokens, ctypes.addressof(frames))
-
-
-_forks = 0
-"""How many forks lie between the process that imported this module and this one."""
-
-
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _wake(

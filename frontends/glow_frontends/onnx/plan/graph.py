@@ -16,6 +16,7 @@ from onnx import GraphProto, NodeProto
 from onnx.onnx_pb import AttributeProto
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.importer import Source, weights_of
@@ -43,6 +44,8 @@ class Setting:
     compile: Compile
     #: Operators that ran on the host.
     hosted: set[str] = field(default_factory=set[str])
+    #: Held while the plans change; runs go on side by side.
+    lock: ForkLock = field(default_factory=ForkLock)
 
 
 class GraphPlan:
@@ -129,10 +132,11 @@ class GraphPlan:
         small = {n: v for n, v in found.items() if isinstance(v, np.ndarray) and _small(v)}
         if not small:
             return False
-        seen = self._contents.setdefault(index, set())
-        seen.add(tuple(known_form(v) for v in small.values()))
-        if len(seen) > MAX_CONTENTS:
-            return False
+        with self.setting.lock:
+            seen = self._contents.setdefault(index, set())
+            seen.add(tuple(known_form(v) for v in small.values()))
+            if len(seen) > MAX_CONTENTS:
+                return False
         contents.update(small)
         return True
 
@@ -141,19 +145,22 @@ class GraphPlan:
         """The compiled stage of nodes for the forms of run-time values."""
         forms = {n: form_of(values[n], n in contents) for n in self._read(left) if n in values}
         stage = self.stage(left, forms, contents)
-        stage.compile(self.setting.compile)
+        if stage.module is not None:
+            with self.setting.lock:
+                stage.compile(self.setting.compile)
         return stage
 
     def stage(self, left: tuple[int, ...], forms: Mapping[str, Form], contents: Mapping[str, Array]) -> Stage:
         """The stage of nodes that are left, for the forms of what they read; compiled where it was run."""
         key = left, tuple(forms.items())
-        stage = self._stages.get(key)
-        if stage is None:
-            stage = self._import(left, forms, contents)
-            self._stages[key] = stage
-            while len(self._stages) > MAX_STAGES:
-                self._stages.popitem(last=False)
-        self._stages.move_to_end(key)
+        with self.setting.lock:
+            stage = self._stages.get(key)
+            if stage is None:
+                stage = self._import(left, forms, contents)
+                self._stages[key] = stage
+                while len(self._stages) > MAX_STAGES:
+                    self._stages.popitem(last=False)
+            self._stages.move_to_end(key)
         return stage
 
     def _import(
@@ -178,20 +185,22 @@ class GraphPlan:
     # --- host --------------------------------------------------------------------------------
     def host(self, index: int) -> HostNode:
         """How a node runs on the host."""
-        if index not in self._hosts:
-            self._hosts[index] = host_node(self.nodes[index], self)
-            self.setting.hosted.add(self.nodes[index].op_type)
-        return self._hosts[index]
+        with self.setting.lock:
+            if index not in self._hosts:
+                self._hosts[index] = host_node(self.nodes[index], self)
+                self.setting.hosted.add(self.nodes[index].op_type)
+            return self._hosts[index]
 
     def body(self, node: NodeProto, name: str) -> GraphPlan:
         """The plan of a node's subgraph."""
         key = id(node), name  # `nodes` keeps the node alive
-        if key not in self._bodies:
-            graphs = [a.g for a in node.attribute if a.name == name and a.type == AttributeProto.GRAPH]
-            if not graphs:
-                raise RuleError(f"attribute '{name}' is missing")
-            self._bodies[key] = GraphPlan(self.setting, graphs[0], self.weights)
-        return self._bodies[key]
+        with self.setting.lock:
+            if key not in self._bodies:
+                graphs = [a.g for a in node.attribute if a.name == name and a.type == AttributeProto.GRAPH]
+                if not graphs:
+                    raise RuleError(f"attribute '{name}' is missing")
+                self._bodies[key] = GraphPlan(self.setting, graphs[0], self.weights)
+            return self._bodies[key]
 
 
 def _small(value: Array) -> bool:

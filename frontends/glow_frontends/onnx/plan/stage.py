@@ -79,7 +79,8 @@ class Stage:
     def compile(self, compile: Compile) -> None:
         """Make the program, once."""
         if self.module is not None:
-            self.program, self.module = compile(self.module), None
+            self.program = compile(self.module)
+            self.module = None  # last: where there is none, the program is there
 
     def run(self, values: Values) -> None:
         """Add what the stage computes to the values of a run."""
