@@ -72,9 +72,9 @@ def get_glow_instr() -> Dialect:
 
 def get_glow_fn() -> Dialect:
     """The functional dialect."""
-    from glow_dialects.fn.dialect import get_glow_fn as made
+    from glow_dialects.fn.dialect import get_glow_fn as dialect
 
-    return made()
+    return dialect()
 
 
 def get_quant() -> Dialect:
@@ -100,19 +100,19 @@ class GlowContext(Context):
 
     def clone(self) -> GlowContext:
         """A copy that may be changed on its own."""
-        made = GlowContext()
-        vars(made).update(vars(super().clone()))
-        return made
+        clone = GlowContext()
+        vars(clone).update(vars(super().clone()))
+        return clone
 
 
 def context() -> Context:
     """A context with builtin and all of our dialects, loaded on first use."""
     from xdsl.dialects.builtin import Builtin
 
-    made = GlowContext()
-    made.load_dialect(Builtin)
-    made.register_dialect("glow", _glow_structure)
-    made.register_dialect("glow_instr", _instr_structure)
-    made.register_dialect("glow_fn", get_glow_fn)
-    made.register_dialect("quant", get_quant)
-    return made
+    ctx = GlowContext()
+    ctx.load_dialect(Builtin)
+    ctx.register_dialect("glow", _glow_structure)
+    ctx.register_dialect("glow_instr", _instr_structure)
+    ctx.register_dialect("glow_fn", get_glow_fn)
+    ctx.register_dialect("quant", get_quant)
+    return ctx

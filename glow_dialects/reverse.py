@@ -50,13 +50,13 @@ def on_path(
         if any(v in varied for v in op.operands):
             varied.update(r for r in op.results if _carries(r.type))
     useful: set[SSAValue] = set(seeds)
-    found: set[Operation] = set()
+    reached: set[Operation] = set()
     for op in reversed(ops):
         inside = any(v in varied for v in op.operands)
         if inside and any(r in useful and r in varied for r in op.results):
-            found.add(op)
+            reached.add(op)
             useful.update(v for v in op.operands if v in varied)
-    return found
+    return reached
 
 
 def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAValue, SSAValue]:
@@ -70,9 +70,9 @@ def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAVal
         op = stack.pop()
         if not isinstance(op, GraphOp) or op.takes_gradient():
             continue
-        results, made = tuple(op.results), taken_apart(op)
-        if made is not None:
-            values, parts = made
+        results, expansion = tuple(op.results), taken_apart(op)
+        if expansion is not None:
+            values, parts = expansion
             replaced |= zip(results, values, strict=True)
             stack += parts
 
@@ -108,14 +108,14 @@ def blockers(
         if any(v in varied for v in op.operands):
             varied.update(r for r in op.results if _carries(r.type))
     useful: set[SSAValue] = set(seeds)
-    found: list[Operation] = []
+    blocking: list[Operation] = []
     for op in reversed(ops):
         if not any(r in useful for r in op.results):
             continue
         useful.update(v for v in op.operands if v in reached)
         if any(v in varied for v in op.operands) and not any(r in varied for r in op.results):
-            found.append(op)
-    return found[::-1]
+            blocking.append(op)
+    return blocking[::-1]
 
 
 def flat(
@@ -123,13 +123,13 @@ def flat(
 ) -> list[Operation]:
     """The operators between `wanted` and `seeds` whose gradient is zero wherever there is one: steps."""
     path = on_path(ops, seeds, wanted)
-    found: list[Operation] = []
+    contents: list[Operation] = []
     for op in ops:
         if op in path and isinstance(op, GraphOp):
             grads = [b.splat(1, r) if differentiable(r.type) else None for r in op.results]
             if all(g is None for g in op.gradient(grads, b)):
-                found.append(op)
-    return found
+                contents.append(op)
+    return contents
 
 
 def cotangents(
@@ -151,12 +151,14 @@ def cotangents(
         if all(g is None for g in grads):
             continue
         try:
-            found = op.gradient(grads, b)
+            operand_grads = op.gradient(grads, b)
         except NotImplementedError as error:
             raise NotDifferentiableError([str(error)]) from None
         operands = [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
-        assert len(found) == len(operands), f"{op.name}: {len(found)} gradients, {len(operands)} operands"
-        for value, grad in zip(operands, found, strict=True):
+        assert len(operand_grads) == len(operands), (
+            f"{op.name}: {len(operand_grads)} gradients, {len(operands)} operands"
+        )
+        for value, grad in zip(operands, operand_grads, strict=True):
             if grad is None or not _carries(value.type):
                 continue
             same = grad.type == value.type or not differentiable(value.type)

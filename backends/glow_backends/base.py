@@ -195,8 +195,8 @@ def used_symbols(function: Operation) -> set[str]:
 
 def public_name(op: PlaceholderOp) -> str:
     """The name users know: the importer's `onnx.name`, or the symbol."""
-    given = op.attributes.get("onnx.name")
-    return getattr(given, "data", op.sym_name.data)
+    attribute = op.attributes.get("onnx.name")
+    return getattr(attribute, "data", op.sym_name.data)
 
 
 def dtype_named(name: str) -> np.dtype:
@@ -207,10 +207,10 @@ def dtype_named(name: str) -> np.dtype:
         return np.dtype(getattr(import_module("ml_dtypes"), name))
 
 
-def check_mapping(given: object) -> None:
+def check_mapping(inputs: object) -> None:
     """BindingError where inputs are no dict."""
-    if not isinstance(given, Mapping):
-        raise BindingError(f"inputs are a dict of name -> array, not {type(given).__name__}")
+    if not isinstance(inputs, Mapping):
+        raise BindingError(f"inputs are a dict of name -> array, not {type(inputs).__name__}")
 
 
 def as_array(name: str, value: Any) -> Array:
@@ -221,14 +221,14 @@ def as_array(name: str, value: Any) -> Array:
         raise BindingError(f"input '{name}' is a list of unequal parts, not a tensor") from None
 
 
-def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+def check_inputs(expected: Sequence[Port], inputs: Mapping[str, Any]) -> dict[str, Array]:
     """Arrays for every port; BindingError names what is missing, unknown, or of another shape or dtype."""
-    check_mapping(given)
+    check_mapping(inputs)
     out: dict[str, Array] = {}
     for port in expected:
-        if port.name not in given:
-            _refuse_names(expected, given)
-        array = as_array(port.name, given[port.name])
+        if port.name not in inputs:
+            _refuse_names(expected, inputs)
+        array = as_array(port.name, inputs[port.name])
         if array.shape != port.shape:
             raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
         if array.dtype is not port.dtype:
@@ -237,15 +237,15 @@ def check_inputs(expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str
                 raise BindingError(f"input '{port.name}' {text}")
             array = array.astype(port.dtype, copy=False)  # of another byte order, if anything
         out[port.name] = array
-    if len(given) != len(expected):
-        _refuse_names(expected, given)
+    if len(inputs) != len(expected):
+        _refuse_names(expected, inputs)
     return out
 
 
-def _refuse_names(expected: Sequence[Port], given: Mapping[str, Any]) -> NoReturn:
+def _refuse_names(expected: Sequence[Port], inputs: Mapping[str, Any]) -> NoReturn:
     names = [p.name for p in expected]
-    parts = [f"unknown input '{n}'" for n in given if n not in names]
-    parts += [f"missing input '{n}'" for n in names if n not in given]
+    parts = [f"unknown input '{n}'" for n in inputs if n not in names]
+    parts += [f"missing input '{n}'" for n in names if n not in inputs]
     raise BindingError(f"{', '.join(parts)}; the inputs are: {', '.join(names) or 'none'}")
 
 

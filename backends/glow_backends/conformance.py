@@ -155,8 +155,8 @@ def module_of_sample(sample: Sample, binding: Binding) -> tuple[ModuleOp, dict[s
             feed[f"in{number}"] = array
         module.body.block.add_op(source)
         values.append(body.insert(GetOp.of(source)).result)
-    made = sample.build(body, values)
-    for number, result in enumerate(made.results):
+    op = sample.build(body, values)
+    for number, result in enumerate(op.results):
         target = PlaceholderOp.of(f"out{number}", typed(result), "output")
         module.body.block.add_op(target)
         body.insert(SaveOp.of(result, target))

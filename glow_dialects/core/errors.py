@@ -83,8 +83,8 @@ def raised(kind: str, message: str, where: str) -> RaisedError:
     bases: tuple[type, ...] = (RaisedError,)
     if isinstance(base, type) and issubclass(base, Exception):
         bases = (RaisedError, base)
-    made = type(kind, bases, {})
-    return made(f"{where}: {kind}{': ' if message else ''}{message}")
+    both = type(kind, bases, {})
+    return both(f"{where}: {kind}{': ' if message else ''}{message}")
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,11 @@ class GraphOp(Operator):
         sizes.append(int(predicate is not None))
         if predicate is not None:
             flat.append(predicate)
-        given = self.attributes_of(properties)
-        normalized = self.normalized(sizes, given)
+        attributes = self.attributes_of(properties)
+        normalized = self.normalized(sizes, attributes)
         if missing := required_properties(type(self)) - normalized.keys():
             raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}")
-        if unknown := given.keys() - self.get_irdl_definition().properties.keys():
+        if unknown := attributes.keys() - self.get_irdl_definition().properties.keys():
             raise VerifyException(f"{self.name} has no property {', '.join(sorted(unknown))}")
         Operation.__init__(self, operands=flat, result_types=(), properties=normalized)
         types = (results,) if isinstance(results, Attribute) else results

@@ -83,8 +83,8 @@ class InstrOp(Operator):
         sizes.append(int(predicate is not None))
         if predicate is not None:
             flat.append(predicate)
-        given = self.normalized(sizes, self.attributes_of(properties))
-        Operation.__init__(self, operands=flat, result_types=(), properties=given)
+        attributes = self.normalized(sizes, self.attributes_of(properties))
+        Operation.__init__(self, operands=flat, result_types=(), properties=attributes)
 
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""

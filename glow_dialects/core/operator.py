@@ -42,15 +42,15 @@ class Operator(IRDLOperation):
     @classmethod
     def attributes_of(cls, values: Mapping[str, object]) -> dict[str, Attribute]:
         """Properties from Python values: None and false flags are left out, an int will do for a float."""
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         for name, value in values.items():
             if type(value) is int and name in _properties_of(cls, FloatAttr):
                 value = float(value)
             elif type(value) is bool and name in _properties_of(cls, UnitAttr):
                 value = UnitAttr() if value else None
             if value is not None:
-                found[name] = to_attribute(value)
-        return found
+                attributes[name] = to_attribute(value)
+        return attributes
 
     @classmethod
     def segment_sizes(cls, count: int, predicated: bool, parser: Parser) -> list[int]:

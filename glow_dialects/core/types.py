@@ -232,9 +232,9 @@ class QuantizedArray(np.ndarray):
     @staticmethod
     def of(array: Array, kind: UniformQuantizedType) -> QuantizedArray:
         """`array` as elements of `kind`; its dtype is that of the storage."""
-        made = np.asarray(array).astype(dtype_of(kind)).view(QuantizedArray)
-        made.kind = kind
-        return made
+        quantized = np.asarray(array).astype(dtype_of(kind)).view(QuantizedArray)
+        quantized.kind = kind
+        return quantized
 
 
 def tensor_of(array: Array) -> Tensor:

@@ -77,8 +77,8 @@ class Values:
             case TensorType(), TensorType():
                 return V(want, v.code)
             case TupleType(), TupleType():
-                made = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
-                return V(want, [x.code for x in made])
+                items = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
+                return V(want, [x.code for x in items])
             case ((TupleType() | EnvType()), EnvType()):
                 return self._environment(v, want)
             case FnType(), FnType():
@@ -122,8 +122,8 @@ class Values:
             return self.t.box_any(want, v, self.convert)
         name, kinds = next(iter(have.entries))
         index = next(i for i, (n, c) in enumerate(members) if (n, len(c)) == (name, len(kinds)))
-        made = [self.convert(x, t) for x, t in zip(captured(v, 0), members[index][1], strict=True)]
-        return self.t.box(want, index, made)
+        items = [self.convert(x, t) for x, t in zip(captured(v, 0), members[index][1], strict=True)]
+        return self.t.box(want, index, items)
 
     def zeros(self, kind: Type) -> V:
         """The zero of a type."""
@@ -185,10 +185,10 @@ class Values:
             case Scalar(), Scalar():
                 return V(FLOAT, self.t.scalar(Add(), "float", [self.kind(a, "float"), self.kind(b, "float")]))
             case ((TupleType() | EnvType()), (TupleType() | EnvType())):
-                made = components(a)
+                entries = components(a)
                 for name, entry in components(b).items():
-                    made[name] = self._aligned(made[name], entry) if name in made else entry
-                return self.env(made)
+                    entries[name] = self._aligned(entries[name], entry) if name in entries else entry
+                return self.env(entries)
             case ((Scalar() | TensorType()), (Scalar() | TensorType())):
                 return self.tensors(AddAny(), {}, [a, b], "")
             case _:

@@ -59,8 +59,8 @@ def function_named(op: Operation, name: str) -> FuncOp | None:
         above = above.parent_op()
     if above is None:
         return None
-    found = (f for f in above.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == name)
-    return next(found, None)
+    functions = (f for f in above.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == name)
+    return next(functions, None)
 
 
 def callable_type(value: SSAValue, op: Operation) -> FunctionType | None:
@@ -213,13 +213,13 @@ class RefOp(FnOp):
         return self.symbol.root_reference.data
 
     def verify_(self) -> None:
-        found = function_named(self, self.target)
-        if found is None:
+        target = function_named(self, self.target)
+        if target is None:
             raise VerifyException(f"glow_fn.ref: there is no function @{self.target}")
-        found.check_body()
-        if not fits(found.signature(), self.result.type):
+        target.check_body()
+        if not fits(target.signature(), self.result.type):
             raise VerifyException(
-                f"glow_fn.ref: @{self.target} is {found.signature()}, not {self.result.type}"
+                f"glow_fn.ref: @{self.target} is {target.signature()}, not {self.result.type}"
             )
 
     def print(self, printer: Printer) -> None:
@@ -250,7 +250,7 @@ class _Applied(FnOp):
         attributes, kind = parse_tail(parser)
         return cls.create(operands=[callee, *values], result_types=[kind], attributes=attributes)
 
-    def given(self) -> tuple[FunctionType | None, Sequence[SSAValue]]:
+    def applied(self) -> tuple[FunctionType | None, Sequence[SSAValue]]:
         """The callee's type where it is known, checked against the arguments."""
         kind = callable_type(self.operands[0], self)
         values = self.operands[1:]
@@ -274,7 +274,7 @@ class CallOp(_Applied):
     result = result_def(AnyAttr())
 
     def verify_(self) -> None:
-        kind, values = self.given()
+        kind, values = self.applied()
         if kind is not None:
             if len(values) != len(kind.inputs):
                 raise VerifyException(f"glow_fn.call: {len(values)} arguments for {kind}")
@@ -293,7 +293,7 @@ class PartialOp(_Applied):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        kind, values = self.given()
+        kind, values = self.applied()
         if kind is not None:
             rest = FunctionType.from_lists(kind.inputs.data[len(values) :], kind.outputs.data)
             if not fits(rest, self.result.type):

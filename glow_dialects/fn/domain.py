@@ -27,10 +27,10 @@ class _Interned(type):
 
     def __call__(cls, *arguments: Any) -> Any:
         key = (cls, *arguments, *(type(a) for a in arguments[1:]))
-        found = cls.table.get(key)
-        if found is None:
-            found = cls.table[key] = super().__call__(*arguments)
-        return found
+        instance = cls.table.get(key)
+        if instance is None:
+            instance = cls.table[key] = super().__call__(*arguments)
+        return instance
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +213,10 @@ class Sets:
         if self.merges != len(self.forward):
             self.merges = len(self.forward)
             self.resolved.clear()
-        found = self.resolved.get(kind)
-        if found is None:
-            found = self.resolved[kind] = self._resolved(kind)
-        return found
+        set_of_kind = self.resolved.get(kind)
+        if set_of_kind is None:
+            set_of_kind = self.resolved[kind] = self._resolved(kind)
+        return set_of_kind
 
     def _resolved(self, kind: Type) -> Type:
         match kind:
@@ -278,10 +278,10 @@ class Sets:
         raise TypesDiffer(f"{text(a)} and {text(b)}")
 
     def _environments(self, a: dict[str, TupleType], b: dict[str, TupleType], recursive: bool) -> Type:
-        made = dict(a)
+        entries = dict(a)
         for name, items in b.items():
-            made[name] = self.aligned(made[name], items, recursive) if name in made else items
-        return EnvType(tuple(sorted(made.items())))
+            entries[name] = self.aligned(entries[name], items, recursive) if name in entries else items
+        return EnvType(tuple(sorted(entries.items())))
 
     def aligned(self, a: TupleType, b: TupleType, recursive: bool = False) -> TupleType:
         """The join of tuples of captured values, aligned at their ends."""
@@ -301,12 +301,12 @@ class Sets:
             self._absorb(a, b)
             return NamedType(self.root(a.number))
         assert isinstance(a, FnType) and isinstance(b, FnType)
-        made: Entries = {(n, len(c)): c for n, c in a.entries}
+        entries: Entries = {(n, len(c)): c for n, c in a.entries}
         for name, captured in b.entries:
             key = (name, len(captured))
-            old = made.get(key, captured)
-            made[key] = tuple(self.join(x, y) for x, y in zip(old, captured, strict=True))
-        return FnType(tuple((n, c) for (n, _), c in sorted(made.items(), key=lambda e: e[0])))
+            old = entries.get(key, captured)
+            entries[key] = tuple(self.join(x, y) for x, y in zip(old, captured, strict=True))
+        return FnType(tuple((n, c) for (n, _), c in sorted(entries.items(), key=lambda e: e[0])))
 
     def _absorb(self, named: NamedType, kind: Type) -> None:
         number = self.root(named.number)

@@ -56,8 +56,8 @@ class _Gradient(FnOp):
 
 def argnums(numbers: Sequence[int], single: bool) -> dict[str, Attribute]:
     """The properties of a gradient operation."""
-    made: dict[str, Attribute] = {"argnums": DenseArrayBase.from_list(i64, list(numbers))}
-    return {**made, "single": UnitAttr()} if single else made
+    attributes: dict[str, Attribute] = {"argnums": DenseArrayBase.from_list(i64, list(numbers))}
+    return {**attributes, "single": UnitAttr()} if single else attributes
 
 
 @irdl_op_definition

@@ -31,9 +31,9 @@ Entry = int | slice | EllipsisType | At | None
 
 def key_of(attributes: Mapping[str, Attribute]) -> tuple[Any, ...]:
     """The subscript of a getitem: numbers, slices, `...` and None for a new axis."""
-    found = attributes["key"]
-    assert isinstance(found, ArrayAttr)
-    return tuple(_entry(e) for e in found.data)
+    key = attributes["key"]
+    assert isinstance(key, ArrayAttr)
+    return tuple(_entry(e) for e in key.data)
 
 
 def _entry(attribute: Attribute) -> Entry:
@@ -56,10 +56,10 @@ def with_bounds(attributes: Mapping[str, Attribute], numbers: Sequence[Any]) -> 
     named = [n for n, a in attributes.items() if _refers(a)]
     if not named:
         return attributes
-    made = dict(attributes)
+    result = dict(attributes)
     for name in named:
-        made[name] = _with_numbers(attributes[name], numbers, name)
-    return made
+        result[name] = _with_numbers(attributes[name], numbers, name)
+    return result
 
 
 def _refers(attribute: Attribute) -> bool:
@@ -71,10 +71,10 @@ def _refers(attribute: Attribute) -> bool:
 
 def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> Attribute:
     def number(text: str, what: str, hint: str) -> Any:
-        found = numbers[int(text[1:])]
-        if not isinstance(found, int | float | np.integer | np.floating):
+        number = numbers[int(text[1:])]
+        if not isinstance(number, int | float | np.integer | np.floating):
             raise UnknownNumber(f"{what} must be known when compiling; {hint}")
-        return found
+        return number
 
     if isinstance(attribute, ArrayAttr):
         return ArrayAttr([_with_numbers(e, numbers, name) for e in attribute.data])

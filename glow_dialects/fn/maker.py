@@ -34,8 +34,8 @@ MODES = "modes"
 
 def modes_of(op: Operation) -> str:
     """How the function that holds a gradient operation was derived."""
-    found = op.attributes.get(MODES)
-    return found.data if isinstance(found, StringAttr) else ""
+    modes = op.attributes.get(MODES)
+    return modes.data if isinstance(modes, StringAttr) else ""
 
 
 class Maker:
@@ -68,8 +68,8 @@ class Maker:
 
     def ref(self, name: str) -> SSAValue:
         """A function of the module."""
-        made = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
-        return self.add(made)
+        ref = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
+        return self.add(ref)
 
     def partial(self, *values: SSAValue) -> SSAValue:
         """A partial application: the function first."""
@@ -81,13 +81,13 @@ class Maker:
 
     def get(self, value: SSAValue, index: int, length: int) -> SSAValue:
         """An item of a tuple of known length."""
-        made = GetOp.create(
+        get = GetOp.create(
             operands=[value],
             properties={"index": IntegerAttr(index, i64)},
             attributes={"of": IntegerAttr(length, i64)},
             result_types=[any_type],
         )
-        return self.add(made)
+        return self.add(get)
 
     def switch(self, condition: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
         """A selection."""
@@ -141,8 +141,8 @@ class Term:
     def constant(self) -> bool | int | float | None:
         """The number that the value is known to be."""
         owner = self.value.owner
-        found = to_python(owner.value) if isinstance(owner, ConstantOp) else None
-        return found if isinstance(found, bool | int | float) else None
+        value = to_python(owner.value) if isinstance(owner, ConstantOp) else None
+        return value if isinstance(value, bool | int | float) else None
 
     def __add__(self, other: Term | float | int) -> Term:
         return self.prim(Add, other)

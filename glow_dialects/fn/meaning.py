@@ -47,11 +47,11 @@ class Meaning(Values):
         """A constant."""
         if isinstance(op.value, UnitAttr):
             return V(NoneType())
-        made = to_python(op.value)
-        if isinstance(made, bool | int | float):
-            return self.number(made)
-        if isinstance(made, str):
-            return V(Text(made))
+        value = to_python(op.value)
+        if isinstance(value, bool | int | float):
+            return self.number(value)
+        if isinstance(value, str):
+            return V(Text(value))
         array = array_of(op.value, typed(op.result))
         assert array is not None
         return V(TensorType(tuple(array.shape), array.dtype.name), self.t.array(array))
@@ -79,11 +79,11 @@ class Meaning(Values):
         self.inside(index, len(values), where)
         count = self.t.constant("int", len(values))
         wrapped = self.t.scalar(Mod(), "int", [self.kind(index, "int"), count])
-        made = values[0]
+        result = values[0]
         for position, value in enumerate(values[1:], 1):
             here = self.t.scalar(Eq(), "int", [wrapped, self.t.constant("int", position)])
-            made = self.switch(V(BOOL, here), value, made, where)
-        return made
+            result = self.switch(V(BOOL, here), value, result, where)
+        return result
 
     def get(self, v: V, index: int, where: str) -> V:
         """An item of a tuple."""
@@ -149,10 +149,10 @@ class Meaning(Values):
             else:
                 raise self.no_numbers(card, x, where)
         attributes = self.known_bounds(attributes, x, where)
-        made = region(card, attributes, kinds, where).type
+        kind = region(card, attributes, kinds, where).type
         for place, size in card.subscripts(attributes, [shape_of(k.type) for k in kinds]):
             self.inside(x[place], size, where)
-        result = scalar_or_tensor(shape_of(made), dtype_of(made))
+        result = scalar_or_tensor(shape_of(kind), dtype_of(kind))
         if is_inactive(*x):
             result = marked(result, True)
         return V(result, self.t.tensor(card, attributes, x, result, where))

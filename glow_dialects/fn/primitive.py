@@ -110,8 +110,10 @@ class Primitive:
         if len(self.linear) != 1:
             raise UnsupportedError(f"{op.source}: no gradient for {self.short}; use glow.stop_gradient")
         (at,) = self.linear
-        found = d[at]
-        return None if found is None else self.applied(op, [found if i == at else v for i, v in enumerate(x)])
+        change = d[at]
+        return (
+            None if change is None else self.applied(op, [change if i == at else v for i, v in enumerate(x)])
+        )
 
     def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """The cotangents of the operands for that of the result: the transpose, where it is linear."""
@@ -155,17 +157,17 @@ class Pointwise(Primitive):
     def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         total: Term | None = None
         for i, change in enumerate(d):
-            found = None if change is None else self.partial(i, change, x, lambda: y)
-            if found is not None:
-                total = found.like(y) if total is None else total.plus(found.like(y))
+            part = None if change is None else self.partial(i, change, x, lambda: y)
+            if part is not None:
+                total = part.like(y) if total is None else total.plus(part.like(y))
         return total
 
     def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
-        found: list[Term | None] = []
+        cotangents: list[Term | None] = []
         for i in range(len(op.operands)):
-            made = None if op.is_constant(i) else self.partial(i, d, x, y)
-            found.append(None if made is None else made.sum_like(x[i]))
-        return found
+            part = None if op.is_constant(i) else self.partial(i, d, x, y)
+            cotangents.append(None if part is None else part.sum_like(x[i]))
+        return cotangents
 
 
 def options_of(op: PrimOp) -> dict[str, Attribute]:
@@ -175,13 +177,13 @@ def options_of(op: PrimOp) -> dict[str, Attribute]:
 
 def number(op: PrimOp, name: str) -> int:
     """An integer option."""
-    found = op.attributes[name]
-    assert isinstance(found, IntegerAttr)
-    return found.value.data
+    attribute = op.attributes[name]
+    assert isinstance(attribute, IntegerAttr)
+    return attribute.value.data
 
 
 def text(op: PrimOp, name: str) -> str:
     """A text among the options."""
-    found = op.attributes[name]
-    assert isinstance(found, StringAttr)
-    return found.data
+    attribute = op.attributes[name]
+    assert isinstance(attribute, StringAttr)
+    return attribute.data

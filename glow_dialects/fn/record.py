@@ -20,9 +20,9 @@ class Record(tuple[Any, ...]):
     @classmethod
     def of(cls, names: Names, items: Sequence[Any]) -> Record:
         """The record of some items."""
-        made = cls(items)
-        made.names = names
-        return made
+        record = cls(items)
+        record.names = names
+        return record
 
 
 def names_of(value: Any) -> Names | None:
@@ -46,8 +46,8 @@ def fields_of(kind: Any) -> tuple[str, ...] | None:
         return None
     if dataclasses.is_dataclass(kind):
         return tuple(f.name for f in dataclasses.fields(kind))
-    found = getattr(kind, "_fields", None)
-    return found if issubclass(kind, tuple) and isinstance(found, tuple) else None
+    names = getattr(kind, "_fields", None)
+    return names if issubclass(kind, tuple) and isinstance(names, tuple) else None
 
 
 def register(kind: type) -> Names:

@@ -58,8 +58,8 @@ _REGIONS: dict[Any, Region] = {}
 def region(card: Primitive, attributes: Attributes, kinds: Sequence[Kind], where: str) -> Region:
     """The operators of a primitive; ShapeError, with the place, where the types do not fit."""
     key = (card, tuple(sorted((n, a) for n, a in attributes.items() if n != LINE)), tuple(kinds))
-    found = _REGIONS.get(key)
-    if found is None:
+    cached = _REGIONS.get(key)
+    if cached is None:
         block = Block(arg_types=[k.type for k in kinds])
         b = Builder.at_end(block)
         try:
@@ -71,8 +71,8 @@ def region(card: Primitive, attributes: Attributes, kinds: Sequence[Kind], where
             shapes = ", ".join(str(k.type) for k in kinds)
             raise UnsupportedError(f"{where}: {card.short} of {shapes}: {error}") from None
         _drop_unused(block, result)
-        found = _REGIONS[key] = Region(block, result)
-    return found
+        cached = _REGIONS[key] = Region(block, result)
+    return cached
 
 
 def _drop_unused(block: Block, result: SSAValue) -> None:
@@ -95,14 +95,18 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
         array = np.asarray(value)
         arrays.append(array)
         kinds.append(Kind(tensor_of(array), weak))
-    made = region(card, options, kinds, where)
+    body = region(card, options, kinds, where)
     check_subscripts(card, options, arrays, where)
-    known: dict[SSAValue, Array] = dict(zip(made.block.args, arrays, strict=True))
-    for op in made.block.ops:
+    known: dict[SSAValue, Array] = dict(zip(body.block.args, arrays, strict=True))
+    for op in body.block.ops:
         assert isinstance(op, GraphOp)
         known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
-    found = known[made.result]
-    return found.item() if found.ndim == 0 and found.dtype.name in ("float64", "int64", "bool") else found
+    computed = known[body.result]
+    return (
+        computed.item()
+        if computed.ndim == 0 and computed.dtype.name in ("float64", "int64", "bool")
+        else computed
+    )
 
 
 def subscript_error(size: int) -> str:

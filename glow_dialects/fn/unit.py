@@ -74,5 +74,5 @@ class Unit:
             return self.expand(value, want)
         axes = [*range(lead)] + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
         total = self.op("reduce_sum", value, axes=tuple(axes), keepdims=True) if axes else value
-        made = self.reshape(total, want) if int(np.prod(shape_of(total))) == int(np.prod(want)) else None
-        return made if made is not None else self.expand(total, want)
+        reshaped = self.reshape(total, want) if int(np.prod(shape_of(total))) == int(np.prod(want)) else None
+        return reshaped if reshaped is not None else self.expand(total, want)

@@ -84,8 +84,8 @@ class WeightOp(IRDLOperation):
             raise VerifyException(f"glow_instr.weight: '{self.mutability.data}' is not one of {MUTABILITY}")
         if self.init.data not in INITIALIZERS:
             raise VerifyException(f"glow_instr.weight: '{self.init.data}' is not one of {INITIALIZERS}")
-        found = lookup(self, self.target)
-        if isinstance(found, ConstantOp) != self.constant and found is not None:
+        owner = lookup(self, self.target)
+        if isinstance(owner, ConstantOp) != self.constant and owner is not None:
             raise VerifyException(f"glow_instr.weight: @{self.target} is not {self.mutability.data}")
 
     def print(self, printer: Printer) -> None:
@@ -260,8 +260,8 @@ class InstrFuncOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> InstrFuncOp:
         properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
-        found = parser.parse_optional_attr_dict_with_keyword()
-        attributes = dict(found.data) if found else {}
+        written = parser.parse_optional_attr_dict_with_keyword()
+        attributes = dict(written.data) if written else {}
         if "arena" in attributes:
             properties["arena"] = attributes.pop("arena")
         block = Block()
@@ -308,15 +308,15 @@ def view_offset(buffer: SSAValue) -> int:
 
 def uses_of(buffers: Sequence[SSAValue]) -> list[tuple[Operation, int]]:
     """Uses of some buffers and of every view of them."""
-    found: list[tuple[Operation, int]] = []
+    uses: list[tuple[Operation, int]] = []
     stack = list(buffers)
     while stack:
         buffer = stack.pop()
         for use in buffer.uses:
             if isinstance(use.operation, ViewOp):
                 stack.append(use.operation.result)
-            found.append((use.operation, use.index))
-    return found
+            uses.append((use.operation, use.index))
+    return uses
 
 
 __all__ = [

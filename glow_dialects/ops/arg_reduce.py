@@ -42,10 +42,10 @@ class ArgOp(PureOp):
         axis, pick = self.axis, np.argmax if self.LARGEST else np.argmin
         x = widen(input)
         if self.select_last_index:
-            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis)
+            index = x.shape[axis] - 1 - pick(np.flip(x, axis), axis)
         else:
-            found = pick(x, axis)
-        result[...] = np.asarray(found).reshape(result.shape)
+            index = pick(x, axis)
+        result[...] = np.asarray(index).reshape(result.shape)
 
 
 @graph_op

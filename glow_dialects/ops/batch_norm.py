@@ -132,8 +132,8 @@ class BatchNormTrainOp(_BatchNorm):
         if dy is None or any(g is not None for g in grads[1:]):
             raise NotImplementedError(f"{self.name}: the batch's statistics have no gradient")
         statistics = (self.scale, self.mean, self.variance)
-        made = BatchNormBackwardOp(self.input, *statistics, dy, epsilon=self.epsilon, layout=self.layout)
-        return b.insert(made).results
+        backward = BatchNormBackwardOp(self.input, *statistics, dy, epsilon=self.epsilon, layout=self.layout)
+        return b.insert(backward).results
 
     def reference(
         self, result: Array, mean: Array, variance: Array, input: Array, scale: Array, bias: Array

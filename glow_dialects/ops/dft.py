@@ -34,9 +34,9 @@ Complex: TypeAlias = "np.ndarray[Any, np.dtype[np.complex128]]"
 def result_shape(op: Any, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of the transform of a tensor of `shape` [..., 1 or 2]."""
     length, half, inverse = op.length, op.onesided, op.inverse
-    made = length // 2 + 1 if half and not inverse else length
+    bins = length // 2 + 1 if half and not inverse else length
     axis = op.axis
-    return (*shape[:axis], made, *shape[axis + 1 : -1], 1 if half and inverse else 2)
+    return (*shape[:axis], bins, *shape[axis + 1 : -1], 1 if half and inverse else 2)
 
 
 @graph_op
@@ -74,8 +74,10 @@ class DftOp(PureOp):
         kind = element_of(self.input)
         if dtype_of(typed(self.input)).itemsize < 4:
             wide = b(CastOp(self.input, results=tensor(shape_of(self.input), f32)))
-            made = b(DftOp(wide, **{n: getattr(self, n) for n in ("axis", "length", "inverse", "onesided")}))
-            return [b(CastOp(made, results=tensor(shape_of(made), kind)))]
+            transformed = b(
+                DftOp(wide, **{n: getattr(self, n) for n in ("axis", "length", "inverse", "onesided")})
+            )
+            return [b(CastOp(transformed, results=tensor(shape_of(transformed), kind)))]
         if self.length <= SMALL:
             return [_as_product(self, b)]
         first = _factor(self.length)
@@ -91,8 +93,8 @@ class DftOp(PureOp):
             result[..., 0] = np.fft.irfft(signal, length, axis)
             return
         whole = (np.fft.ifft if self.inverse else np.fft.fft)(signal, length, axis)
-        made: Any = np.take(whole, np.arange(result.shape[axis]), axis)
-        result[..., 0], result[..., 1] = made.real, made.imag
+        spectrum: Any = np.take(whole, np.arange(result.shape[axis]), axis)
+        result[..., 0], result[..., 1] = spectrum.real, spectrum.imag
 
 
 #: Transforms of this length and less are one product with a matrix.
@@ -114,10 +116,10 @@ def _as_product(op: DftOp, b: Builder) -> SSAValue:
     x = b(TransposeOp(_first(op.input, axis, used, b), permutation=order))
     rows = [shape[i] for i in order[:-2]]
     flat = b(ReshapeOp.to(x, (prod(rows), len(matrix))))
-    made = b(MatmulOp(flat, b.constant(matrix)))
+    product = b(MatmulOp(flat, b.constant(matrix)))
     parts = shape_of(op.result)[-1]
-    made = b(ReshapeOp.to(made, (*rows, matrix.shape[1] // parts, parts)))
-    return b(TransposeOp(made, permutation=tuple(order.index(i) for i in range(len(shape)))))
+    product = b(ReshapeOp.to(product, (*rows, matrix.shape[1] // parts, parts)))
+    return b(TransposeOp(product, permutation=tuple(order.index(i) for i in range(len(shape)))))
 
 
 def _in_two_steps(op: DftOp, first: int, b: Builder) -> SSAValue:
@@ -220,15 +222,15 @@ def _matrix(op: DftOp, used: int, parts: int) -> Array:
     """The transform [used * parts, results * parts]; the mirrored half of a real signal counts twice."""
     length: int = op.length
     inverse: bool = op.inverse
-    made, parts_made = (shape_of(op.result)[i] for i in (op.axis, -1))
-    roots = _roots(np.outer(np.arange(used), np.arange(made)), length, inverse)
+    bins, parts_made = (shape_of(op.result)[i] for i in (op.axis, -1))
+    roots = _roots(np.outer(np.arange(used), np.arange(bins)), length, inverse)
     weight = np.full((used, 1), 1.0 / length if inverse else 1.0)
     if inverse and op.onesided:
         places = np.arange(used)
         weight[(places != 0) & (2 * places != length)] *= 2
     cosine, sine = roots.real * weight, roots.imag * weight
     both = np.array([[cosine, sine], [-sine, cosine]])[:parts, :parts_made]
-    matrix = both.transpose(2, 0, 3, 1).reshape(used * parts, made * parts_made)
+    matrix = both.transpose(2, 0, 3, 1).reshape(used * parts, bins * parts_made)
     return np.ascontiguousarray(matrix, dtype_of(typed(op.input)))
 
 

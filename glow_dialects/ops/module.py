@@ -306,9 +306,9 @@ def lookup(op: Operation, name: str) -> ConstantOp | PlaceholderOp | None:
         if table is None or fresh:
             symbols = (o for o in block.ops if isinstance(o, ConstantOp | PlaceholderOp))
             table = _tables[module] = {o.sym_name.data: ref(o) for o in symbols}
-        found = table[name]() if name in table else None
-        if found is not None and found.parent is block and found.sym_name.data == name:
-            return found
+        symbol = table[name]() if name in table else None
+        if symbol is not None and symbol.parent is block and symbol.sym_name.data == name:
+            return symbol
     return None
 
 

@@ -69,7 +69,7 @@ class NonMaxSuppressionOp(PureOp):
         overlap: Array,
         threshold: Array | None = None,
     ) -> None:
-        found: list[tuple[int, int, int]] = []
+        chosen: list[tuple[int, int, int]] = []
         edges = corners(boxes, self.center_point_box)
         limit = min(int(most), self.limit)
         scores = scores[..., : max(0, int(available))]
@@ -79,10 +79,10 @@ class NonMaxSuppressionOp(PureOp):
                 order = np.argsort(-row, kind="stable")
                 if threshold is not None:
                     order = order[row[order] > threshold]
-                found += [(batch, kind, i) for i in suppress(edges[batch], order, limit, overlap)]
+                chosen += [(batch, kind, i) for i in suppress(edges[batch], order, limit, overlap)]
         selected[...] = 0
-        selected[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
-        count[...] = len(found)
+        selected[: len(chosen)] = np.array(chosen, np.int64).reshape(-1, 3)
+        count[...] = len(chosen)
 
 
 def corners(boxes: Array, centred: bool) -> Array:

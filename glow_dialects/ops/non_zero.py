@@ -36,10 +36,10 @@ class NonZeroOp(PureOp):
         return [None]
 
     def reference(self, indices: Array, count: Array, input: Array) -> None:
-        found = np.array(np.nonzero(np.atleast_1d(input)))
+        nonzero = np.array(np.nonzero(np.atleast_1d(input)))
         indices[...] = 0
-        indices[:, : found.shape[1]] = found[: input.ndim]
-        count[...] = found.shape[1]
+        indices[:, : nonzero.shape[1]] = nonzero[: input.ndim]
+        count[...] = nonzero.shape[1]
 
 
 SAMPLES = (

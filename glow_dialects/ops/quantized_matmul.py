@@ -59,8 +59,8 @@ class QuantizedMatmulOp(RequantizingOp):
 
 
 def _stored(*shape: int, kind: UniformQuantizedType) -> QuantizedArray:
-    given = random(*shape, dtype="int8", low=-127, high=127)
-    return QuantizedArray.of(given if kind.signed else given.view(np.uint8), kind)
+    numbers = random(*shape, dtype="int8", low=-127, high=127)
+    return QuantizedArray.of(numbers if kind.signed else numbers.view(np.uint8), kind)
 
 
 _SIGNED, _BYTES = UniformQuantizedType.of(8, 0.05, -3), UniformQuantizedType.of(8, 0.01, 140, signed=False)

@@ -369,11 +369,11 @@ class RecurrentOp(PureOp):
             raise VerifyException(f"{self.name}: {what} are {value.type}, expected {wanted}")
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        found = {n: Term(v, b) for n, _ in self.operand_groups() for v in self.operand_group(n)}
+        operands = {n: Term(v, b) for n, _ in self.operand_groups() for v in self.operand_group(n)}
         properties = {n: getattr(self, n) for n in self.get_irdl_definition().properties}
         m = GraphMath(Term(self.operands[0], b))
         shapes = [shape_of(v) for v in self.operands[:3]]
-        return [result.value for result in run(m, type(self), properties, found, shapes)]
+        return [result.value for result in run(m, type(self), properties, operands, shapes)]
 
     def reference(self, *buffers: Array | None) -> None:
         instr: Any = self
@@ -386,15 +386,19 @@ class RecurrentOp(PureOp):
 
 
 def run(
-    m: Any, kind: type[RecurrentOp], properties: dict[str, Any], found: dict[str, Any], shapes: Sequence[Any]
+    m: Any,
+    kind: type[RecurrentOp],
+    properties: dict[str, Any],
+    operands: dict[str, Any],
+    shapes: Sequence[Any],
 ) -> list[Any]:
-    """Unroll an operator of class `kind` on values `found` by operand name."""
+    """Unroll an operator of class `kind` on `operands`, by name."""
     steps, samples, inputs = shapes[0]
     if properties["layout"] == 1:
         steps, samples = samples, steps
-    states = [found.get("initial_state"), found.get("initial_cell")][: kind.STATES]
+    states = [operands.get("initial_state"), operands.get("initial_cell")][: kind.STATES]
     parts = {
-        **found,
+        **operands,
         "states": states,
         "steps": steps,
         "samples": samples,
@@ -426,9 +430,9 @@ def recurrent_sample(
     return Sample(op, inputs, properties)
 
 
-def _run_arrays(instr: Any, found: dict[str, Array | None]) -> list[Array]:
+def _run_arrays(instr: Any, operands: dict[str, Array | None]) -> list[Array]:
     """The results of a recurrent instruction for its operands by name."""
-    wide = {n: None if a is None else a if n == "lengths" else widen(a) for n, a in found.items()}
+    wide = {n: None if a is None else a if n == "lengths" else widen(a) for n, a in operands.items()}
     properties = {n: getattr(instr, n) for n in instr.GRAPH_OP.get_irdl_definition().properties}
     x, w, r = wide["input"], wide["weights"], wide["recurrence"]
     assert x is not None and w is not None and r is not None

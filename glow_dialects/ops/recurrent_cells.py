@@ -196,7 +196,7 @@ def run_forward(
 ) -> list[Any]:
     """[every state, what is saved, for an LSTM every cell], [T, N, ...] each."""
     m, (samples, hidden) = cell.m, cell.m.shape(states[0])
-    made: list[dict[int, Any]] = [{} for _ in range(1 + len(states))]
+    columns: list[dict[int, Any]] = [{} for _ in range(1 + len(states))]
     for t in order:
         x = _at(m, projected, t, (samples, GATES[cell.kind] * hidden))
         new, kept = cell.forward(x, states)
@@ -204,44 +204,44 @@ def run_forward(
             new = [m.where(m.longer(lengths, t), n, o) for n, o in zip(new, states, strict=True)]
         states = new
         shown = [*kept, *(new[1:] if cell.kind == "lstm" else new if cell.kind == "rnn" else [])]
-        for column, value in zip(made, (new[0], m.concat(shown, 1), *new[1:]), strict=True):
+        for column, value in zip(columns, (new[0], m.concat(shown, 1), *new[1:]), strict=True):
             column[t] = value
-    return [_stacked(m, column) for column in made]
+    return [_stacked(m, column) for column in columns]
 
 
 def run_backward(
-    cell: Cell, order: Sequence[int], given: Mapping[str, Any], initial: Sequence[Any], lengths: Any
+    cell: Cell, order: Sequence[int], operands: Mapping[str, Any], initial: Sequence[Any], lengths: Any
 ) -> list[Any]:
     """[gradients of the projected input [T, N, G H], of the initial states, of a GRU's product].
 
-    `given`: `grad` and, where there are, `cells_grad` of every state, `states` and `saved`; `order`
+    `operands`: `grad` and, where there are, `cells_grad` of every state, `states` and `saved`; `order`
     is that of the network.
     """
     m, (samples, hidden) = cell.m, cell.m.shape(initial[0])
     shape, numbers = (samples, hidden), SAVED[cell.kind]
     grads: list[Any] = [m.zeros(shape) for _ in initial]
-    made: dict[int, Any] = {}
+    projected_grads: dict[int, Any] = {}
     products: dict[int, Any] = {}
     for place in reversed(range(len(order))):
         t = order[place]
-        saved = _at(m, given["saved"], t, (samples, numbers * hidden))
+        saved = _at(m, operands["saved"], t, (samples, numbers * hidden))
         kept = [cell.gate(saved, number) for number in range(numbers)]
         before = list(initial)
         if place:
-            before = [_at(m, given["states"], order[place - 1], shape)]
+            before = [_at(m, operands["states"], order[place - 1], shape)]
             if cell.kind == "lstm":
-                old = _at(m, given["saved"], order[place - 1], (samples, numbers * hidden))
+                old = _at(m, operands["saved"], order[place - 1], (samples, numbers * hidden))
                 before.append(cell.gate(old, 4))
-        grads[0] = grads[0] + _at(m, given["grad"], t, shape)
-        if given.get("cells_grad") is not None:
-            grads[1] = grads[1] + _at(m, given["cells_grad"], t, shape)
+        grads[0] = grads[0] + _at(m, operands["grad"], t, shape)
+        if operands.get("cells_grad") is not None:
+            grads[1] = grads[1] + _at(m, operands["cells_grad"], t, shape)
         past, gates = cell.backward(grads, kept, before)
         if lengths is not None:
             mask = m.longer(lengths, t)
             past = [m.where(mask, n, o) for n, o in zip(past, grads, strict=True)]
             gates = [m.where(mask, g, m.zeros(shape)) for g in gates]
         grads = past
-        made[t] = m.concat(gates[: GATES[cell.kind]], 1)
+        projected_grads[t] = m.concat(gates[: GATES[cell.kind]], 1)
         if len(gates) > GATES[cell.kind]:
             products[t] = gates[-1]
-    return [_stacked(m, made), *grads, *([_stacked(m, products)] if products else [])]
+    return [_stacked(m, projected_grads), *grads, *([_stacked(m, products)] if products else [])]

@@ -172,7 +172,7 @@ class RecurrentTrainOp(_Recurrent):
         steps, samples, hidden = self.sizes()
         dy = grads[0] if grads[0] is not None else b.splat(0, self.result)
         cells = [g for g in grads[2:] if g is not None]
-        made = b.insert(
+        backward = b.insert(
             RecurrentBackwardOp(
                 dy,
                 Term(self.recurrence, b).transpose((1, 0)).value,
@@ -186,7 +186,7 @@ class RecurrentTrainOp(_Recurrent):
                 **{n: getattr(self, n) for n in PROPERTIES},
             )
         )
-        gates, state, *rest = (Term(v, b) for v in made.results)
+        gates, state, *rest = (Term(v, b) for v in backward.results)
         before = self._before(Term(self.result, b), self.initial_state)
 
         def product(x: Term, y: Term) -> Term:
@@ -202,15 +202,15 @@ class RecurrentTrainOp(_Recurrent):
             turns = product(before, gates.slice(2, 0, 2 * hidden))
             last = product(reset, gates.slice(2, 2 * hidden, 3 * hidden))
             weights = concat([turns, last], 1)
-        found: dict[str, Term] = {
+        grads_of: dict[str, Term] = {
             "projected": gates,
             "recurrence": weights,
             "initial_state": state,
         }
         if self.kind == "lstm":
-            found["initial_cell"] = rest[0]
+            grads_of["initial_cell"] = rest[0]
         if self.bias is not None:
-            found["bias"] = rest[0].sum((0, 1), keepdims=False)
+            grads_of["bias"] = rest[0].sum((0, 1), keepdims=False)
         if self.peepholes is not None:
             every = Term(self.results[2], b)
             old = self._before(every, present(self.initial_cell)[0])
@@ -218,9 +218,9 @@ class RecurrentTrainOp(_Recurrent):
                 (gates.slice(2, i * hidden, (i + 1) * hidden) * cell).sum((0, 1), keepdims=False)
                 for i, cell in enumerate((old, every, old))
             ]
-            found["peepholes"] = concat(looks, 0)
+            grads_of["peepholes"] = concat(looks, 0)
         names = [name for name, _ in self.operand_groups() for _ in self.operand_group(name)]
-        return [found[name].value if name in found else None for name in names]
+        return [grads_of[name].value if name in grads_of else None for name in names]
 
     def _before(self, every: Term, first: SSAValue) -> Term:
         """The values [T, N, H] of the steps before."""
@@ -252,8 +252,8 @@ class RecurrentTrainOp(_Recurrent):
     ) -> None:
         cell = _cell(self, recurrence, bias, peepholes)
         initial = [widen(s) for s in (initial_state, initial_cell) if s is not None]
-        made = run_forward(cell, _order(self, len(projected)), widen(projected), initial, lengths)
-        for target, value in zip((result, saved, *cells), made, strict=True):
+        outputs = run_forward(cell, _order(self, len(projected)), widen(projected), initial, lengths)
+        for target, value in zip((result, saved, *cells), outputs, strict=True):
             target[...] = value
 
 
@@ -307,9 +307,9 @@ class RecurrentBackwardOp(_Recurrent):
         return [tensor(shape, element) for shape in shapes]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        given = {n: self.optional(n, b) for n in ("grad", "cells_grad", "states", "saved")}
+        operands = {n: self.optional(n, b) for n in ("grad", "cells_grad", "states", "saved")}
         lengths = self.optional("lengths", b)
-        results = run_backward(self.cell(b), self.order(), given, self.initial(b), lengths)
+        results = run_backward(self.cell(b), self.order(), operands, self.initial(b), lengths)
         return [result.value for result in results]
 
     def reference(
@@ -328,11 +328,11 @@ class RecurrentBackwardOp(_Recurrent):
         peepholes: Array | None,
     ) -> None:
         cell = _cell(self, recurrence, None, peepholes)
-        given = {"grad": grad, "states": states, "saved": saved, "cells_grad": cells_grad}
-        arrays = {n: None if a is None else widen(a) for n, a in given.items()}
+        operands = {"grad": grad, "states": states, "saved": saved, "cells_grad": cells_grad}
+        arrays = {n: None if a is None else widen(a) for n, a in operands.items()}
         initial = [widen(s) for s in (initial_state, initial_cell) if s is not None]
-        made = run_backward(cell, _order(self, len(grad)), arrays, initial, lengths)
-        for target, value in zip((projected_grad, state_grad, *rest), made, strict=True):
+        outputs = run_backward(cell, _order(self, len(grad)), arrays, initial, lengths)
+        for target, value in zip((projected_grad, state_grad, *rest), outputs, strict=True):
             target[...] = value
 
 

@@ -226,38 +226,38 @@ def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
     scales, sizes = op.scales, op.sizes
     cropped = op.coordinate_transformation_mode == "tf_crop_and_resize"
     out: list[Taps] = []
-    for axis, (size, made) in enumerate(zip(shape, sizes, strict=True)):
-        scale = scales[axis] if scales else made / size if size else 1.0
-        if made == size and scale == 1.0 and not cropped:
+    for axis, (size, new_size) in enumerate(zip(shape, sizes, strict=True)):
+        scale = scales[axis] if scales else new_size / size if size else 1.0
+        if new_size == size and scale == 1.0 and not cropped:
             continue
-        out.append(_axis(op, axis, size, made, scale))
+        out.append(_axis(op, axis, size, new_size, scale))
     return out
 
 
-def _axis(op: Any, axis: int, size: int, made: int, scale: float) -> Taps:
-    place = _coordinates(op, axis, size, made, scale)
+def _axis(op: Any, axis: int, size: int, new_size: int, scale: float) -> Taps:
+    place = _coordinates(op, axis, size, new_size, scale)
     outside = None
     if op.coordinate_transformation_mode == "tf_crop_and_resize":
         outside = (place < 0) | (place > size - 1)
     if op.mode == "nearest":
         index = np.clip(_NEAREST[op.nearest_mode](place), 0, size - 1).astype(np.int64)
-        return Taps(axis, index[:, None], np.ones((made, 1)), outside)
+        return Taps(axis, index[:, None], np.ones((new_size, 1)), outside)
     return Taps(axis, *_filtered(op, place, size, scale), outside)
 
 
-def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.ndarray:
+def _coordinates(op: Any, axis: int, size: int, new_size: int, scale: float) -> np.ndarray:
     """Where in the input each result of an axis is sampled."""
-    place = np.arange(made, dtype=np.float64)
+    place = np.arange(new_size, dtype=np.float64)
     length = scale * size  # of the result before it was made whole
     match op.coordinate_transformation_mode:
         case "half_pixel":
             return (place + 0.5) / scale - 0.5
         case "half_pixel_symmetric":
-            return size / 2 * (1 - made / length) + (place + 0.5) / scale - 0.5
+            return size / 2 * (1 - new_size / length) + (place + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
-            return (place + 0.5) / scale - 0.5 if made > 1 else np.zeros(made)
+            return (place + 0.5) / scale - 0.5 if new_size > 1 else np.zeros(new_size)
         case "align_corners":
-            return place * ((size - 1) / (length - 1)) if length != 1 else np.zeros(made)
+            return place * ((size - 1) / (length - 1)) if length != 1 else np.zeros(new_size)
         case "asymmetric":
             return place / scale
         case "tf_half_pixel_for_nn":
@@ -266,7 +266,7 @@ def _coordinates(op: Any, axis: int, size: int, made: int, scale: float) -> np.n
             rank = len(op.sizes)
             begin, end = op.roi[axis], op.roi[axis + rank]
             if length == 1:
-                return np.full(made, 0.5 * (begin + end) * (size - 1))
+                return np.full(new_size, 0.5 * (begin + end) * (size - 1))
             return place * (end - begin) * (size - 1) / (length - 1) + begin * (size - 1)
 
 

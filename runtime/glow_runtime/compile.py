@@ -32,9 +32,9 @@ def compile_module(
     `own`: the module was made for this and is valid. It is changed, not copied, and gives up
     constants as soon as it has others made of them. One module is compiled at a time.
     """
-    made = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
+    chosen = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
     with _COMPILING:
-        return _compiled(module, made, verify, progress, ctx, own)
+        return _compiled(module, chosen, verify, progress, ctx, own)
 
 
 _COMPILING = ForkLock()
@@ -43,7 +43,7 @@ _COMPILING = ForkLock()
 
 def _compiled(
     module: ModuleOp,
-    made: Backend,
+    chosen: Backend,
     verify: bool,
     progress: Progress | None,
     ctx: Context | None,
@@ -57,13 +57,13 @@ def _compiled(
     if has_control(module):
         from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
-        return ControlProgram(module, made)
+        return ControlProgram(module, chosen)
     work = module if own else module.clone()
-    stages = lower(work, made, verify, progress, ctx)
+    stages = lower(work, chosen, verify, progress, ctx)
     if progress is not None:
         progress("generate code")
     with quiet_gc():
-        program = made.consume(work)
+        program = chosen.consume(work)
     program.report.stages = {**stages, **program.report.stages}
     return program
 

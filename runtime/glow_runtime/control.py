@@ -24,12 +24,12 @@ class ControlProgram(Program):
         outline_control(work)
         self.functions = FunctionProgram(work, "main", backend)
         example = [type_of(np.zeros(p.shape, p.dtype)) for p in self.inputs]
-        made = self.functions.specialize(tuple(example))
+        instance = self.functions.specialize(tuple(example))
         self.report = Report(stages={"compile": time.perf_counter() - start})
-        if made.native is not None:
-            self.report = made.native.graphs.report
+        if instance.native is not None:
+            self.report = instance.native.graphs.report
             self.report.stages["compile"] = time.perf_counter() - start
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        found = self.functions.run([np.asarray(inputs[p.name]) for p in self.inputs])
-        return {p.name: np.asarray(v) for p, v in zip(self.outputs, found, strict=True)}
+        results = self.functions.run([np.asarray(inputs[p.name]) for p in self.inputs])
+        return {p.name: np.asarray(v) for p, v in zip(self.outputs, results, strict=True)}

@@ -142,8 +142,8 @@ class Executable:
 
     def _deciding(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs whose contents are part of a specialisation."""
-        given = {n: values[n] for n in self._value_inputs if n in values}
-        return {n: a for n, a in given.items() if a.size <= VALUE_ELEMENTS}
+        deciding = {n: values[n] for n in self._value_inputs if n in values}
+        return {n: a for n, a in deciding.items() if a.size <= VALUE_ELEMENTS}
 
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
         """What tells programs apart."""
@@ -153,11 +153,11 @@ class Executable:
             return sizes, contents
         return sizes, contents, frozenset((n, s) for n, s in shapes.items() if n in self._optional)
 
-    def _expected(self, given: Mapping[str, Any]) -> list[Signature]:
+    def _expected(self, names: Mapping[str, Any]) -> list[Signature]:
         """The inputs of a call: all that it must give, and those of the others that it does."""
         if not self._optional:
             return self.inputs
-        return [*self.inputs, *(self._optional[n] for n in given if n in self._optional)]
+        return [*self.inputs, *(self._optional[n] for n in names if n in self._optional)]
 
     def _fixed(self, inputs: Mapping[str, Any]) -> Program | None:
         """The program of a model of one set of shapes, unless a call replaces default values."""
@@ -195,8 +195,8 @@ class Executable:
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
-        given = {n: a for n, a in arrays.items() if n in wanted}
-        return program.run({**given, **{n: v for n, v in inputs.items() if n in others}})
+        bound = {n: a for n, a in arrays.items() if n in wanted}
+        return program.run({**bound, **{n: v for n, v in inputs.items() if n in others}})
 
     def submit(self, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
         """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
@@ -279,13 +279,13 @@ class Executable:
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         check_mapping(inputs)
-        given = {n: as_array(n, a) for n, a in inputs.items()}
-        given = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in given.items()}
+        arrays = {n: as_array(n, a) for n, a in inputs.items()}
+        arrays = {n: a.astype(object) if a.dtype.kind in "US" else a for n, a in arrays.items()}
         expected: list[Port] = []
-        for signature in self._expected(given):
+        for signature in self._expected(arrays):
             if signature.kind == "other":
                 continue
-            array = given.get(signature.name)
+            array = arrays.get(signature.name)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
@@ -293,16 +293,16 @@ class Executable:
             if array is not None and signature.kind == "unranked":
                 shape = list(array.shape)
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
-        return self._checked(expected, given)
+        return self._checked(expected, arrays)
 
-    def _checked(self, expected: Sequence[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+    def _checked(self, expected: Sequence[Port], arrays: Mapping[str, Any]) -> dict[str, Array]:
         """The inputs as `check_inputs` has them; of names that are no inputs it is said what they are."""
         try:
-            return check_inputs(expected, given)
+            return check_inputs(expected, arrays)
         except BindingError as error:
-            check_mapping(given)  # names are in nothing else
+            check_mapping(arrays)  # names are in nothing else
             names = {s.name for s in self.inputs}
-            unknown = [n for n in given if n not in names and n not in self._optional]
+            unknown = [n for n in arrays if n not in names and n not in self._optional]
             if not unknown:
                 raise
             told = [text for n in unknown if (text := self._source.hint(n))]

@@ -48,9 +48,9 @@ class FunctionProfile:
 
 def profile(program: FunctionProgram, types: tuple[Type, ...], arguments: Sequence[Any]) -> FunctionProfile:
     """Run a function once with counters; on the backend where the program runs for these types."""
-    found = program.specialize(types, arguments)
+    instance = program.specialize(types, arguments)
     types = program.exactly(types, arguments)
-    if found.native is None:
+    if instance.native is None:
         machine = Machine(program.module, program.functions)
         machine.counts = {}
         start = time.perf_counter()
@@ -60,7 +60,7 @@ def profile(program: FunctionProgram, types: tuple[Type, ...], arguments: Sequen
         return FunctionProfile(
             "interpreter", seconds, _lines((table[n], c) for n, c in machine.counts.items())
         )
-    inferred, root = infer(program.functions, program.name, types, found.types.ahead_only)  # pyright: ignore
+    inferred, root = infer(program.functions, program.name, types, instance.types.ahead_only)  # pyright: ignore
     native = program.machine_code(inferred, root, counting=True)
     start = time.perf_counter()
     native(arguments)
@@ -78,8 +78,8 @@ def _lines(counted: Iterable[tuple[FuncOp, int]]) -> tuple[Line, ...]:
             if where and count:
                 times[where] = max(times.get(where, 0), count)
                 operations[where] = operations.get(where, 0) + count
-    made = [Line(w, _text(w), times[w], operations[w]) for w in times]
-    return tuple(sorted(made, key=lambda line: -line.operations))
+    lines = [Line(w, _text(w), times[w], operations[w]) for w in times]
+    return tuple(sorted(lines, key=lambda line: -line.operations))
 
 
 def _text(where: str) -> str:

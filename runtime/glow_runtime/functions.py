@@ -100,19 +100,19 @@ class FunctionProgram:
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """The value for some arguments."""
-        found = self.specialize(tuple(map(type_of, arguments)), arguments)
-        if found.native is not None:
+        instance = self.specialize(tuple(map(type_of, arguments)), arguments)
+        if instance.native is not None:
             try:
-                return found.native(arguments)
+                return instance.native(arguments)
             except NotNative as reason:
-                found.reason = str(reason)
-        made = self.machine.run(self.name, arguments)
-        return _public(made, self.name)
+                instance.reason = str(reason)
+        result = self.machine.run(self.name, arguments)
+        return _public(result, self.name)
 
     def native(self, arguments: Sequence[Value]) -> Callable[[Sequence[Any]], Any] | None:
         """The machine code for arguments of the types of these, where there is some."""
-        found = self.instances.get(tuple(map(type_of, arguments)))  # of the types alone
-        return None if found is None or found.reason else found.native
+        instance = self.instances.get(tuple(map(type_of, arguments)))  # of the types alone
+        return None if instance is None or instance.reason else instance.native
 
     def exactly(self, types: tuple[Type, ...], arguments: Sequence[Value]) -> tuple[Type, ...]:
         """The types that a program for arguments of certain types is made for."""
@@ -124,22 +124,22 @@ class FunctionProgram:
         Of the latter the KEPT that were used last are kept. Errors of types are raised here.
         """
         exact = self.exactly(types, arguments)
-        found = self.instances.get(exact)
+        instance = self.instances.get(exact)
         if exact != types:
             self._of_ints[exact] = None
             self._of_ints.move_to_end(exact)
             if len(self._of_ints) > KEPT:
                 self.instances.pop(self._of_ints.popitem(last=False)[0], None)
-        if found is None:
+        if instance is None:
             try:
                 with quiet_gc():
-                    found = self.instances[exact] = self._specialize(exact)
+                    instance = self.instances[exact] = self._specialize(exact)
             except UnknownNumberError:
                 if exact != types or tuple(type_of(v, exact=True) for v in arguments) in ((), types):
                     raise
                 self.exact.add(types)
                 return self.specialize(types, arguments)
-        return found
+        return instance
 
     def _specialize(self, types: tuple[Type, ...]) -> Specialized:
         """Loops as loops first; forward mode where the types of the program in reverse mode have no end."""

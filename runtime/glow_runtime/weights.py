@@ -28,14 +28,14 @@ _PLAIN = {
 
 def resources(module: ModuleOp) -> list[tuple[Resource, ConstantOp | PlaceholderOp]]:
     """The blocks of weights that the module refers to, each with what it is the value of."""
-    found: list[tuple[Resource, ConstantOp | PlaceholderOp]] = []
+    resources_of: list[tuple[Resource, ConstantOp | PlaceholderOp]] = []
     for op in module.body.block.ops:
         if not isinstance(op, ConstantOp | PlaceholderOp):
             continue
         value = op.value if isinstance(op, ConstantOp) else op.init
         if isinstance(value, ResourceAttr):
-            found.append((value.data, op))
-    return found
+            resources_of.append((value.data, op))
+    return resources_of
 
 
 def write(module: ModuleOp, path: Path) -> int:
@@ -62,14 +62,14 @@ def save_arrays(arrays: dict[str, Array], path: Path, facts: dict[str, str] | No
 def attach(module: ModuleOp, path: Path) -> None:
     """Give the module's weights their arrays, mapped; GlowError where the file does not fit the module."""
     try:
-        found = mapped(path)
+        arrays = mapped(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GlowError(f"{path}: not a weights file: {error}") from None
     for resource, op in resources(module):
         name = resource.name
-        if name not in found:
+        if name not in arrays:
             raise GlowError(f"{path}: no weights for @{name}")
-        array = found[name]
+        array = arrays[name]
         dtype, shape = dtype_of(op.type), shape_of(op.type)
         packed = array.dtype == np.uint8 and dtype.name not in _PLAIN
         if packed and array.size == bytes_of(op.type):

@@ -40,13 +40,13 @@ class Belonging:
         """In what a checkpoint's training, the fields of another one of these, is another."""
         if not all(field in there for field in asdict(self)):
             return ["it does not tell its graph"]
-        found = [
+        problems = [
             f"the {what} is {there[what]} there, {here} here"
             for what, here in (("loss", self.loss), ("optimizer", self.optimizer))
             if there[what] != here
         ]
         graph = difference(there["graph"], self.graph, (there["batch"], self.batch))
-        return found if graph is None else [*found, graph]
+        return problems if graph is None else [*problems, graph]
 
 
 def write(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any], belonging: Belonging) -> None:
@@ -87,7 +87,7 @@ def read_weights(
     """
     arrays, _ = _opened(path)
     chosen = set(selected(list(names.values()), patterns))
-    found: dict[str, Array] = {}
+    states: dict[str, Array] = {}
     problems: list[str] = []
     for symbol, name in names.items():
         if name in chosen:
@@ -97,10 +97,10 @@ def read_weights(
             elif problem := _unlike(name, array, expected[symbol]):
                 problems.append(problem)
             else:
-                found[symbol] = array
+                states[symbol] = array
     if problems:
         raise GlowError(f"{path}: {'; '.join(problems[:4])}; names=[...] says which weights to take")
-    return found
+    return states
 
 
 def _opened(path: Path) -> tuple[dict[str, Array], dict[str, Any] | None]:

@@ -15,36 +15,36 @@ from glow_dialects.core.types import Array
 def number(what: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
     """A finite number of at least `least` and at most `most`; GlowError where it is none."""
     try:
-        made = math.nan if isinstance(value, str | bool) else float(value)
+        real = math.nan if isinstance(value, str | bool) else float(value)
     except (TypeError, ValueError):
-        made = math.nan
-    if not math.isfinite(made):
+        real = math.nan
+    if not math.isfinite(real):
         raise GlowError(f"{what} is {value!r}, expected a finite number")
-    if not least <= made <= most:
+    if not least <= real <= most:
         upper = f" and at most {most:g}" if most < math.inf else ""
         raise GlowError(f"{what} is {value}, expected at least {least:g}{upper}")
-    return made
+    return real
 
 
 def integer(what: str, value: Any, least: int = 0) -> int:
     """A whole number of at least `least`; GlowError where it is none."""
     try:
-        made = None if isinstance(value, bool) else operator.index(value)
+        index = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        made = None
-    if made is None:
+        index = None
+    if index is None:
         raise GlowError(f"{what} is {value!r}, expected a whole number")
-    if made < least:
+    if index < least:
         raise GlowError(f"{what} is {value}, expected at least {least}")
-    return made
+    return index
 
 
 def numbers(what: str, value: Any) -> Array:
     """An array of numbers; BindingError for lists of unequal parts, text, objects and complex numbers."""
     try:
-        made = np.asarray(value)
+        array = np.asarray(value)
     except ValueError:
         raise BindingError(f"{what}: a list of unequal parts, not a tensor") from None
-    if made.dtype.kind in "OUSMmc":
-        raise BindingError(f"{what}: dtype {made.dtype}, expected real numbers")
-    return made
+    if array.dtype.kind in "OUSMmc":
+        raise BindingError(f"{what}: dtype {array.dtype}, expected real numbers")
+    return array

@@ -41,10 +41,10 @@ def pair(item: Any) -> Batch:
 
 def batches(dataset: Any, epoch: int) -> Iterator[Batch]:
     """The batches of an epoch from an iterable, or from a function of the epoch's number."""
-    made: Any = dataset(epoch) if callable(dataset) else dataset
-    if not hasattr(made, "__iter__"):
-        raise GlowError(f"a {type(made).__name__} is no data set: arrays or batches are expected")
-    for item in made:
+    items: Any = dataset(epoch) if callable(dataset) else dataset
+    if not hasattr(items, "__iter__"):
+        raise GlowError(f"a {type(items).__name__} is no data set: arrays or batches are expected")
+    for item in items:
         yield pair(item)
 
 
@@ -90,7 +90,7 @@ def samples(data: Mapping[str, Array], expected: Sequence[Port]) -> int | None:
 
     None where they are as many, or the arrays differ in more.
     """
-    found: set[tuple[int, int]] = set()
+    counts: set[tuple[int, int]] = set()
     same: list[Port] = []
     for port in expected:
         array = data.get(port.name)
@@ -99,9 +99,9 @@ def samples(data: Mapping[str, Array], expected: Sequence[Port]) -> int | None:
         differ = [(want, have) for want, have in zip(port.shape, array.shape, strict=True) if want != have]
         if len(differ) > 1:
             return None
-        found.update(differ)
+        counts.update(differ)
         same += [] if differ else [port]
-    if len(found) != 1:
+    if len(counts) != 1:
         return None
-    want, have = found.pop()
+    want, have = counts.pop()
     return None if any(p.shape[:1] == (want,) for p in same) else have

@@ -105,33 +105,33 @@ class CompiledFunction:
                 return ready((*arguments, *keywords.values()) if keywords else arguments)
             except NotNative:
                 pass  # an int that is too large: the interpreter has it below
-        given = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
-        made = self.program.run(given)
-        native = self.program.native(given)
+        values = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        result = self.program.run(values)
+        native = self.program.native(values)
         if key is not None and native is not None:
-            ready = self._arranged(native, len(arguments), list(keywords), given)
+            ready = self._arranged(native, len(arguments), list(keywords), values)
             if ready is not None:
                 self._ready[key] = ready
-        return made
+        return result
 
     def _arranged(
-        self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], given: Sequence[Value]
+        self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], values: Sequence[Value]
     ) -> Callable[[Sequence[Any]], Any] | None:
         """Machine code that takes `count` arguments, then keywords, and knows the defaults of the others."""
         parameters = _signature(self._function).parameters
         if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             return None
-        if count == len(given):
+        if count == len(values):
             return native
         order = [
             *range(count),
             *(count + keywords.index(n) for n in list(parameters)[count:] if n in keywords),
         ]
-        if len(order) == len(given):
+        if len(order) == len(values):
             return lambda values: native([values[i] for i in order])
         if keywords:
             return None
-        rest = tuple(given[count:])
+        rest = tuple(values[count:])
         return lambda values: native((*values, *rest))
 
     def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sequence[Any]:
@@ -158,8 +158,8 @@ class CompiledFunction:
         """Run once and count: how often each line of the Python text ran, and its share of operations."""
         from glow_runtime.function_profile import profile
 
-        given = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
-        return profile(self.program, tuple(map(type_of, given)), given)
+        values = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        return profile(self.program, tuple(map(type_of, values)), values)
 
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, operations, and what runs where."""
@@ -184,11 +184,11 @@ def _kind(value: Any) -> Any:
     if kind is float or kind is int or kind is bool:
         return kind
     if kind is tuple:
-        made = tuple([_kind(v) for v in value])
-        return None if None in made else made
+        kinds = tuple([_kind(v) for v in value])
+        return None if None in kinds else kinds
     if kind is dict:
-        made = [_kind(v) for v in value.values()]
-        return None if None in made else (dict, *value, *made)
+        kinds = [_kind(v) for v in value.values()]
+        return None if None in kinds else (dict, *value, *kinds)
     return None
 
 
@@ -251,8 +251,8 @@ def _differentiated(
     chosen = backend or getattr(function, "backend", "cpu")
     _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function
-    made = _Gradient(function, positions, single, with_value)
-    return CompiledFunction(plain, chosen, made, getattr(function, "unroll", 0))
+    gradient = _Gradient(function, positions, single, with_value)
+    return CompiledFunction(plain, chosen, gradient, getattr(function, "unroll", 0))
 
 
 def _check_named(function: Callable[..., Any], positions: Sequence[int], word: str) -> None:

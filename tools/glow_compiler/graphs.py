@@ -35,11 +35,11 @@ def save_graphs(function: CompiledFunction, folder: Path, level: int) -> list[Pa
             saver.module(f"after_{name}", module)
     saver.module("closed", program.module)
     if level >= 2:
-        for found in program.instances.values():
+        for instance in program.instances.values():
             stem = saver.stem("specialized")
-            if found.types is not None and found.root is not None:
-                saver.file(f"{stem}.ir", typed_text(found.types, found.root))
-            llvm = getattr(found.native, "llvm", None)
+            if instance.types is not None and instance.root is not None:
+                saver.file(f"{stem}.ir", typed_text(instance.types, instance.root))
+            llvm = getattr(instance.native, "llvm", None)
             if llvm is not None:
                 saver.file(f"{stem}.ll", llvm)
     return saver.written
@@ -75,7 +75,7 @@ def _values(types: Specializer, instance: Instance) -> dict[SSAValue, Type]:
             values[op.result] = types.call(op, operands, instance)
         else:
             values[op.results[0]] = types.step(op, operands, instance)
-    return {v: types.sets.resolve(found.type) for v, found in values.items()}
+    return {v: types.sets.resolve(info.type) for v, info in values.items()}
 
 
 def _kind(kind: Type) -> str:

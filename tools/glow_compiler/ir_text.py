@@ -37,16 +37,16 @@ def primitive_name(op: Operation) -> str:
 def symbol(op: Operation) -> str:
     """The name of an operation that has one."""
     for key in ("sym_name", "sym_hint"):
-        found = op.properties.get(key) or op.attributes.get(key)
-        if isinstance(found, StringAttr):
-            return found.data
+        attribute = op.properties.get(key) or op.attributes.get(key)
+        if isinstance(attribute, StringAttr):
+            return attribute.data
     return ""
 
 
 def source_line(op: Operation) -> str:
     """`file:line` of the text that an operation comes from, where that is known."""
-    found = op.attributes.get(LINE) or op.attributes.get("name") or op.properties.get("name")
-    return found.data if isinstance(found, StringAttr) else ""
+    attribute = op.attributes.get(LINE) or op.attributes.get("name") or op.properties.get("name")
+    return attribute.data if isinstance(attribute, StringAttr) else ""
 
 
 def module_text(module: ModuleOp) -> str:
@@ -103,9 +103,13 @@ def _node(op: Operation, names: dict[SSAValue, str], indent: str, typed: Typed) 
     text = f"{target} = " if target else ""
     text += f"{primitive_name(op)}({inputs})" + (f" {{{', '.join(shown)}}}" if shown else "")
     have = [typed(v) or "?" for v in op.operands]
-    made = [typed(r) for r in op.results]
-    if any(made):
-        text += f" : ({', '.join(have)}) -> {', '.join(made)}" if have else f" : {', '.join(made)}"
+    result_types = [typed(r) for r in op.results]
+    if any(result_types):
+        text += (
+            f" : ({', '.join(have)}) -> {', '.join(result_types)}"
+            if have
+            else f" : {', '.join(result_types)}"
+        )
     where = source_line(op)
     return [f"{indent}{text}" + (f"  # {where}" if where else "")]
 
@@ -227,9 +231,9 @@ class Saver:
 
     def stem(self, name: str) -> str:
         """The next number with a name."""
-        made = f"{self.number:02}_{name}"
+        stem = f"{self.number:02}_{name}"
         self.number += 1
-        return made
+        return stem
 
     def file(self, name: str, content: str) -> None:
         """Write one file."""

@@ -48,19 +48,19 @@ class OnnxModel:
     def __init__(self, model: Any, backend: Backend) -> None:
         self.path = Path(model) if isinstance(model, str | Path) else None
         self.name = "model" if self.path is None else str(self.path)
-        self._given: Any = model
+        self._model: Any = model
         self._remembers = backend.remembers
         self._note = f"onnx {state(self.path)}" if self.path is not None and self._remembers else None
-        found = None if self._note is None else _read(backend.recall_note(self._note))
-        self.description = found or self._describe()
-        if found is None and self._note is not None and self.path is not None and _settled(self.path):
+        note = None if self._note is None else _read(backend.recall_note(self._note))
+        self.description = note or self._describe()
+        if note is None and self._note is not None and self.path is not None and _settled(self.path):
             backend.remember_note(self._note, json.dumps(asdict(self.description), default=str))
 
     @property
     def proto(self) -> ModelProto:
         """The model, its weights mapped; a GlowError where the file holds none, or another by now."""
         if self.path is None:
-            return self._given
+            return self._model
         before, proto = self._loaded
         if state(self.path) != before:
             raise GlowError(f"{self.path} has changed since it was compiled first; compile it again")
@@ -114,10 +114,10 @@ class OnnxModel:
 def state(path: Path) -> str:
     """A text that changes when the file does: where it is, its size and time of change."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return f"{path} is missing"
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {path.resolve()}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {path.resolve()}"
 
 
 def _settled(path: Path) -> bool:
@@ -129,19 +129,19 @@ def _read(text: str | None) -> Description | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
-        if any(state(Path(file.split(" ", 3)[3])) != file for file in found["files"]):
+        description = json.loads(text)
+        if any(state(Path(file.split(" ", 3)[3])) != file for file in description["files"]):
             return None
         inputs, defaults, outputs = (
-            [_signature(s) for s in found[kind]] for kind in ("inputs", "defaults", "outputs")
+            [_signature(s) for s in description[kind]] for kind in ("inputs", "defaults", "outputs")
         )
         return Description(
             inputs,
             defaults,
             outputs,
-            found["value_inputs"],
-            found["files"],
-            found["content"],
+            description["value_inputs"],
+            description["files"],
+            description["content"],
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -143,10 +143,10 @@ def profile(
         raise QuantizationError("the calibration data is empty: no batch was given")
     bound = shapes or {name: np.shape(value) for name, value in first.items()}
     module = prepared(model, bound, first)
-    made = profile_prepared(module, chain([first], batches), backend, progress)
-    made.shapes = {name: tuple(shape) for name, shape in bound.items()}
-    made.numbers = numbers_of(first)
-    return made
+    ranges = profile_prepared(module, chain([first], batches), backend, progress)
+    ranges.shapes = {name: tuple(shape) for name, shape in bound.items()}
+    ranges.numbers = numbers_of(first)
+    return ranges
 
 
 def checked(data: Data) -> Iterator[Feed]:
@@ -161,7 +161,7 @@ def checked(data: Data) -> Iterator[Feed]:
         if not isinstance(feed, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             kind = type(feed).__name__
             raise QuantizationError(f"batch {number} of the data is a {kind}, expected a dict of inputs")
-        made: dict[str, Any] = {}
+        checked_feed: dict[str, Any] = {}
         for name, value in feed.items():
             array = np.asarray(value)
             usual, count = plausible(array) if array.dtype.kind == "f" else (value, 0)
@@ -169,8 +169,8 @@ def checked(data: Data) -> Iterator[Feed]:
                 what = f"{count} of {array.size} numbers of input '{name}' in batch {number}"
                 message = f"{what} are out of all proportion to the others and were saturated"
                 warnings.warn(message, QuantizationWarning, stacklevel=2)
-            made[name] = usual.astype(array.dtype) if count else value
-        yield made
+            checked_feed[name] = usual.astype(array.dtype) if count else value
+        yield checked_feed
 
 
 class QuantizationWarning(UserWarning):
@@ -181,16 +181,16 @@ def profile_prepared(
     module: ModuleOp, data: Data, backend: str = "cpu", progress: Progress | None = None
 ) -> Profile:
     """The profile of an optimised module."""
-    made = Profile.of(module)
+    recorded = Profile.of(module)
     first: list[Feed] = []
     data = _remembered(inside(data, sizes_of_tables(module)), first)
     for number, values in enumerate(run_instrumented(module, data, backend)):
-        made.add(values)
+        recorded.add(values)
         if progress is not None:
             progress(number + 1)
-    made.check_data()
-    made.losses = losses(module, made, first, backend)
-    return made
+    recorded.check_data()
+    recorded.losses = losses(module, recorded, first, backend)
+    return recorded
 
 
 def _remembered(data: Data, first: list[Feed]) -> Iterator[Feed]:
@@ -258,11 +258,11 @@ def quantize(
 
 
 def quantize_prepared(
-    module: ModuleOp, made: Profile, options: QuantizeOptions, backend: str = "cpu"
+    module: ModuleOp, ranges: Profile, options: QuantizeOptions, backend: str = "cpu"
 ) -> None:
     """Quantise an optimised module in place by a profile of it."""
     check_names(module, options.keep)
-    convert(module, made, options, backend)
+    convert(module, ranges, options, backend)
     _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
@@ -282,9 +282,9 @@ def check_names(module: ModuleOp, keep: Sequence[str]) -> None:
             raise QuantizationError(f"keep: the graph has no value or operator '{name}'{hint}")
 
 
-def convert(module: ModuleOp, made: Profile, options: QuantizeOptions, backend: str) -> None:
+def convert(module: ModuleOp, ranges: Profile, options: QuantizeOptions, backend: str) -> None:
     """Every node an island of its own: integers inside, the float value of each node still there."""
-    annotate(module, made, options.check(), options.calibration)
+    annotate(module, ranges, options.check(), options.calibration)
     quantizer = QuantizePass(
         options.schema,
         options.precision,
@@ -323,7 +323,7 @@ class Report:
 def report(
     model: Any,
     data: Sequence[Feed],
-    made: Profile | None = None,
+    ranges: Profile | None = None,
     backend: str = "cpu",
     shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
@@ -337,11 +337,11 @@ def report(
     chosen = QuantizeOptions(**options)
     shapes = shapes or {name: np.shape(value) for name, value in data[0].items()}
     module = prepared(model, shapes, data[0])
-    made = made or profile_prepared(module, data, backend)
+    ranges = ranges or profile_prepared(module, data, backend)
     _name_values(module)
     kinds = _operators(module)
     rounded = module.clone()
-    convert(rounded, made, chosen, backend)
+    convert(rounded, ranges, chosen, backend)
     signal: dict[str, float] = {}
     noise: dict[str, float] = {}
     pairs = zip(
@@ -376,15 +376,15 @@ def _decibels(signal: float, noise: float) -> float:
 def _operators(module: ModuleOp) -> dict[str, str]:
     """The operator of each value worth reporting: computed, and not only half of one with its relu."""
     function = next(functions(module))
-    found: dict[str, str] = {}
+    operators: dict[str, str] = {}
     for name, value in observed(function, module).items():
         readers = [use.operation for use in value.uses]
         half = (
             len(readers) == 1 and isinstance(readers[0], GraphOp) and (readers[0].clamp_limits() is not None)
         )
         if isinstance(value.owner, GraphOp) and not half:
-            found[name] = value.owner.name.removeprefix("glow.")
-    return found
+            operators[name] = value.owner.name.removeprefix("glow.")
+    return operators
 
 
 def tune(
@@ -405,15 +405,15 @@ def tune(
     """
     data = list(checked(data))
     shapes = {name: np.shape(value) for name, value in data[0].items()} if data else None
-    made = profile(model, data, backend, shapes)
-    worst = [layer.name for layer in report(model, data, made, backend, shapes, **options).layers]
+    ranges = profile(model, data, backend, shapes)
+    worst = [layer.name for layer in report(model, data, ranges, backend, shapes, **options).layers]
     already = tuple(options.pop("keep", ()))
     tried: dict[int, tuple[ModuleOp, float]] = {}
 
     def attempt(count: int) -> float:
         if count not in tried:
             keep = (*already, *worst[:count])
-            module = quantize(model, made, keep=keep, shapes=shapes, **options)
+            module = quantize(model, ranges, keep=keep, shapes=shapes, **options)
             value: Any = metric(module)
             if not isinstance(value, SupportsFloat):
                 raise QuantizationError(f"the metric gave a {type(value).__name__}, expected a number")

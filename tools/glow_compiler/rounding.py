@@ -26,7 +26,7 @@ BATCHES = 2
 Feed = Mapping[str, Any]
 
 
-def losses(module: ModuleOp, made: Profile, data: Sequence[Feed], backend: str) -> dict[str, float]:
+def losses(module: ModuleOp, ranges: Profile, data: Sequence[Feed], backend: str) -> dict[str, float]:
     """Noise over signal in the outputs with one layer on integers, for every layer worth it.
 
     `module` is the optimised graph that the profile is of. A network with a state gives none: it
@@ -35,7 +35,7 @@ def losses(module: ModuleOp, made: Profile, data: Sequence[Feed], backend: str) 
     schema, both = Schema(), module.clone()
     if any(isinstance(op, PlaceholderOp) and op.kind.data == "state" for op in both.body.block.ops):
         return {}
-    annotate(both, made, schema, "none")
+    annotate(both, ranges, schema, "none")
     switches = switched(both, Options(schema))
     if not switches:
         return {}
@@ -43,13 +43,13 @@ def losses(module: ModuleOp, made: Profile, data: Sequence[Feed], backend: str) 
         item.apply(context(), both)
     net = compile(both, backend=backend)
     off = {name: np.zeros(1, bool) for name in switches.values()}
-    found = dict.fromkeys(switches, 0.0)
+    loss_of_layer = dict.fromkeys(switches, 0.0)
     for feed in data[:BATCHES]:
         exact = {name: np.array(value) for name, value in net.run({**feed, **off}).items()}
         for layer, switch in switches.items():
             rounded = net.run({**feed, **off, switch: np.ones(1, bool)})
-            found[layer] += _noise(exact, rounded) / min(len(data), BATCHES)
-    return found
+            loss_of_layer[layer] += _noise(exact, rounded) / min(len(data), BATCHES)
+    return loss_of_layer
 
 
 def _noise(exact: Mapping[str, Array], rounded: Mapping[str, Array]) -> float:

@@ -28,14 +28,14 @@ MOVES = (CastOp, ExpandOp, IdentityOp, ReshapeOp, TransposeOp)
 
 def sizes_of_tables(module: ModuleOp) -> dict[str, int]:
     """Inputs all of whose elements are subscripts, and the length of the shortest axis they are of."""
-    table, found = Symbols(module).table, dict[str, int]()
+    table, least = Symbols(module).table, dict[str, int]()
     for function in functions(module):
         for op in function.body.block.ops:
             place = table.get(op.symbol.root_reference.data) if isinstance(op, GetOp) else None
             if isinstance(place, PlaceholderOp) and dtype_of(op.results[0].type).kind in "iu":
                 name, sizes = public_name(place), list(_sizes(op.results[0]))
-                found.update({name: min([*sizes, found.get(name, sizes[0])])} if sizes else {})
-    return found
+                least.update({name: min([*sizes, least.get(name, sizes[0])])} if sizes else {})
+    return least
 
 
 def _sizes(value: SSAValue) -> Iterator[int]:

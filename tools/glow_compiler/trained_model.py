@@ -33,7 +33,7 @@ def module_of(
     """The model as a module; with `wanted` shapes of inputs for another number of samples."""
     from glow_compiler.api import check_kind, load
 
-    def made(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
+    def module_with_shapes(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
         if not _is_onnx(model):
             if bound or values:
                 raise GlowError("only ONNX models take shapes and values; others have theirs")
@@ -45,10 +45,10 @@ def module_of(
 
     if wanted is not None and _is_onnx(model):
         try:
-            return made(wanted)
+            return module_with_shapes(wanted)
         except GlowError:  # its shapes are fixed
             pass
-    module = made(shapes)
+    module = module_with_shapes(shapes)
     if wanted is not None:
         module = module.clone()
         inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}

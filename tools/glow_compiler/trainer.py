@@ -98,11 +98,11 @@ class Trainer:
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, integer("seed", seed)
         self.detect_anomaly = detect_anomaly
-        made = optimizer.compiled()
+        compiled = optimizer.compiled()
 
         def build(wanted: Mapping[str, Sequence[int]] | None) -> _Step:
             module = module_of(model, shapes, trainable, batch, values, wanted)
-            graph = TrainingGraph(module, self.loss, made, trainable, output, momentum, seed)
+            graph = TrainingGraph(module, self.loss, compiled, trainable, output, momentum, seed)
             if memory_budget is not None:
                 main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
             return _Step(graph, self._compile(graph.training))
@@ -153,10 +153,10 @@ class Trainer:
             if name not in symbols:
                 raise GlowError(f"no parameter '{name}'; there are: {', '.join(symbols)}")
             target = self.state[symbols[name]]
-            given = numbers(f"parameter '{name}'", array)
-            if given.shape != target.shape:
-                raise GlowError(f"parameter '{name}' has shape {target.shape}, got {given.shape}")
-            target[...] = given
+            value = numbers(f"parameter '{name}'", array)
+            if value.shape != target.shape:
+                raise GlowError(f"parameter '{name}' has shape {target.shape}, got {value.shape}")
+            target[...] = value
         self._fresh = False
 
     # --- training -------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ class Trainer:
             try:
                 if not count:
                     raise GlowError("there is nothing to learn from")
-                made = self._build(shapes)
-                if made.graph.lone_statistics() > self.graph.lone_statistics():
+                trainer = self._build(shapes)
+                if trainer.graph.lone_statistics() > self.graph.lone_statistics():
                     raise GlowError("a normalisation of the batch has one value for each channel")
-                self._others[key] = made
+                self._others[key] = trainer
             except GlowError as error:
                 raise BindingError(f"a batch of {count} samples: {error}") from None
         return self._others[key]
@@ -296,8 +296,8 @@ class Trainer:
         while self.epoch < last:
             history.append(self._epoch(dataset, shuffle, drop_last, path, every))
             if validation is not None:
-                found = self._validate(validation, metrics or {})
-                history[-1] |= {f"validation_{n}": v for n, v in found.items()}
+                figures = self._validate(validation, metrics or {})
+                history[-1] |= {f"validation_{n}": v for n, v in figures.items()}
             if path is not None:
                 self.save(path)
             if callable(progress):
@@ -395,11 +395,11 @@ class Trainer:
         assert kind is not None
         targets = self.loss.check(targets, kind, self.graph.classes)
         scores = np.log(np.maximum(output, 1e-38)) if self.graph.softmax_dropped else output
-        found = {"loss": self.loss.value(scores, targets)}
+        figures = {"loss": self.loss.value(scores, targets)}
         if self.loss.classes:
             right, counted = output.argmax(axis=1) == targets, self.loss.counted(targets)
-            found["accuracy"] = float(right[counted].mean())
-        return found | {name: float(metric(output, targets)) for name, metric in metrics.items()}
+            figures["accuracy"] = float(right[counted].mean())
+        return figures | {name: float(metric(output, targets)) for name, metric in metrics.items()}
 
     # --- files ----------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
@@ -440,11 +440,11 @@ class Trainer:
         """
         public = self.graph.model_state
         patterns = (names,) if isinstance(names, str) else names
-        found = checkpoint.read_weights(Path(path), self.state, public, patterns)
-        for symbol, array in found.items():
+        arrays = checkpoint.read_weights(Path(path), self.state, public, patterns)
+        for symbol, array in arrays.items():
             self.state[symbol][...] = array
         self._fresh = False
-        return [public[symbol] for symbol in found]
+        return [public[symbol] for symbol in arrays]
 
     @cached_property
     def _belonging(self) -> checkpoint.Belonging:
@@ -454,9 +454,9 @@ class Trainer:
 
     def module(self) -> ModuleOp:
         """The trained model as a module of constants, for `glow.compile`."""
-        made = self.graph.inference.clone()
-        freeze_placeholders(made, self.state)
-        return made
+        inference = self.graph.inference.clone()
+        freeze_placeholders(inference, self.state)
+        return inference
 
     def export(self, path: str | Path) -> None:
         """Write the trained model as ONNX; UnsupportedError names operators that ONNX has no form of."""

@@ -93,8 +93,8 @@ class TrainingGraph:
 
     def lone_statistics(self) -> int:
         """How many normalisations take the statistics of one value a channel, which say nothing."""
-        found = (op for op in main_of(self.training).body.block.ops if isinstance(op, BatchNormTrainOp))
-        return sum(all(shape_of(op.input)[axis] == 1 for axis in op.others) for op in found)
+        norms = (op for op in main_of(self.training).body.block.ops if isinstance(op, BatchNormTrainOp))
+        return sum(all(shape_of(op.input)[axis] == 1 for axis in op.others) for op in norms)
 
     def _check_reached(self, training: Training, patterns: Sequence[str]) -> None:
         """GlowError where weights were asked for that the loss does not depend on."""
@@ -115,14 +115,14 @@ class TrainingGraph:
             target = add_placeholder(self.training, name, typed(result), "output")
             b.insert(SaveOp.of(result, target))
 
-    def _only(self, made: FuncOp, source: FuncOp) -> None:
+    def _only(self, function: FuncOp, source: FuncOp) -> None:
         """Leave the training function alone in the module, as @main, with the loss as its output."""
         source.detach()
         source.erase()
-        made.properties["sym_name"] = StringAttr("main")
+        function.properties["sym_name"] = StringAttr("main")
         known = placeholders(self.training)
         others = {n: p for n, p in known.items() if p.kind.data == "output" and n != LOSS}
-        for op in list(made.body.block.ops):
+        for op in list(function.body.block.ops):
             if isinstance(op, SaveOp) and op.symbol.root_reference.data in others:
                 op.detach()
                 op.erase()

@@ -25,7 +25,7 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-bench",
         "Time models on this compiler and on the installed peers (onnxruntime, OpenVINO, PyTorch by "
         "onnx2torch). Every engine runs in a process of its own, pinned to the same cores; short "
@@ -34,10 +34,10 @@ def _arguments() -> argparse.ArgumentParser:
         "--accuracy our kernels are measured in place of the race.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
-    add_shape(made)
+    add_shape(parser)
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds an engine and round (default: 0.5)")
@@ -48,17 +48,17 @@ def _arguments() -> argparse.ArgumentParser:
     add("--profile", action="store_true", help="time of each of our kernels")
     add("--trace", type=Path, metavar="FILE", help="compilation and kernels as a Chrome trace")
     add("--accuracy", action="store_true", help="error of our kernels against float64")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bench`."""
-    made = _arguments()
-    a = made.parse_args(argv)
+    parser = _arguments()
+    a = parser.parse_args(argv)
     if not a.threads or not a.rounds:
-        made.error("--threads and --rounds are at least 1")
+        parser.error("--threads and --rounds are at least 1")
     if a.trace and len(a.models) > 1:
-        made.error("--trace writes one file: give one model")
+        parser.error("--trace writes one file: give one model")
     show_log()
     return guarded(lambda: _run(a))
 
@@ -67,9 +67,9 @@ def _run(a: argparse.Namespace) -> int:
     if a.profile or a.trace or a.accuracy:
         from glow_tools.bench_kernels import show
 
-        found = [show(model, dict(a.shape), a) for model in a.models]
+        figures = [show(model, dict(a.shape), a) for model in a.models]
         if a.json:
-            write_text(a.json, json.dumps({"machine": machine(), "models": found}, indent=1) + "\n")
+            write_text(a.json, json.dumps({"machine": machine(), "models": figures}, indent=1) + "\n")
         return 0
     from glow_tools.bench_race import Race
 
@@ -107,15 +107,15 @@ def engines(wanted: str) -> list[str]:
     return ["glow", *names]
 
 
-def chosen_cores(given: str | None, threads: int) -> list[int]:
+def chosen_cores(text: str | None, threads: int) -> list[int]:
     """The cores to pin to: those given, else as many as threads from the last ones on."""
     usable = sorted(os.sched_getaffinity(0))
-    if given is None:
+    if text is None:
         return usable[-threads:]
     try:
-        cores = sorted({int(c) for c in given.split(",")})
+        cores = sorted({int(c) for c in text.split(",")})
     except ValueError:
-        fail(f"--cores '{given}' is not a list such as 0,1")
+        fail(f"--cores '{text}' is not a list such as 0,1")
     missing = [c for c in cores if c not in usable]
     if missing:
         fail(f"core {missing[0]} is not usable; there are: {', '.join(map(str, usable))}")

@@ -48,14 +48,14 @@ class Accuracy:
     plain_error: float
 
 
-def print_accuracy(found: Sequence[Accuracy]) -> None:
+def print_accuracy(accuracies_of_layers: Sequence[Accuracy]) -> None:
     """Print a table of a model's convolutions."""
     table = Table(title="errors of convolutions, relative to the largest value of the float64 result")
     for name in ("convolution", "input, filter", "kernel"):
         table.add_column(name)
     for name in ("largest error", "rms error", "without Winograd"):
         table.add_column(name, justify="right")
-    for item in found:
+    for item in accuracies_of_layers:
         errors = (f"{e:.1e}" for e in (item.error, item.rms, item.plain_error))
         table.add_row(item.name, item.shapes, item.kernel, *errors)
     Console(width=140, highlight=False).print(table)
@@ -71,18 +71,18 @@ def accuracies(
         item.apply(ctx, module)
     plain = CpuBackend(cpu="host", winograd=False)
     rng = np.random.default_rng(seed)
-    found: dict[object, Accuracy] = {}
+    errors: dict[object, Accuracy] = {}
     for function in functions(module):
         for number, op in enumerate(function.body.block.ops):
             if not isinstance(op, ConvOp):
                 continue
             weights = constant_value(op.operands[1])
             key = (tuple(map(str, op.operand_types)), str(op.properties))
-            if weights is None or key in found:
+            if weights is None or key in errors:
                 continue
             x = rng.standard_normal(shape_of(op.operands[0])).astype(np.float32)
-            found[key] = _accuracy(op, x, weights, number, backend, plain)
-    return list(found.values())
+            errors[key] = _accuracy(op, x, weights, number, backend, plain)
+    return list(errors.values())
 
 
 def _accuracy(

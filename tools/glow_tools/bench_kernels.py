@@ -47,23 +47,23 @@ def planned(
 def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
     """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
     backend, quiet = CpuBackend(threads=a.threads), a.json == "-"
-    found: dict[str, Any] = {"model": Path(path).stem}
-    given: dict[str, Any] = {}
+    figures: dict[str, Any] = {"model": Path(path).stem}
+    inputs: dict[str, Any] = {}
     if a.inputs is not None:
-        given = load_archive(a.inputs)
-        shapes = {**{n: array.shape for n, array in given.items()}, **shapes}
+        inputs = load_archive(a.inputs)
+        shapes = {**{n: array.shape for n, array in inputs.items()}, **shapes}
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy
 
         errors = accuracies(path, shapes, backend, a.seed)
-        found["accuracy"] = [asdict(item) for item in errors]
+        figures["accuracy"] = [asdict(item) for item in errors]
         if not quiet:
             print_accuracy(errors)
     if not (a.profile or a.trace):
-        return found
+        return figures
     module, function, stages = planned(path, shapes, backend)
     rng = np.random.default_rng(a.seed)
-    feed = {p.name: given.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
+    feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
     times, peak = measured.steps, measured.peak
     if a.trace:
@@ -73,11 +73,11 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
             {"gflops": t.gflops, "gbytes": t.gbytes, "peak_share": t.gflops / peak, "balance": t.balance}
             for t in times
         ]
-        found |= {"peak_gflops": peak, "stages_s": stages}
-        found["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
+        figures |= {"peak_gflops": peak, "stages_s": stages}
+        figures["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
         if not quiet:
             print_profile(Path(path).stem, times, peak)
-    return found
+    return figures
 
 
 def print_profile(model: str, times: Sequence[KernelTime], peak: float) -> None:

@@ -108,12 +108,12 @@ class Race:
         for (name, threads), taken in times.items():
             if "error" in figures[name]:
                 continue
-            found = statistics(taken)
+            race = statistics(taken)
             if threads == self.settings["threads"]:
-                figures[name] |= found
+                figures[name] |= race
             else:
-                figures[name]["one_thread_ms"] = found["median_ms"]
-                figures[name]["scaling"] = found["median_ms"] / figures[name]["median_ms"]
+                figures[name]["one_thread_ms"] = race["median_ms"]
+                figures[name]["scaling"] = race["median_ms"] / figures[name]["median_ms"]
         self._compare(figures)
         return {"model": Path(self.model).stem, "engines": figures}
 

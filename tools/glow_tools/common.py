@@ -24,14 +24,14 @@ PLACE_LENGTH = 240
 
 def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """The argument parser of a command; `examples` is printed under the options."""
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=name,
         description=description,
         epilog=f"examples:\n{examples}\nexit status: 0 success, 1 bad input or failed check, 2 usage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    return made
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    return parser
 
 
 class _Version(argparse.Action):

@@ -23,19 +23,19 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-compile",
         "Compile a model ahead of time into an object file with one function, a C header that "
         "declares it, and a file of weights. Nothing of this compiler is needed to run it.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("model", help=".onnx or .mlir file")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go")
     add("--name", help="of the function and the files (default: the model's file name)")
     add("--mcpu", default="host", help="CPU to compile for (default: host)")
-    add_shape(made)
-    return made
+    add_shape(parser)
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,9 +63,9 @@ def _run(a: argparse.Namespace) -> None:
         f"{name}_example.c": example(program).encode(),
     }
     a.output.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as made:  # all of them or none
+    with ExitStack() as stack:  # all of them or none
         for file, data in files.items():
-            made.enter_context(whole(a.output / file)).write_bytes(data)
+            stack.enter_context(whole(a.output / file)).write_bytes(data)
     for file, data in files.items():
         print(f"wrote {a.output / file} ({len(data)} bytes)")
 

@@ -44,9 +44,9 @@ class ToolContext(GlowContext):
 
 def tool_context() -> Context:
     """A context that loads each dialect when a program first uses it."""
-    made = ToolContext()
-    vars(made).update(vars(context()))
+    ctx = ToolContext()
+    vars(ctx).update(vars(context()))
     known = get_all_dialects()
     for name in FROM_XDSL:
-        made.register_dialect(name, known[name])
-    return made
+        ctx.register_dialect(name, known[name])
+    return ctx

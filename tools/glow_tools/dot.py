@@ -16,8 +16,8 @@ from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, function
 
 def to_dot(module: ModuleOp) -> str:
     """Every graph function as a cluster; reads and writes of memory have colours of their own."""
-    found = list(functions(module))
-    if not found:
+    function_list = list(functions(module))
+    if not function_list:
         raise UnsupportedError("there is no glow.func to draw; pictures show the graph level")
     lines = [
         "digraph glow {",
@@ -25,7 +25,7 @@ def to_dot(module: ModuleOp) -> str:
         '  node [shape=record, style="rounded,filled", fillcolor=white,',
         "    fontname=Helvetica, fontsize=10];",
     ]
-    for number, function in enumerate(found):
+    for number, function in enumerate(function_list):
         lines += _cluster(number, function)
     return "\n".join([*lines, "}", ""])
 

@@ -95,14 +95,14 @@ KERNELS = "backends/glow_backends/cpu/kernels"
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command("new_op", __doc__ or "", EXAMPLES)
-    add = made.add_argument
+    parser = command("new_op", __doc__ or "", EXAMPLES)
+    add = parser.add_argument
     add("name", help="snake_case name: the operator glow.NAME, the module ops/NAME.py")
     add("expression", help="its meaning in NumPy, over its operands")
     add("--operands", help="comma-separated names (default: x, or x,y: element-wise operators)")
     add("--doc", required=True, help="one line that says what it computes")
     add("--root", type=Path, default=Path(), help="the checkout (default: the current folder)")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,17 +27,17 @@ SEPARATOR = "// -----\n"
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-opt",
         "Parse (or import, by extension) a program, run a pipeline of passes, print the result.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
     add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
     add("-t", "--target", default="mlir", choices=TARGETS, help="what to print (default: mlir)")
     add("-o", "--output", help="output file (default: standard output)")
-    add_shape(made)
+    add_shape(parser)
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--split-input-file", action="store_true", help="programs separated by // -----")
@@ -46,7 +46,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
     add("--list-passes", action="store_true", help="list passes and pipelines")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
-    watch = made.add_argument_group("watching passes (printed to standard error)")
+    watch = parser.add_argument_group("watching passes (printed to standard error)")
     add = watch.add_argument
     moments = ["before", "after", "changed", "failure"]
     add("--print-ir", choices=moments, default="never", help="print the module around passes")
@@ -58,7 +58,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
     add("--reproducer", type=Path, metavar="FILE", help="write module and pipeline on a failure")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

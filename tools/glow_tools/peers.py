@@ -125,10 +125,10 @@ class OpenVino(Engine):
     def bind(self, feed: Feed) -> Runs:
         import openvino  # pyright: ignore[reportMissingImports]
 
-        self.given = {n: np.ascontiguousarray(a) for n, a in feed.items()}
+        self.tensors = {n: np.ascontiguousarray(a) for n, a in feed.items()}
         for port in self.request.model_inputs:
-            name = next(n for n in port.get_names() if n in self.given)
-            self.request.set_tensor(port, openvino.Tensor(self.given[name], shared_memory=True))
+            name = next(n for n in port.get_names() if n in self.tensors)
+            self.request.set_tensor(port, openvino.Tensor(self.tensors[name], shared_memory=True))
         request = self.request
 
         def outputs() -> Outputs:
@@ -153,12 +153,12 @@ class Torch(Engine):
     def bind(self, feed: Feed) -> Runs:
         import torch  # pyright: ignore[reportMissingImports]
 
-        given: list[Any] = [cast(Any, torch).from_numpy(a) for a in feed.values()]
+        tensors: list[Any] = [cast(Any, torch).from_numpy(a) for a in feed.values()]
         results: list[Any] = []
 
         def run() -> None:
             with torch.inference_mode():
-                results[:] = [self.model(*given)]
+                results[:] = [self.model(*tensors)]
 
         def outputs() -> Outputs:
             values: Any = results[0] if isinstance(results[0], tuple | list) else results

@@ -36,12 +36,12 @@ def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
 
 def phases(text: str, mcpu: str = "host") -> dict[int, str]:
     """The items of a pipeline string by the number of passes that have run when each ends."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     count = 0
     for spec in _specs(text):
         count += len(named(mcpu).get(spec.name, (None,)))
-        found[count] = spec.name
-    return found
+        names[count] = spec.name
+    return names
 
 
 def every_pass() -> dict[str, type[ModulePass]]:
@@ -55,17 +55,17 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     UnsupportedError names what is unknown and what is like it.
     """
     known = all_passes()
-    found: list[ModulePass] = []
+    passes: list[ModulePass] = []
     for spec in _specs(text):
         if spec.name not in known:
             known = every_pass()  # imports the backends, so only where it must
         if spec.name in known:
-            found.append(_with_options(known[spec.name], spec))
+            passes.append(_with_options(known[spec.name], spec))
         elif spec.name in named(mcpu):
             if spec.parameters:
                 options = ", ".join(spec.parameters)
                 raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
-            found += named(mcpu)[spec.name]
+            passes += named(mcpu)[spec.name]
         else:
             from difflib import get_close_matches
 
@@ -73,14 +73,14 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
-    return found
+    return passes
 
 
 def _with_options(kind: type[ModulePass], spec: ArgSpec) -> ModulePass:
     """A pass with the options that a string gives; UnsupportedError names what there is instead."""
-    given = spec.normalize_parameter_names().parameters
+    options = spec.normalize_parameter_names().parameters
     types = {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
-    for name, values in given.items():
+    for name, values in options.items():
         if name not in types:
             known = ", ".join(types) or "none"
             raise UnsupportedError(f"pass {kind.name} has no option '{name}'; there are: {known}")

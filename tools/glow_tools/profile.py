@@ -16,20 +16,20 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-profile",
         "Record the range and histogram of every value of a model, for glow-quantize.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("model", help=".onnx or .mlir file")
     add("--inputs", nargs="+", default=[], metavar="FILE", help=".npz (a batch) or .npy files")
     add("--random", type=count_option, metavar="SEED", help="normal random inputs instead")
     add("--batches", type=count_option, default=4, help="random batches (default: 4)")
-    add_shape(made)
+    add_shape(parser)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("-o", "--output", type=Path, required=True, metavar="PROFILE.yaml")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,11 +53,11 @@ def _run(a: argparse.Namespace) -> int:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("profiling", total=len(data))
-        made = profile(module, data, a.backend, progress=lambda done: progress.update(task, completed=done))
+        ranges = profile(module, data, a.backend, progress=lambda done: progress.update(task, completed=done))
     with whole(a.output) as temporary:
-        made.save(temporary)
-    batches = f"{made.batches} batch{'es' * (made.batches != 1)}"
-    print(f"{a.output}: {len(made.values)} values, {batches}")
+        ranges.save(temporary)
+    batches = f"{ranges.batches} batch{'es' * (ranges.batches != 1)}"
+    print(f"{a.output}: {len(ranges.values)} values, {batches}")
     return 0
 
 

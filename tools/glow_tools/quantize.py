@@ -24,12 +24,12 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-quantize",
         "Quantise a model by a profile that glow-profile took of it; inputs and outputs stay float.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("model", help=".onnx or .mlir file")
     add("--profile", metavar="PROFILE.yaml", help="what glow-profile wrote; f16 and bf16 need none")
     schemas = "asymmetric (default), symmetric, symmetric_uint8, symmetric_power2"
@@ -41,25 +41,25 @@ def _arguments() -> argparse.ArgumentParser:
     add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
     everything = "also layers of little arithmetic, such as depthwise convolutions"
     add("--everything", action="store_true", help=everything)
-    add_shape(made)
+    add_shape(parser)
     add("-o", "--output", metavar="MODEL", help="the quantised model: .mlir, or QDQ .onnx")
     add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
     add("--inputs", nargs="+", default=[], metavar="FILE", help="data of the report: .npz, .npy")
     add("--random", type=count_option, metavar="SEED", help="random data of the report")
     add("--backend", default="cpu", help="where the report runs (default: cpu)")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-quantize`."""
-    made = _arguments()
-    arguments = made.parse_args(argv)
+    parser = _arguments()
+    arguments = parser.parse_args(argv)
     if not arguments.output and not arguments.report:
-        made.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
+        parser.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
     if not arguments.profile and (arguments.report or arguments.precision.startswith("int")):
-        made.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
+        parser.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
     if arguments.report and not arguments.inputs and arguments.random is None:
-        made.error("a report needs data: give --inputs FILE, or --random SEED")
+        parser.error("a report needs data: give --inputs FILE, or --random SEED")
     return guarded(lambda: _run(arguments))
 
 
@@ -69,8 +69,8 @@ def _run(a: argparse.Namespace) -> int:
     from glow_passes.quantize.profile import Profile
     from glow_tools.feeds import feeds, open_model
 
-    made = Profile.load(a.profile) if a.profile else Profile([])
-    module = open_model(a.model, dict(a.shape), made.shapes, made.numbers)
+    ranges = Profile.load(a.profile) if a.profile else Profile([])
+    module = open_model(a.model, dict(a.shape), ranges.shapes, ranges.numbers)
     options: dict[str, Any] = {
         "schema": a.schema,
         "precision": a.precision,
@@ -81,24 +81,24 @@ def _run(a: argparse.Namespace) -> int:
         "everything": a.everything,
     }
     if a.output:
-        quantized = quantize(module, made, **options)
+        quantized = quantize(module, ranges, **options)
         quantized.verify()
         save(quantized, a.output)
     if a.report:
         data = feeds(module, a.inputs, a.random, 2)
-        found = report(module, data, made, a.backend, **options)
-        page = found.table() + "\n" if a.report == "-" else report_page(a.model, found)
+        findings = report(module, data, ranges, a.backend, **options)
+        page = findings.table() + "\n" if a.report == "-" else report_page(a.model, findings)
         write_text(a.report, page)
     return 0
 
 
-def report_page(model: str, found: Report) -> str:
+def report_page(model: str, findings: Report) -> str:
     """A page with one bar a layer, worst first; decibels of signal over quantisation noise."""
-    top = max((layer.decibels for layer in found.layers if layer.decibels < 1e3), default=1.0)
+    top = max((layer.decibels for layer in findings.layers if layer.decibels < 1e3), default=1.0)
     rows = [
         f"<tr><td>{html.escape(layer.name)}</td><td>{layer.op}</td><td>{layer.decibels:.1f}</td>"
         f'<td><div style="width:{_width(layer.decibels, top)}em"></div></td></tr>'
-        for layer in found.layers
+        for layer in findings.layers
     ]
     return _PAGE.format(model=html.escape(Path(model).name), rows="\n".join(rows))
 

@@ -36,8 +36,8 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
-    add = made.add_argument
+    parser = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
+    add = parser.add_argument
     add("model", help=".onnx or .mlir file; - is IR text on standard input")
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto: one a core (default: 1)")
@@ -50,14 +50,14 @@ def _arguments() -> argparse.ArgumentParser:
         help="an input's value (also in place of its default value)",
     )
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
-    add_shape(made)
+    add_shape(parser)
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
     add("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
     add("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
-    return made
+    return parser
 
 
 def _input_option(text: str) -> tuple[str, str]:

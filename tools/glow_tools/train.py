@@ -25,14 +25,14 @@ OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSpro
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-train",
         "Train a model. Data files are .npz archives with one array an input, under the input's name "
         "(`x` where the model has one input), and the labels under `--labels`; samples along the "
         "first axis.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("model", help=".onnx or .mlir file, or a Python script to run (its arguments follow)")
     add("--data", type=Path, metavar="FILE.npz", help="the samples to train on")
     add("--test", type=Path, metavar="FILE.npz", help="samples to evaluate on after each epoch")
@@ -52,7 +52,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--epochs", type=count_option, default=1, help="(default: 1)")
     add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
     add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ?; !NAME: all but")
-    add_shape(made)
+    add_shape(parser)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
     add(
@@ -75,20 +75,20 @@ def _arguments() -> argparse.ArgumentParser:
         help="begin with a safetensors file's, a checkpoint's or other",
     )
     add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-train`."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if given and given[0].endswith(".py"):
-        return guarded(lambda: _script(given))
-    made = _arguments()
-    a = made.parse_args(given)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0].endswith(".py"):
+        return guarded(lambda: _script(arguments))
+    parser = _arguments()
+    a = parser.parse_args(arguments)
     if a.data is None:
-        made.error("--data is required")
+        parser.error("--data is required")
     if a.output is not None and a.output.suffix not in (".onnx", ".mlir"):
-        made.error(f"-o {a.output}: a trained model is called NAME.onnx or NAME.mlir")
+        parser.error(f"-o {a.output}: a trained model is called NAME.onnx or NAME.mlir")
     return guarded(lambda: _train(a))
 
 
@@ -132,9 +132,9 @@ def _train(a: argparse.Namespace) -> None:
         test_labels = own_labels(a, test, a.test)
         validation = (chosen(test, names, a.test), test_labels)
 
-    def show(found: dict[str, float]) -> None:
-        figures = ", ".join(f"{n} {v:.4g}" for n, v in found.items() if n != "epoch")
-        print(f"epoch {found['epoch']:.0f}: {figures}", flush=True)
+    def show(epoch_figures: dict[str, float]) -> None:
+        figures = ", ".join(f"{n} {v:.4g}" for n, v in epoch_figures.items() if n != "epoch")
+        print(f"epoch {epoch_figures['epoch']:.0f}: {figures}", flush=True)
 
     trainer.fit((inputs, labels), a.epochs, validation=validation, checkpoint=a.checkpoint, progress=show)
     if a.output is not None:

@@ -28,34 +28,34 @@ EXAMPLES = """\
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command(
+    parser = command(
         "glow-translate",
         "Translate a model: .onnx or .mlir (with its weights file) to .mlir, .onnx, .dot or .svg. "
         "Constants above 256 bytes go to NAME.weights.safetensors beside NAME.mlir.",
         EXAMPLES,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("source", help=".onnx or .mlir file; - is IR text on standard input")
     add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
     add("-o", "--output", metavar="TARGET", help="the target, in the place of the second file")
     add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
-    add_shape(made)
-    return made
+    add_shape(parser)
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-translate`."""
-    made = _arguments()
-    a = made.parse_args(argv)
+    parser = _arguments()
+    a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
-            made.error("two targets: give the second file or -o")
+            parser.error("two targets: give the second file or -o")
         a.target = a.output
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
     if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":
-        made.error(f"a .{form} file is called NAME.{form}")
+        parser.error(f"a .{form} file is called NAME.{form}")
     if form not in WRITERS:
-        made.error(f"no form '.{form}'; targets end in {', '.join('.' + w for w in WRITERS)}")
+        parser.error(f"no form '.{form}'; targets end in {', '.join('.' + w for w in WRITERS)}")
     return guarded(lambda: _translate(a.source, a.target, form, dict(a.shape)))
 
 

@@ -104,8 +104,8 @@ class CpuBackend(Backend):
     def passes(cls) -> Sequence[type[ModulePass]]:
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
-        made = cls()
-        own = (type(p) for p in (*made.graph_passes(), *made.instr_passes()))
+        backend = cls()
+        own = (type(p) for p in (*backend.graph_passes(), *backend.instr_passes()))
         return (*dict.fromkeys(own), ConvertGlowInstrToLLVMPass)
 
     @classmethod
@@ -129,11 +129,11 @@ class CpuBackend(Backend):
         from glow_backends.cpu.program import CpuProgram
 
         folder = cache.program_folder(key, self.identity)
-        found = bundle.read(folder) if folder is not None else None
-        if found is None:
+        bundle_on_disk = bundle.read(folder) if folder is not None else None
+        if bundle_on_disk is None:
             return None
-        self._weights().add(found.weights, found.places)
-        return CpuProgram(found, self.target)
+        self._weights().add(bundle_on_disk.weights, bundle_on_disk.places)
+        return CpuProgram(bundle_on_disk, self.target)
 
     def remember(self, key: str, program: Program) -> None:
         from glow_backends.cpu import bundle
@@ -160,8 +160,8 @@ class CpuBackend(Backend):
         from glow_backends.cpu.build import compiled
         from glow_dialects.instr.memory import instr_function
 
-        found = instr_function(module, function)
-        return compiled(module, found, self.target, own, self._weights())
+        main = instr_function(module, function)
+        return compiled(module, main, self.target, own, self._weights())
 
     def _weights(self) -> WeightPool:
         """Where the constants of this backend's programs are."""

@@ -80,7 +80,7 @@ def build(
     stage("emit kernels")
     code = convert(module, function, selection, target, own, pool)
     stage("convert to llvm")
-    made = objects.finished(code.module, report)
+    objects_in_order = objects.finished(code.module, report)
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
@@ -100,7 +100,7 @@ def build(
     report.notes["threads"] = target.threads
     bundle = Bundle(
         slots,
-        made,
+        objects_in_order,
         weights,
         selection.arena_bytes,
         selection.scratch_bytes,
@@ -127,7 +127,7 @@ class Objects:
 
     def __init__(self, target: CpuTarget) -> None:
         self._target = target
-        self._found: dict[str, bytes | Future[bytes]] = {}
+        self._objects: dict[str, bytes | Future[bytes]] = {}
         self._compiler = ThreadPoolExecutor(2)
         self._submitted = 0
         self._llvm = Lock()
@@ -139,31 +139,31 @@ class Objects:
 
     def finished(self, program: ModuleOp, report: Report) -> list[bytes]:
         """The kernels that were asked for, then the program functions and the support functions."""
-        report.kernels = len(self._found)
-        report.notes["kernels compiled"] = sum(isinstance(o, Future) for o in self._found.values())
+        report.kernels = len(self._objects)
+        report.notes["kernels compiled"] = sum(isinstance(o, Future) for o in self._objects.values())
         for text in (program_text(program, self._target), support_text(self._target)):
             self._want(f"text_{cache.key(text, repr(self._target))}", text)
-        made = [o if isinstance(o, bytes) else o.result() for o in self._found.values()]
+        objects = [o if isinstance(o, bytes) else o.result() for o in self._objects.values()]
         self._compiler.shutdown()
-        return made
+        return objects
 
     def _want(self, name: str, text: str, kernel: bool = False) -> None:
-        if name in self._found:
+        if name in self._objects:
             return
         kept = cache.get(name)
         if kept is None:
             self._submitted += 1
             if self._submitted == _FEW:
                 second_compiler().start()
-        self._found[name] = kept or self._compiler.submit(self._compile, name, text, kernel)
+        self._objects[name] = kept or self._compiler.submit(self._compile, name, text, kernel)
 
     def _compile(self, name: str, text: str, kernel: bool) -> bytes:
-        made = second_compiler().object_of(text, self._target, kernel)
-        if made is None:
+        data = second_compiler().object_of(text, self._target, kernel)
+        if data is None:
             with self._llvm:
-                made = emit_object(text, self._target, kernel)
-        cache.put(name, made)
-        return made
+                data = emit_object(text, self._target, kernel)
+        cache.put(name, data)
+        return data
 
 
 def objects_of(

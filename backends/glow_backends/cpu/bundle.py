@@ -130,7 +130,7 @@ def read(folder: Path) -> Bundle | None:
             weight_bytes=text["weight_bytes"],
             notes={"host instructions": 0, "threads": text["threads"], "kernels compiled": 0},
         )
-        made = Bundle(
+        bundle = Bundle(
             slots,
             [_read(folder / f"code.{i}.o") for i in range(text["objects"])],
             weights,
@@ -144,8 +144,8 @@ def read(folder: Path) -> Bundle | None:
             text["places"],
             text["faults"],
         )
-        _note_files(made, folder)
-        return made
+        _note_files(bundle, folder)
+        return bundle
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -184,10 +184,10 @@ def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
 
 
 def _read(file: Path) -> bytes:
-    found = cache.read(file)
-    if found is None:
+    data = cache.read(file)
+    if data is None:
         raise OSError(f"{file} is not there, or damaged")
-    return found
+    return data
 
 
 _files: dict[int, tuple[weakref.ref[Array], Path]] = {}

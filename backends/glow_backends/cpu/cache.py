@@ -28,11 +28,11 @@ def directory() -> Path | None:
 
     None when that is empty, and where there is no home folder (containers with a user of their own).
     """
-    given = os.environ.get("GLOW_CACHE_DIR")
-    if given == "":
+    folder = os.environ.get("GLOW_CACHE_DIR")
+    if folder == "":
         return None
-    if given is not None:
-        return Path(given)
+    if folder is not None:
+        return Path(folder)
     base = Path(os.environ.get("XDG_CACHE_HOME") or "")
     if base.is_absolute():  # others are ignored, as the XDG standard says
         return base / "glow"
@@ -61,8 +61,8 @@ def project_digest() -> str:
         spec = find_spec(package)
         base = (spec.submodule_search_locations or [""])[0] if spec is not None else ""
         for path in sorted(Path(base).rglob("*.py")) if base else ():
-            found = path.stat()
-            digest.update(f"{path}{found.st_size}{found.st_mtime_ns}".encode())
+            status = path.stat()
+            digest.update(f"{path}{status.st_size}{status.st_mtime_ns}".encode())
     return digest.hexdigest()
 
 
@@ -92,8 +92,8 @@ def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
     if base is None:
         return
     total = 0
-    found = sorted((base / "programs").iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
-    for folder in found:
+    folders = sorted((base / "programs").iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+    for folder in folders:
         total += sum(f.stat().st_size // f.stat().st_nlink for f in folder.iterdir())
         if total > limit:
             shutil.rmtree(folder, ignore_errors=True)
@@ -110,8 +110,8 @@ def _note_file(key: str) -> Path | None:
 def note(key: str) -> str | None:
     """The text kept under a key, by this compiler; None where there is none."""
     file = _note_file(key)
-    found = None if file is None else read(file)
-    return None if found is None else found.decode()
+    data = None if file is None else read(file)
+    return None if data is None else data.decode()
 
 
 def keep_note(key: str, text: str) -> None:
@@ -151,10 +151,10 @@ def get(name: str) -> bytes | None:
     base = directory()
     if base is None or name in _recent:
         return _recent.get(name)
-    found = read(base / f"{name}.o")
-    if found is not None:
-        _note_recent(name, found)
-    return found
+    data = read(base / f"{name}.o")
+    if data is not None:
+        _note_recent(name, data)
+    return data
 
 
 def put(name: str, data: bytes) -> None:
@@ -178,11 +178,11 @@ def sealed(data: bytes) -> bytes:
 def read(path: Path) -> bytes | None:
     """The data of a sealed file; None where there is none, or what it holds is not what was written."""
     try:
-        found = path.read_bytes()
+        sealed_data = path.read_bytes()
     except OSError:
         return None
-    data = found[:-_DIGEST_BYTES]
-    return data if sealed(data) == found else None
+    data = sealed_data[:-_DIGEST_BYTES]
+    return data if sealed(data) == sealed_data else None
 
 
 def _write(path: Path, data: bytes) -> None:

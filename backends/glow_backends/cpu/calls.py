@@ -89,21 +89,21 @@ class KernelCodes:
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
         self._machine = repr(target)
-        self._made: dict[tuple[Emitter, str], KernelCode] = {}
+        self._codes: dict[tuple[Emitter, str], KernelCode] = {}
 
     def of(self, call: KernelCall) -> KernelCode:
         """The code that a call runs."""
         key = (call.emit, repr(call.spec))
-        if key not in self._made:
-            self._made[key] = self._emitted(call)
-        return self._made[key]
+        if key not in self._codes:
+            self._codes[key] = self._emitted(call)
+        return self._codes[key]
 
     def _emitted(self, call: KernelCall) -> KernelCode:
         module = new_module("kernel", self.target)
         kernel = call.emit(module, _STEM, call.spec, self.target)
         kind = f"glow_{call.emit.__name__.removeprefix('emit_')}"
-        found = {f.name: f for f in module.functions if isinstance(f, KernelFunction) and f.shared}
-        parts = {name: self._part(part, kind) for name, part in found.items()}
+        functions = {f.name: f for f in module.functions if isinstance(f, KernelFunction) and f.shared}
+        parts = {name: self._part(part, kind) for name, part in functions.items()}
         kernel.linkage = "external"
         text = str(module)
         for stem, part in parts.items():
@@ -142,8 +142,8 @@ class CallContext:
         owner = value.owner
         if not isinstance(owner, WeightOp) or not owner.constant:
             return None
-        found = lookup(owner, owner.target)
-        return found.array() if isinstance(found, ConstantOp) else None
+        constant = lookup(owner, owner.target)
+        return constant.array() if isinstance(constant, ConstantOp) else None
 
     def pack(self, value: SSAValue, how: str, make: Callable[[Array], Array]) -> Packed | None:
         """`make(constant)`, for products and sums, as an operand; None where `value` is not constant.

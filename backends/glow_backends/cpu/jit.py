@@ -92,10 +92,10 @@ class Linked:
         for data in objects:
             library.add_object_img(data)
         self._library = library.link(self._jit, "glow")
-        self._found: dict[str, llvm.ResourceTracker] = {}  # the end of any of them unloads the library
+        self._trackers: dict[str, llvm.ResourceTracker] = {}  # the end of any of them unloads the library
 
     def address(self, name: str) -> int:
         """Address of an exported function."""
-        if name not in self._found:
-            self._found[name] = self._jit.lookup("glow", name)
-        return self._found[name][name]
+        if name not in self._trackers:
+            self._trackers[name] = self._jit.lookup("glow", name)
+        return self._trackers[name][name]

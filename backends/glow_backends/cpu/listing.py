@@ -19,12 +19,12 @@ def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
     LLVM IR as it is emitted, before LLVM's optimiser; assembly behind it. Raises CompileError where
     the module has no instruction function with a memory plan.
     """
-    found = tuple(instr_functions(module))
-    if not found:
+    functions = tuple(instr_functions(module))
+    if not functions:
         raise CompileError("the module has no instruction function; add `-p cpu` or `-p lower,instr`")
     parts: list[str] = []
     seen: set[str] = set()
-    for function in found:
+    for function in functions:
         if function.arena is None:
             raise CompileError(f"@{function.sym_name.data} has no memory plan; add `-p glow-plan-memory`")
         selection = select(function, target)

@@ -65,9 +65,9 @@ def _zeros_mapped(size: int) -> mmap.mmap:
 def work_memory(size: int) -> Array:
     """Zeroed bytes for as long as a program lives, aligned; in large pages where they fill some."""
     if size < LARGE_PAGE:
-        made = aligned_array((size,), np.dtype(np.uint8))
-        made[...] = 0
-        return made
+        block = aligned_array((size,), np.dtype(np.uint8))
+        block[...] = 0
+        return block
     try:
         memory = _zeros_mapped(size + LARGE_PAGE)
     except OSError:

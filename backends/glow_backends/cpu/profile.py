@@ -161,15 +161,15 @@ def profile(
     program, selection, sizes = stamped_program(module, function, target)
     shape = program.bundle.threads, len(selection.steps), 2
     stamps = (ctypes.c_int64 * prod(shape)).from_address(program.linked.address(STAMPS))
-    given = check_inputs(program.inputs, inputs)
-    program.run(given)
+    arrays = check_inputs(program.inputs, inputs)
+    program.run(arrays)
     taken = np.empty((runs, *shape), np.int64)
     began: list[float] = []
     burst, peak = Burst(target), 0.0
     for row in taken:
         peak = max(peak, burst.gflops())
         began.append(time.perf_counter())
-        program.run(given)
+        program.run(arrays)
         row.flat[:] = stamps
     ticks = int(taken[-1, 0, 0, 0] - taken[0, 0, 0, 0])
     rate = ticks / (began[-1] - began[0]) if runs > 1 else 1e9  # ticks of the clock a second

@@ -77,8 +77,8 @@ class RunMemory:
             io[index] = where
         results: dict[str, Array] = {}
         for index, symbol, name, shape, dtype in program.output_slots:
-            made, io[index] = placed_array(shape, dtype)
-            results[name] = bound[symbol] = made
+            output, io[index] = placed_array(shape, dtype)
+            results[name] = bound[symbol] = output
         enter, frame = self._run_bound
         enter(frame)
         self.check()
@@ -212,5 +212,5 @@ class CpuBound(Bound):
         io = type(memory.pointers).from_buffer_copy(memory.pointers)
         for index, where in self._addresses:
             io[index] = where
-        made = self._entries[memory] = (*memory.entry(ctypes.addressof(io)), io)
-        return made
+        entry = self._entries[memory] = (*memory.entry(ctypes.addressof(io)), io)
+        return entry

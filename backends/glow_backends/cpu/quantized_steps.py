@@ -29,12 +29,12 @@ class Steps:
     """Steps under construction, behind `inputs` values; methods return the number of their result."""
 
     inputs: int
-    made: list[Step] = field(default_factory=list[Step])
+    steps: list[Step] = field(default_factory=list[Step])
 
     def add(self, op: str, *args: int, dtype: str = "f32", params: tuple[Param, ...] = ()) -> int:
         """Append a step."""
-        self.made.append(Step(op, args, params, dtype))
-        return self.inputs + len(self.made) - 1
+        self.steps.append(Step(op, args, params, dtype))
+        return self.inputs + len(self.steps) - 1
 
     def number(self, value: float, dtype: str = "f32") -> int:
         """A constant."""

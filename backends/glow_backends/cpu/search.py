@@ -30,12 +30,12 @@ COLD_BYTES = 48 * 1024 * 1024
 def fastest(spec: DirectConvSpec, algorithms: Sequence[str], target: CpuTarget) -> str:
     """The algorithm of least measured time on this machine, from the cache where it was measured."""
     name = f"search_{cache.key(repr(spec), repr(target), *algorithms)}"
-    found = cache.get(name)
-    if found is None:
+    data = cache.get(name)
+    if data is None:
         seconds = {a: measured_seconds(spec, a, target) for a in algorithms}
-        found = json.dumps(seconds).encode()
-        cache.put(name, found)
-    times: dict[str, float] = json.loads(found)
+        data = json.dumps(seconds).encode()
+        cache.put(name, data)
+    times: dict[str, float] = json.loads(data)
     return min(times, key=lambda algorithm: times[algorithm])
 
 

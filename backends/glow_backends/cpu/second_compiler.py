@@ -151,13 +151,13 @@ def _received(pipe: IO[bytes]) -> Any:
 
 
 def _bytes_of(pipe: IO[bytes], count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        piece = pipe.read(count - len(found))
+    data = b""
+    while len(data) < count:
+        piece = pipe.read(count - len(data))
         if not piece:
             raise EOFError
-        found += piece
-    return found
+        data += piece
+    return data
 
 
 def serve() -> None:
@@ -168,10 +168,10 @@ def serve() -> None:
         while select.select([requests], [], [], _IDLE)[0]:
             text, target, kernel = _received(requests)
             try:
-                made = emit_object(text, target, kernel)
+                data = emit_object(text, target, kernel)
             except RuntimeError:
-                made = None
-            _send(answers, made)
+                data = None
+            _send(answers, data)
     os._exit(0)  # nothing is kept, and taking LLVM down takes time
 
 

@@ -59,7 +59,7 @@ def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Se
     `checked`: whether kernels report indices out of range, for which the program needs a table.
     """
     context = CallContext(target, checked)
-    made = Selection(
+    selection = Selection(
         KernelCodes(target), arena_bytes=rounded(function.arena.value.data if function.arena else 0)
     )
     for op in function.block.ops:
@@ -71,9 +71,9 @@ def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Se
         aligned = all(view_offset(v) % ALIGN == 0 for v in op.operands)
         call = call_for(op, context) if aligned else None
         if call is None:
-            made.steps.append(HostStep(op))
+            selection.steps.append(HostStep(op))
             continue
         call.label = call.label or op.name.removeprefix("glow_instr.")
-        made.scratch_bytes = max(made.scratch_bytes, rounded(call.scratch))
-        made.steps.append(call)
-    return made
+        selection.scratch_bytes = max(selection.scratch_bytes, rounded(call.scratch))
+        selection.steps.append(call)
+    return selection

@@ -67,13 +67,13 @@ def steps_of(attribute: Attribute | None) -> tuple[EpilogueStep, ...]:
     if attribute is None:
         return ()
     assert isinstance(attribute, ArrayAttr)
-    found: list[EpilogueStep] = []
+    steps: list[EpilogueStep] = []
     items: tuple[Attribute, ...] = attribute.data
     for item in items:
         if not isinstance(item, StringAttr):
             raise VerifyException(f"steps are strings, got {item}")
-        found.append(from_text(item.data))
-    return tuple(found)
+        steps.append(from_text(item.data))
+    return tuple(steps)
 
 
 def run_steps(steps: Sequence[EpilogueStep], value: Array, extras: Sequence[Array]) -> Array:

@@ -150,10 +150,10 @@ class Conversion:
 
     def forget(self, name: str) -> None:
         """Drop the values of a constant; a placeholder of that name has none."""
-        found = lookup(self.function, name)
-        if isinstance(found, ConstantOp) and isinstance(found.value, ResourceAttr):
-            found.properties["value"] = ResourceAttr(Resource(name))
-            self.freed += bytes_of(found.type)
+        constant = lookup(self.function, name)
+        if isinstance(constant, ConstantOp) and isinstance(constant.value, ResourceAttr):
+            constant.properties["value"] = ResourceAttr(Resource(name))
+            self.freed += bytes_of(constant.type)
             if self.freed > _TRIM_BYTES:
                 self.freed = 0
                 give_back()
@@ -231,19 +231,19 @@ class Conversion:
             return base
         key = (base, distance)
         if key not in self.cached:
-            made: Operation
+            pointer: Operation
             if distance <= _LARGEST_INDEX:
                 properties = {**_BYTES_BEHIND, "rawConstantIndices": integers(i32, (distance,))}
-                made = llvm.GEPOp.create(operands=[base], result_types=[_PTR], properties=properties)
+                pointer = llvm.GEPOp.create(operands=[base], result_types=[_PTR], properties=properties)
             else:
-                made = llvm.GEPOp(
+                pointer = llvm.GEPOp(
                     base,
                     [llvm.GEP_USE_SSA_VAL],
                     i8,
                     ssa_indices=[self.constant(distance)],
                     inbounds=True,
                 )
-            self.cached[key] = self.add(made).results[0]
+            self.cached[key] = self.add(pointer).results[0]
         return self.cached[key]
 
     def constant(self, value: int) -> SSAValue:
@@ -281,14 +281,14 @@ class ConvertGlowInstrToLLVMPass(ModulePass):
                 raise PassFailedException(f"{self.name}: buffers have no places; run glow-plan-memory first")
             selection = select(function, target)
             code = convert(op, function, selection, target)
-            for made in tuple(code.module.body.block.ops):
-                made.detach()
-                assert isinstance(made, llvm.FuncOp)
-                if made.sym_name.data == MAIN:
-                    made.properties["sym_name"] = StringAttr(f"glow_{function.sym_name.data}")
-                elif made.sym_name.data in kernels:
+            for function_op in tuple(code.module.body.block.ops):
+                function_op.detach()
+                assert isinstance(function_op, llvm.FuncOp)
+                if function_op.sym_name.data == MAIN:
+                    function_op.properties["sym_name"] = StringAttr(f"glow_{function.sym_name.data}")
+                elif function_op.sym_name.data in kernels:
                     continue  # another function calls it, too
-                kernels.add(made.sym_name.data)
-                op.body.block.add_op(made)
+                kernels.add(function_op.sym_name.data)
+                op.body.block.add_op(function_op)
             function.detach()
             function.erase()

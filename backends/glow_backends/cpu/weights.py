@@ -75,11 +75,11 @@ class ProgramWeights:
         if self.pool is None:
             return Place(0, self._own.place(key, make()))
         digest = hashlib.sha256(content().encode()).hexdigest()[:32]
-        found = self.pool.find(digest)
-        if found is None:
+        place_in_pool = self.pool.find(digest)
+        if place_in_pool is None:
             self.places[digest] = self._own.place(digest, make())
             return Place(0, self.places[digest])
-        block, offset = found
+        block, offset = place_in_pool
         number = next((i for i, b in enumerate(self.shared) if b is block), len(self.shared))
         if number == len(self.shared):
             self.shared.append(block)
@@ -95,8 +95,8 @@ def content_of(array: Array) -> str:
     form = f"{array.dtype} {array.shape}"
     root = _mapping(array)
     if root is not None and root.filename is not None:
-        found = os.stat(root.filename)
-        file = f"{root.filename} {found.st_size} {found.st_mtime_ns} {found.st_ino}"
+        status = os.stat(root.filename)
+        file = f"{root.filename} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
         return f"{form} {array.strides} {file} {root.offset + address(array) - address(root)}"
     plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return f"{form} {hashlib.sha256(memoryview(cast(Any, plain))).hexdigest()}"
@@ -104,10 +104,10 @@ def content_of(array: Array) -> str:
 
 def _mapping(array: Array) -> np.memmap | None:
     """The mapped file that an array is a view of."""
-    found: np.memmap | None = None
+    mapping: np.memmap | None = None
     part: object = array
     while isinstance(part, np.ndarray):
         if isinstance(part, np.memmap):
-            found = cast(np.memmap, part)
+            mapping = cast(np.memmap, part)
         part = part.base
-    return found
+    return mapping

@@ -70,10 +70,10 @@ class Machine:
 
     def code(self, name: str) -> Code:
         """The instructions of a function, made when it is first called."""
-        found = self.codes.get(name)
-        if found is None:
-            found = self.codes[name] = self._compile(name)
-        return found
+        code = self.codes.get(name)
+        if code is None:
+            code = self.codes[name] = self._compile(name)
+        return code
 
     def _compile(self, name: str) -> Code:
         source = self.functions.table[name]
@@ -188,12 +188,12 @@ class Machine:
                     if tails > MAX_TAIL_CALLS:
                         where = self.functions.place(function.name)
                         raise RecursionLimitError(function.name, where, MAX_TAIL_CALLS)
-                given = [*function.captured, *[registers[i] for i in operands[1:]]]
-                if len(given) != code.arity:
+                passed = [*function.captured, *[registers[i] for i in operands[1:]]]
+                if len(passed) != code.arity:
                     raise GlowError(_wrong_count(code, len(function.captured), len(operands) - 1))
                 if self.counts is not None:
                     self.counts[code.name] = self.counts.get(code.name, 0) + 1
-                registers = given + code.registers[code.arity :]
+                registers = passed + code.registers[code.arity :]
                 steps, pc = code.steps, 0
             elif what is RETURN:
                 value = registers[operands[0]]
@@ -210,6 +210,6 @@ def _no_tangents(before: str) -> list[Any]:
     return [ZERO] * (2 ** before.count("j") - 1)
 
 
-def _wrong_count(code: Code, captured: int, given: int) -> str:
+def _wrong_count(code: Code, captured: int, count: int) -> str:
     wanted = code.arity - captured
-    return f"{code.name.split('.')[0]}: {given} arguments for {wanted} parameter{'s' * (wanted != 1)}"
+    return f"{code.name.split('.')[0]}: {count} arguments for {wanted} parameter{'s' * (wanted != 1)}"

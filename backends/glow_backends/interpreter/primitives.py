@@ -22,9 +22,9 @@ def constant_value(op: ConstantOp) -> Any:
     """The Python value of a constant."""
     if isinstance(op.value, UnitAttr):
         return None
-    made = to_python(op.value)
-    if isinstance(made, bool | int | float | str):
-        return made
+    value = to_python(op.value)
+    if isinstance(value, bool | int | float | str):
+        return value
     return array_of(op.value, typed(op.result))
 
 
@@ -37,8 +37,8 @@ def evaluated(op: TensorsOp, values: Sequence[Any]) -> tuple[Any, ...]:
             assert isinstance(source, GraphConstant)
             known[inner.result] = source.array()
         elif isinstance(inner, GraphOp):
-            found = inner.evaluate([known[v] for v in inner.operands])
-            known.update(zip(inner.results, found, strict=True))
+            results = inner.evaluate([known[v] for v in inner.operands])
+            known.update(zip(inner.results, results, strict=True))
     return tuple(known[v] for v in op.yielded)
 
 

@@ -192,9 +192,9 @@ class Operators:
             raise ShapeError(str(error).strip().splitlines()[-1]) from None
         return [Value(self, r) for r in self.builder.insert(op).results]
 
-    def one(self, kind: type[GraphOp], *operands: Operand, **given: Any) -> Value:
+    def one(self, kind: type[GraphOp], *operands: Operand, **options: Any) -> Value:
         """`insert` for operators of one result."""
-        return self.insert(kind, *operands, **given)[0]
+        return self.insert(kind, *operands, **options)[0]
 
 
 Unary = Callable[[Like], Value]

@@ -60,8 +60,8 @@ class GraphBuilder(Math, Shapes, Networks):
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
         if any(d < 0 for d in shape):
             raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes are known and not negative")
-        made = PlaceholderOp.of(self._symbol(name), tensor(shape, element_type(dtype)), kind)
-        return self._read(made, name)
+        placeholder = PlaceholderOp.of(self._symbol(name), tensor(shape, element_type(dtype)), kind)
+        return self._read(placeholder, name)
 
     def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
         """A tensor known at compile time; float64 lists become float32, arrays keep their type.
@@ -73,8 +73,8 @@ class GraphBuilder(Math, Shapes, Networks):
             values = values.astype(np.float32)
         if name is None and values.nbytes <= INLINE_BYTES:
             return Value(self, self.builder.constant(values))
-        made = ConstantOp.of(self._symbol(name or "constant", unique=name is None), values)
-        return self._read(made, name or "constant")
+        constant = ConstantOp.of(self._symbol(name or "constant", unique=name is None), values)
+        return self._read(constant, name or "constant")
 
     def array(self, array: Array) -> Value:
         return self.constant(array)
@@ -87,17 +87,17 @@ class GraphBuilder(Math, Shapes, Networks):
 
     def save(self, value: Like, name: str = "output") -> None:
         """Make a value the output `name`; GlowError for a name that is taken."""
-        given = self.value(value)
-        target = PlaceholderOp.of(self._symbol(name), given.type, "output")
+        saved = self.value(value)
+        target = PlaceholderOp.of(self._symbol(name), saved.type, "output")
         self._declare(target, name)
-        self.builder.insert(SaveOp.of(given.ssa, target))
+        self.builder.insert(SaveOp.of(saved.ssa, target))
 
     def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
         self._declare(symbol, name)
-        made = self.builder.insert(GetOp.of(symbol))
+        get = self.builder.insert(GetOp.of(symbol))
         if name.isidentifier():
-            made.result.name_hint = name
-        return Value(self, made.result)
+            get.result.name_hint = name
+        return Value(self, get.result)
 
     def _declare(self, symbol: ConstantOp | PlaceholderOp, name: str) -> None:
         if symbol.sym_name.data != name and isinstance(symbol, PlaceholderOp):

@@ -140,8 +140,8 @@ class Math(Operators):
     # --- reductions ---------------------------------------------------------------------------
     def _reduce(self, kind: type, x: Like, axes: Sequence[int] | int | None, keepdims: bool) -> Value:
         value = self.value(x)
-        given = range(len(value.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
-        wanted = tuple(sorted(axis_of(value, a) for a in given))
+        listed = range(len(value.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+        wanted = tuple(sorted(axis_of(value, a) for a in listed))
         return self.one(kind, value, axes=wanted, keepdims=keepdims)
 
     def reduce_sum(self, x: Like, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> Value:

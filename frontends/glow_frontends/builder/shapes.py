@@ -65,8 +65,8 @@ class Shapes(Operators):
         self, x: Like, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int] | None = None
     ) -> Value:
         """Elements [start, end) of every axis, each `step`-th."""
-        given = tuple(steps or (1,) * len(starts))
-        return self.one(SliceOp, x, starts=tuple(starts), ends=tuple(ends), steps=given)
+        strides = tuple(steps or (1,) * len(starts))
+        return self.one(SliceOp, x, starts=tuple(starts), ends=tuple(ends), steps=strides)
 
     def insert_slice(self, big: Like, small: Like, starts: Sequence[int]) -> Value:
         """`big` with `small` written over it from `starts` on."""
@@ -82,8 +82,8 @@ class Shapes(Operators):
 
     def expand(self, x: Like, shape: Sequence[int]) -> Value:
         """Broadcast to a shape."""
-        given = self.value(x)
-        return self.one(ExpandOp, given, results=tensor(tuple(shape), element_of(given.ssa)))
+        value = self.value(x)
+        return self.one(ExpandOp, value, results=tensor(tuple(shape), element_of(value.ssa)))
 
     def flip(self, x: Like, axes: Sequence[int]) -> Value:
         """Axes in reverse order."""
@@ -118,15 +118,15 @@ class Shapes(Operators):
 
     def one_hot(self, indices: Like, values: Like, depth: int, axis: int = -1) -> Value:
         """values[1] where the index is, values[0] elsewhere."""
-        given = self.value(indices)
-        where = axis_of(given, axis, more=1)
-        return self.one(OneHotOp, given, values, depth=depth, axis=where)
+        value = self.value(indices)
+        where = axis_of(value, axis, more=1)
+        return self.one(OneHotOp, value, values, depth=depth, axis=where)
 
     def top_k(self, x: Like, k: int, axis: int = -1, largest: bool = True) -> tuple[Value, Value]:
         """The k largest (or smallest) of an axis, sorted, and where they are (i64)."""
-        given = self.value(x)
-        where = axis_of(given, axis)
-        values, indices = self.insert(TopKOp, given, k=k, axis=where, largest=largest)
+        value = self.value(x)
+        where = axis_of(value, axis)
+        values, indices = self.insert(TopKOp, value, k=k, axis=where, largest=largest)
         return values, indices
 
     def trilu(self, x: Like, upper: bool = True, k: int = 0) -> Value:

@@ -34,7 +34,7 @@ def _shape(n: Node) -> tuple[int, ...]:
     return shape
 
 
-def _given(dtype: type[np.generic], read: Callable[[Node], Array]) -> Callable[[Node], Array]:
+def _tensor_fill(dtype: type[np.generic], read: Callable[[Node], Array]) -> Callable[[Node], Array]:
     def fill(n: Node) -> Array:
         shape, values = _shape(n), read(n)
         if values.size != prod(shape):
@@ -49,8 +49,8 @@ def _ints(n: Node) -> Array:
 
 
 def _bytes(n: Node) -> Array:
-    found = next((a for a in n.op.arg if a.name == "values"), None)
-    parts = [] if found is None else list(found.strings)
+    argument = next((a for a in n.op.arg if a.name == "values"), None)
+    parts = [] if argument is None else list(argument.strings)
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
@@ -76,13 +76,13 @@ def _fan_in(shape: tuple[int, ...]) -> int:
 
 
 FILLS: dict[str, Callable[[Node], Array]] = {
-    "GivenTensorFill": _given(np.float32, lambda n: n.numbers("values")),
-    "GivenTensorFp16Fill": _given(np.float16, lambda n: n.numbers("values")),
-    "GivenTensorDoubleFill": _given(np.float64, lambda n: n.numbers("values")),
-    "GivenTensorIntFill": _given(np.int32, _ints),
-    "GivenTensorInt64Fill": _given(np.int64, _ints),
-    "GivenTensorBoolFill": _given(np.bool_, _ints),
-    "GivenTensorByteStringToUInt8Fill": _given(np.uint8, _bytes),
+    "GivenTensorFill": _tensor_fill(np.float32, lambda n: n.numbers("values")),
+    "GivenTensorFp16Fill": _tensor_fill(np.float16, lambda n: n.numbers("values")),
+    "GivenTensorDoubleFill": _tensor_fill(np.float64, lambda n: n.numbers("values")),
+    "GivenTensorIntFill": _tensor_fill(np.int32, _ints),
+    "GivenTensorInt64Fill": _tensor_fill(np.int64, _ints),
+    "GivenTensorBoolFill": _tensor_fill(np.bool_, _ints),
+    "GivenTensorByteStringToUInt8Fill": _tensor_fill(np.uint8, _bytes),
     "ConstantFill": _constant,
     "UniformFill": _random(lambda n, rng, s: rng.uniform(n.number("min"), n.number("max", 1.0), s)),
     "GaussianFill": _random(lambda n, rng, s: rng.normal(n.number("mean"), n.number("std", 1.0), s)),

@@ -48,14 +48,14 @@ def read_net(net: Any) -> Any:
         data = net if isinstance(net, bytes) else Path(net).read_bytes()
     except OSError as error:
         raise GlowError(f"{net}: {error.strerror or error}") from None
-    made = NetDef()
+    message = NetDef()
     try:
-        made.ParseFromString(data)
+        message.ParseFromString(data)
     except (DecodeError, RuntimeError, ValueError):
         raise GlowError(f"{_source(net)}: not a Caffe2 net, or cut short") from None
-    if not made.op:
+    if not message.op:
         raise GlowError(f"{_source(net)}: not a Caffe2 net (no operators)")
-    return made
+    return message
 
 
 class _Import:
@@ -85,8 +85,8 @@ class _Import:
             raise ImportProblems(self.source, self.problems)
         for name in outputs:
             value = self.blobs[name]
-            made = value if isinstance(value, Value) else self.graph.constant(value)
-            self.graph.save(made, self._free(name))
+            output = value if isinstance(value, Value) else self.graph.constant(value)
+            self.graph.save(output, self._free(name))
         self.graph.module.verify()
         return self.graph.module
 
@@ -122,8 +122,8 @@ class _Import:
             if fill is not None and not (op.input and op.type == "ConstantFill"):
                 self._define(op, [fill(node)])
             elif rule is not None:
-                made = rule(node)
-                self._define(op, [made] if isinstance(made, np.ndarray | Value) else made)
+                result = rule(node)
+                self._define(op, [result] if isinstance(result, np.ndarray | Value) else result)
             else:
                 raise RuleError("no rule for this operator")
         except (RuleError, GlowError, ValueError, IndexError, TypeError) as error:

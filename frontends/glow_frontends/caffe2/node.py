@@ -79,30 +79,30 @@ class Node:
 
     def integer(self, name: str, default: int = 0) -> int:
         """An integer argument."""
-        found = self._argument(name)
-        return default if found is None or not found.HasField("i") else int(found.i)
+        argument = self._argument(name)
+        return default if argument is None or not argument.HasField("i") else int(argument.i)
 
     def number(self, name: str, default: float = 0.0) -> float:
         """A float argument; integers count."""
-        found = self._argument(name)
-        if found is None:
+        argument = self._argument(name)
+        if argument is None:
             return default
-        return float(found.f) if found.HasField("f") else float(found.i)
+        return float(argument.f) if argument.HasField("f") else float(argument.i)
 
     def text(self, name: str, default: str = "") -> str:
         """A string argument."""
-        found = self._argument(name)
-        return default if found is None else found.s.decode("utf-8", "replace")
+        argument = self._argument(name)
+        return default if argument is None else argument.s.decode("utf-8", "replace")
 
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
         """A list of integers."""
-        found = self._argument(name)
-        return tuple(default) if found is None else tuple(int(i) for i in found.ints)
+        argument = self._argument(name)
+        return tuple(default) if argument is None else tuple(int(i) for i in argument.ints)
 
     def numbers(self, name: str) -> Array:
         """A list of floats, as float32."""
-        found = self._argument(name)
-        return np.array([] if found is None else found.floats, np.float32)
+        argument = self._argument(name)
+        return np.array([] if argument is None else argument.floats, np.float32)
 
     def layout(self) -> str:
         """NCHW or NHWC, by the argument `order`."""

@@ -77,7 +77,7 @@ def _window(n: Node) -> dict[str, Any]:
 
 def _conv(n: Node) -> Value:
     bias = n[2] if len(n) > 2 else None
-    made = n.graph.conv(
+    conv = n.graph.conv(
         n[0],
         n[1],
         bias,
@@ -86,7 +86,7 @@ def _conv(n: Node) -> Value:
         layout=n.layout(),
         **_window(n),
     )
-    return n.graph.relu(made) if n.op.type == "ConvRelu" else made
+    return n.graph.relu(conv) if n.op.type == "ConvRelu" else conv
 
 
 def _conv_transpose(n: Node) -> Value:
@@ -119,8 +119,8 @@ def _fully_connected(n: Node) -> Value:
     else:
         turned = weights
     rows = n.graph.reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
-    made = n.graph.fully_connected(rows, turned, n[2])
-    return n.graph.reshape(made, (*x.shape[:axis], made.shape[1]))
+    product = n.graph.fully_connected(rows, turned, n[2])
+    return n.graph.reshape(product, (*x.shape[:axis], product.shape[1]))
 
 
 def _matmul(n: Node) -> Value:
@@ -302,10 +302,10 @@ def _tile(n: Node) -> Value:
 def _resize_nearest(n: Node) -> Value:
     scales = (n.number("height_scale", 1.0), n.number("width_scale", 1.0))
     batch, channels, *sizes = n[0].shape
-    made = [int(d * s) for d, s in zip(sizes, scales, strict=True)]
+    resized = [int(d * s) for d, s in zip(sizes, scales, strict=True)]
     return n.graph.resize(
         n[0],
-        (batch, channels, *made),
+        (batch, channels, *resized),
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
         scales=(1.0, 1.0, *scales),

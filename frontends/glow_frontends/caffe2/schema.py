@@ -55,9 +55,9 @@ def _classes() -> dict[str, Any]:
         message = file.message_type.add(name=name)
         for field, number, kind, repeated, inner in fields:
             label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
-            made = message.field.add(name=field, number=number, type=kind, label=label)
+            descriptor = message.field.add(name=field, number=number, type=kind, label=label)
             if inner:
-                made.type_name = f".glow.caffe2.{inner}"
+                descriptor.type_name = f".glow.caffe2.{inner}"
     pool = descriptor_pool.DescriptorPool()
     described = pool.Add(file) or pool.FindFileByName(file.name)
     return {

@@ -41,23 +41,25 @@ def through(g: Emitter, n: Node, rule: Rule) -> list[AnyValue | None]:
     """The outputs of a node of which inputs are bounded; NeedsHost where they must be cut first."""
     if n.proto.domain not in ("", "ai.onnx"):
         raise NeedsHost(n.op)
-    given = {i: v for i, v in enumerate(n.inputs) if isinstance(v, BoundedValue)}
+    bounded = {i: v for i, v in enumerate(n.inputs) if isinstance(v, BoundedValue)}
     inputs: list[AnyValue | None] = [v.value if isinstance(v, BoundedValue) else v for v in n.inputs]
     padded = Node(n.proto, n.opset, inputs, n.attributes, n.scope, padded=True)
     try:
-        return _checked(n, _results(g, padded, given, rule))
+        return _checked(n, _results(g, padded, bounded, rule))
     except NeedsValue:
         raise
     except (RuleError, VerifyException):  # perhaps right at the length itself
         raise NeedsHost(n.op) from None
 
 
-def _results(g: Emitter, n: Node, given: Mapping[int, BoundedValue], rule: Rule) -> Sequence[AnyValue | None]:
+def _results(
+    g: Emitter, n: Node, bounded: Mapping[int, BoundedValue], rule: Rule
+) -> Sequence[AnyValue | None]:
     """The outputs at the bound."""
-    first = next(iter(given.values()))
-    same = all(v.count is first.count for v in given.values())
+    first = next(iter(bounded.values()))
+    same = all(v.count is first.count for v in bounded.values())
     follow = FOLLOW.get(n.op)
-    axis = follow(g, n, {i: v.axis for i, v in given.items()}) if follow is not None and same else None
+    axis = follow(g, n, {i: v.axis for i, v in bounded.items()}) if follow is not None and same else None
     if axis is not None:
         results = [v for v in _listed(rule(g, n)) if isinstance(v, SSAValue)]
         count, bound = first.count, shape(first.value)[first.axis]
@@ -67,11 +69,11 @@ def _results(g: Emitter, n: Node, given: Mapping[int, BoundedValue], rule: Rule)
     across = ACROSS.get(n.op)
     if across is None:
         raise NeedsHost(n.op)
-    return across(g, n, given, rule)
+    return across(g, n, bounded, rule)
 
 
-def _listed(made: Result) -> list[AnyValue | None]:
-    return [made] if isinstance(made, SSAValue | np.ndarray | BoundedValue) else list(made)  # pyright: ignore
+def _listed(result: Result) -> list[AnyValue | None]:
+    return [result] if isinstance(result, SSAValue | np.ndarray | BoundedValue) else list(result)  # pyright: ignore
 
 
 def _checked(n: Node, results: Sequence[AnyValue | None]) -> list[AnyValue | None]:
@@ -84,9 +86,9 @@ def _checked(n: Node, results: Sequence[AnyValue | None]) -> list[AnyValue | Non
 
 def _fewer(g: Emitter, count: SSAValue, most: int) -> SSAValue:
     """min(count, most), one value for equal arguments."""
-    (made,) = g.once((MinOp, count, most), lambda: [g(MinOp, count, np.array(most, np.int64))])
-    assert isinstance(made, SSAValue)
-    return made
+    (least,) = g.once((MinOp, count, most), lambda: [g(MinOp, count, np.array(most, np.int64))])
+    assert isinstance(least, SSAValue)
+    return least
 
 
 def _elementwise(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
@@ -154,22 +156,22 @@ def _axes(g: Emitter, n: Node) -> tuple[int, ...] | None:
 
 
 def _squeeze(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
-    given = _axes(g, n)
-    gone = axes_of(given, rank(n[0])) if given is not None else ()
+    listed = _axes(g, n)
+    gone = axes_of(listed, rank(n[0])) if listed is not None else ()
     if not gone or axes[0] in gone:
         return None
     return axes[0] - sum(a < axes[0] for a in gone)
 
 
 def _unsqueeze(g: Emitter, n: Node, axes: Mapping[int, int]) -> int:
-    given = _axes(g, n) or ()
-    added = axes_of(given, rank(n[0]) + len(given))
+    listed = _axes(g, n) or ()
+    added = axes_of(listed, rank(n[0]) + len(listed))
     return [a for a in range(rank(n[0]) + len(added)) if a not in added][axes[0]]
 
 
 def _reduce(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
-    given = _axes(g, n)
-    gone = axes_of(given, rank(n[0])) if given else ()
+    listed = _axes(g, n)
+    gone = axes_of(listed, rank(n[0])) if listed else ()
     if not gone or 0 not in axes or axes[0] in gone:
         return None
     return axes[0] if keeps(n) else axes[0] - sum(a < axes[0] for a in gone)
@@ -233,41 +235,41 @@ Given = Mapping[int, BoundedValue]
 Across = Callable[[Emitter, Node, Given, Rule], Sequence[AnyValue | None]]
 
 
-def _shape(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+def _shape(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
     """Shape: known but for one number."""
     del rule
     dims: list[Value] = [np.array([d], np.int64) for d in shape(n[0])]
-    dims[given[0].axis] = g.reshape(given[0].count, (1,))
+    dims[bounded[0].axis] = g.reshape(bounded[0].count, (1,))
     part = dims[slice(n.integer("start", 0), n.integer("end"))]
     return [g(ConcatOp, part, axis=0) if part else np.zeros(0, np.int64)]
 
 
-def _size(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+def _size(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
     """Size: a multiple of the length."""
     del rule
     dims = shape(n[0])
-    others = int(np.prod([*dims[: given[0].axis], *dims[given[0].axis + 1 :]]))
-    return [g(MulOp, given[0].count, np.array(others, np.int64))]
+    others = int(np.prod([*dims[: bounded[0].axis], *dims[bounded[0].axis + 1 :]]))
+    return [g(MulOp, bounded[0].count, np.array(others, np.int64))]
 
 
-def _taken(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | BoundedValue]:
     """Gather along the bounded axis; indices may be bounded, too."""
     del rule
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
-    if 0 not in given or given[0].axis != axis or not shape(n[0])[axis]:
+    if 0 not in bounded or bounded[0].axis != axis or not shape(n[0])[axis]:
         raise NeedsHost(n.op)
     indices = cast_to(g, n[1], np.dtype(np.int64))
     below = g(CmpLtOp, indices, g.like(0, indices))
-    indices = g(SelectOp, below, g(AddOp, indices, given[0].count), indices)
-    made = g(GatherOp, n[0], indices, axis=axis)
-    return [g.bounded(made, axis + given[1].axis, given[1].count) if 1 in given else made]
+    indices = g(SelectOp, below, g(AddOp, indices, bounded[0].count), indices)
+    gathered = g(GatherOp, n[0], indices, axis=axis)
+    return [g.bounded(gathered, axis + bounded[1].axis, bounded[1].count) if 1 in bounded else gathered]
 
 
-def _best(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+def _best(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | BoundedValue]:
     """TopK along the bounded axis, what is not there being worst."""
     del rule
-    x = given.get(0)
-    if x is None or 1 in given or n.opset < 10 or x.axis != axis_of(n.integer("axis", -1), rank(n[0])):
+    x = bounded.get(0)
+    if x is None or 1 in bounded or n.opset < 10 or x.axis != axis_of(n.integer("axis", -1), rank(n[0])):
         raise NeedsHost(n.op)
     largest = n.flag("largest", True)
     options = {"largest": largest, "sorted": n.flag("sorted", True)}
@@ -275,54 +277,54 @@ def _best(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | Bounded
     return first_of(g, filled(g, x, -np.inf if largest else np.inf), k, x.axis, **options)
 
 
-def _joins(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+def _joins(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | BoundedValue]:
     """Concat along the bounded axis."""
     del rule
     axis = axis_of(n.integer("axis", 1), rank(n[0]))
-    if n.op != "Concat" or any(v.axis != axis for v in given.values()):
+    if n.op != "Concat" or any(v.axis != axis for v in bounded.values()):
         raise NeedsHost(n.op)
-    return [joined(g, [given.get(i, n[i]) for i in range(len(n.inputs))], axis)]
+    return [joined(g, [bounded.get(i, n[i]) for i in range(len(n.inputs))], axis)]
 
 
-def _one(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value]:
+def _one(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
     """Squeeze of the bounded axis, which then has one place."""
     del rule
     axes = _axes(g, n)
-    if list(given) != [0] or axes is None:
+    if list(bounded) != [0] or axes is None:
         raise NeedsHost(n.op)
     gone = axes_of(axes, rank(n[0]))
-    if given[0].axis not in gone or any(shape(n[0])[a] != 1 for a in gone if a != given[0].axis):
+    if bounded[0].axis not in gone or any(shape(n[0])[a] != 1 for a in gone if a != bounded[0].axis):
         raise NeedsHost(n.op)
-    made = only_place(g, given[0])
-    return [g.reshape(made, [d for i, d in enumerate(shape(n[0])) if i not in gone])]
+    place = only_place(g, bounded[0])
+    return [g.reshape(place, [d for i, d in enumerate(shape(n[0])) if i not in gone])]
 
 
 def _reduced(neutral: float) -> Across:
     """A reduction along the bounded axis: what is not there is neutral."""
 
-    def across(g: Emitter, n: Node, given: Given, rule: Rule) -> list[AnyValue | None]:
-        if list(given) != [0]:
+    def across(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[AnyValue | None]:
+        if list(bounded) != [0]:
             raise NeedsHost(n.op)
-        inputs = [filled(g, given[0], neutral), *n.inputs[1:]]
+        inputs = [filled(g, bounded[0], neutral), *n.inputs[1:]]
         return _listed(rule(g, Node(n.proto, n.opset, inputs, n.attributes, n.scope, padded=True)))
 
     return across
 
 
-def _along(g: Emitter, n: Node, given: Given, rule: Rule) -> list[AnyValue | None]:
+def _along(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[AnyValue | None]:
     """Softmax along the bounded axis."""
     if n.opset < 13:
         raise NeedsHost(n.op)
-    (made,) = _reduced(-np.inf)(g, n, given, rule)
-    assert isinstance(made, SSAValue)
-    return [g.bounded(made, given[0].axis, given[0].count)]
+    (reduced,) = _reduced(-np.inf)(g, n, bounded, rule)
+    assert isinstance(reduced, SSAValue)
+    return [g.bounded(reduced, bounded[0].axis, bounded[0].count)]
 
 
-def _suppressed(g: Emitter, n: Node, given: Given, rule: Rule) -> list[Value | BoundedValue]:
+def _suppressed(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | BoundedValue]:
     """NonMaxSuppression among as many boxes as there are."""
     del rule
-    boxes, scores = given.get(0), given.get(1)
-    if len(given) != 2 or boxes is None or scores is None or boxes.count is not scores.count:
+    boxes, scores = bounded.get(0), bounded.get(1)
+    if len(bounded) != 2 or boxes is None or scores is None or boxes.count is not scores.count:
         raise NeedsHost(n.op)
     if (boxes.axis, scores.axis) != (1, 2):
         raise NeedsHost(n.op)

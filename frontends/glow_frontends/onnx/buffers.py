@@ -51,9 +51,9 @@ def classify(
             by_module.setdefault(name.rpartition(".")[0], []).append(name)
     for members in by_module.values():
         _spread(members, known)
-    found = {n for n in floats if known.get(n) is False}
+    fixed = {n for n in floats if known.get(n) is False}
     unknown = [n for n in floats if n not in known and (PARAMETER.fullmatch(n) or _FOLDED.fullmatch(n))]
-    return found, unknown
+    return fixed, unknown
 
 
 def _spread(members: Sequence[str], known: dict[str, bool]) -> None:
@@ -72,36 +72,36 @@ def _iterated(name: str, names: Sequence[str]) -> bool:
 
 def _scaling(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
     """What is taken off an input of the model, or divides it: its mean and its deviation."""
-    given = {i.name for i in model.graph.initializer}
-    inputs = {i.name for i in model.graph.input} - given
-    found: set[str] = set()
+    initializers = {i.name for i in model.graph.initializer}
+    inputs = {i.name for i in model.graph.input} - initializers
+    scales: set[str] = set()
     for node in nodes:
         if not node.input or node.input[0] not in inputs:
             continue
-        if node.op_type in ("Sub", "Div") and node.input[1] in given:
-            found.add(node.input[1])
+        if node.op_type in ("Sub", "Div") and node.input[1] in initializers:
+            scales.add(node.input[1])
             inputs.add(node.output[0])
         elif node.op_type in _PASSING:
             inputs.add(node.output[0])
-    return found
+    return scales
 
 
 def _of_groups(nodes: Sequence[NodeProto]) -> set[str]:
     """What scales and shifts the result of a normalisation by groups, which the exporter reshapes."""
     after = {"InstanceNormalization": "Reshape", "Reshape": "Mul", "Mul": "Add"}
-    made: dict[str, str] = {}
-    found: set[str] = set()
+    kinds: dict[str, str] = {}
+    names: set[str] = set()
     for node in nodes:
-        follows = bool(node.input) and made.get(node.input[0]) == node.op_type
+        follows = bool(node.input) and kinds.get(node.input[0]) == node.op_type
         if follows or node.op_type == "InstanceNormalization":
-            made[node.output[0]] = after.get(node.op_type, "")
-            found |= set(node.input[1:])
-    return found
+            kinds[node.output[0]] = after.get(node.op_type, "")
+            names |= set(node.input[1:])
+    return names
 
 
 def _of_angles(arrays: Mapping[str, Array]) -> set[str]:
     """Tables of sines and cosines, in one array or in two of the same shape."""
-    found: set[str] = set()
+    names: set[str] = set()
     by_shape: dict[tuple[int, ...], list[str]] = {}
     for name, array in arrays.items():
         if array.size < 8 or array.ndim < 2 or np.abs(array).max() > 1.001:
@@ -110,12 +110,12 @@ def _of_angles(arrays: Mapping[str, Array]) -> set[str]:
         if array.shape[-1] % 2 == 0 and half > 1:
             sums = (squares[..., 0::2] + squares[..., 1::2], squares[..., :half] + squares[..., half:])
             if any(_ones(s) for s in sums):
-                found.add(name)
+                names.add(name)
         for other in by_shape.setdefault(array.shape, []):
             if _ones(squares + np.square(arrays[other].astype(np.float64))):
-                found |= {name, other}
+                names |= {name, other}
         by_shape[array.shape].append(name)
-    return found
+    return names
 
 
 def _ones(array: Array) -> bool:

@@ -101,16 +101,16 @@ def _most(g: Emitter, values: Sequence[SSAValue]) -> int | None:
 
 def shaped(g: Emitter, dims: Value) -> tuple[list[int], int, SSAValue] | None:
     """A computed shape of which one dimension is not known but bounded: the bound's shape, axis, length."""
-    found = elements(dims)
-    open_ = [i for i, d in enumerate(found) if not isinstance(d, int)]
-    if len(found) != int(np.prod(shape(dims))) or len(open_) != 1:
+    numbers = elements(dims)
+    open_ = [i for i, d in enumerate(numbers) if not isinstance(d, int)]
+    if len(numbers) != int(np.prod(shape(dims))) or len(open_) != 1:
         return None
-    length = found[open_[0]]
+    length = numbers[open_[0]]
     assert isinstance(length, SSAValue)
     bound = upper(g, length)
     if bound is None or rank(length) or dtype_of_value(length) != np.dtype(np.int64):
         return None
-    sizes = [d if isinstance(d, int) else bound for d in found]
+    sizes = [d if isinstance(d, int) else bound for d in numbers]
     return (sizes, open_[0], length) if min(sizes) >= 0 and np.prod(sizes) <= MAX_ELEMENTS else None
 
 
@@ -146,8 +146,8 @@ def joined(g: Emitter, parts: Sequence[Value | BoundedValue], axis: int) -> Valu
         owner = np.repeat(np.arange(len(bounds)), bounds)
         inside = np.concatenate([np.arange(b, dtype=np.int64) for b in bounds])
         each = g(GatherOp, g(ConcatOp, counts, axis=0), owner, axis=0)
-        found, count = g.many(NonZeroOp, g(CmpLtOp, inside, each))
-        return [g.reshape(found, (sum(bounds),)), count]
+        places, count = g.many(NonZeroOp, g(CmpLtOp, inside, each))
+        return [g.reshape(places, (sum(bounds),)), count]
 
     order, count = g.once(("joined", tuple(lengths), tuple(bounds)), places)
     return g.bounded(g(GatherOp, g(ConcatOp, tensors, axis=axis), order, axis=axis), axis, count)

@@ -57,7 +57,7 @@ class Emitter:
         self._kept: list[Array] = []
         #: Upper bounds of lengths that only the run tells (see bounds.py).
         self.limits: dict[SSAValue, int] = {}
-        self._made: dict[object, list[Value]] = {}
+        self._unique: dict[object, list[Value]] = {}
         #: Places in a row, as `rules.spans` took them: what of, and the first.
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
@@ -98,17 +98,17 @@ class Emitter:
 
     def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
         """What `make` gave for an equal key before, or gives now: lengths are told apart by identity."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        if key not in self._unique:
+            self._unique[key] = make()
+        return self._unique[key]
 
     def bounded(self, value: Value, axis: int, count: Value) -> Value | BoundedValue:
         """The first `count` places along an axis: cut at once where they are known."""
         if isinstance(value, np.ndarray) and isinstance(count, np.ndarray):
             return np.take(value, range(int(count)), axis)
-        made, length = self.value(value), self.value(count)
-        self.limits[length] = shape_of(made)[axis]
-        return BoundedValue(made, axis, length)
+        tensor, length = self.value(value), self.value(count)
+        self.limits[length] = shape_of(tensor)[axis]
+        return BoundedValue(tensor, axis, length)
 
     def _fold(
         self,
@@ -161,15 +161,15 @@ class Emitter:
     ) -> Block:
         """A block of its own: what `make` emits for parameters of some types, yielding what it returns."""
         block = Block(arg_types=kinds)
-        outer = self.builder, self._constants, self._made
+        outer = self.builder, self._constants, self._unique
         self.builder, self._constants = Builder.at_end(block), dict(self._constants)
-        self._made = dict(self._made)
+        self._unique = dict(self._unique)
         self.bodies += 1
         try:
             values = [self.value(v) for v in make(block.args)]
         finally:
             self.bodies -= 1
-            self.builder, self._constants, self._made = outer
+            self.builder, self._constants, self._unique = outer
         block.add_op(YieldOp.of(values))
         return block
 

@@ -23,8 +23,8 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     for location in sorted(external_files(model) - {path.name if path is not None else ""}):
         data = folder / location
         if data.is_file():
-            found = data.stat()
-            digest.update(f"{data.resolve()} {found.st_size} {found.st_mtime_ns}\0".encode())
+            status = data.stat()
+            digest.update(f"{data.resolve()} {status.st_size} {status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
 
 

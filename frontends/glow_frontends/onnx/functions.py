@@ -106,9 +106,11 @@ def _type(value: AnyValue | None) -> TypeProto:
 
 
 def reference_attributes(
-    function: FunctionProto, given: Mapping[str, AttributeProto], defaults: Mapping[str, AttributeProto]
+    function: FunctionProto,
+    bound_attributes: Mapping[str, AttributeProto],
+    defaults: Mapping[str, AttributeProto],
 ) -> dict[str, AttributeProto]:
     """Attributes that the body may refer to: the node's, the function's and the schema's defaults."""
     bound = {**defaults, **{a.name: a for a in function.attribute_proto}}
-    bound.update(given)
+    bound.update(bound_attributes)
     return bound

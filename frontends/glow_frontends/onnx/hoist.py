@@ -26,10 +26,10 @@ def with_weights_outside(model: ModelProto) -> ModelProto:
         return model
     if nodes and not any(_constant(n) is not None for g in _graphs(model.graph) for n in g.node):
         return model
-    made = ModelProto()
-    made.CopyFrom(model)
-    _Hoist(made.graph, nodes).run()
-    return made
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    _Hoist(copy.graph, nodes).run()
+    return copy
 
 
 def _inner(graph: GraphProto) -> Iterator[GraphProto]:
@@ -70,8 +70,8 @@ class _Hoist:
             names |= self._take(weights, [i.name for i in weights])
             _keep(graph.initializer, [i for i in graph.initializer if not is_weight(i)])
         if self.nodes:
-            found = [(n, tensor) for n in graph.node if (tensor := _constant(n)) is not None]
-            names |= self._take([t for _, t in found], [n.output[0] for n, _ in found])
+            constants = [(n, tensor) for n in graph.node if (tensor := _constant(n)) is not None]
+            names |= self._take([t for _, t in constants], [n.output[0] for n, _ in constants])
             _keep(graph.node, [n for n in graph.node if _constant(n) is None])
         for node in graph.node:
             for place, name in enumerate(node.input):

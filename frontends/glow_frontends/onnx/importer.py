@@ -216,10 +216,10 @@ def bind_shapes(
     symbols: dict[str, int] = {}
     errors: list[str] = []
     for info in inputs:
-        given = shapes.get(info.name)
+        sizes = shapes.get(info.name)
         dims = info.type.tensor_type.shape.dim
-        if given is not None and info.type.tensor_type.HasField("shape") and len(dims) == len(given):
-            for dim, size in zip(dims, given, strict=True):
+        if sizes is not None and info.type.tensor_type.HasField("shape") and len(dims) == len(sizes):
+            for dim, size in zip(dims, sizes, strict=True):
                 if dim.dim_param:
                     symbols.setdefault(dim.dim_param, int(size))
     out: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
@@ -235,7 +235,7 @@ def bind_shapes(
 
 
 def _bind(
-    info: ValueInfoProto, given: Sequence[int] | None, symbols: Mapping[str, int]
+    info: ValueInfoProto, sizes: Sequence[int] | None, symbols: Mapping[str, int]
 ) -> tuple[tuple[int, ...], np.dtype]:
     name = info.name
     if info.type.WhichOneof("value") != "tensor_type":
@@ -246,16 +246,16 @@ def _bind(
         raise ShapeError(f"input '{name}' holds strings")
     declared = list(kind.shape.dim) if kind.HasField("shape") else None
     if declared is None:
-        if given is None:
+        if sizes is None:
             raise ShapeError(f"input '{name}' has no shape; bind it, for example {name}=1x3x224x224")
-        return tuple(int(g) for g in given), dtype
+        return tuple(int(g) for g in sizes), dtype
     text = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in declared)
-    if given is not None and len(given) != len(declared):
-        raise ShapeError(f"input '{name}' is {text}, bound with {len(given)} dimensions")
+    if sizes is not None and len(sizes) != len(declared):
+        raise ShapeError(f"input '{name}' is {text}, bound with {len(sizes)} dimensions")
     dims: list[int] = []
     for index, dim in enumerate(declared):
         fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-        size = int(given[index]) if given is not None else fixed
+        size = int(sizes[index]) if sizes is not None else fixed
         if size is None:
             size = symbols.get(dim.dim_param)
         if size is None:

@@ -75,12 +75,12 @@ def _varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
 
 
 def _encoded(value: int) -> bytes:
-    made = bytearray()
+    data = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        data.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    data.append(value)
+    return bytes(data)
 
 
 def _message(number: int, content: bytes) -> bytes:

@@ -150,17 +150,17 @@ def opened(model: ModelProto, names: Container[str]) -> ModelProto:
     wanted = {i.name for i in default_inputs(model) if i.name in names}
     if not wanted:
         return model
-    made = copied(model, model.graph.node, [i for i in model.graph.initializer if i.name not in wanted])
+    rest = copied(model, model.graph.node, [i for i in model.graph.initializer if i.name not in wanted])
     kept = [i for i in model.graph.sparse_initializer if i.values.name not in wanted]
-    del made.graph.sparse_initializer[:]
-    made.graph.sparse_initializer.extend(kept)
-    return made
+    del rest.graph.sparse_initializer[:]
+    rest.graph.sparse_initializer.extend(kept)
+    return rest
 
 
 def copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterable[TensorProto]) -> ModelProto:
     """The model with other nodes and initializers; only what stays is copied."""
-    made = ModelProto()
-    for message, target in ((model, made), (model.graph, made.graph)):
+    copy = ModelProto()
+    for message, target in ((model, copy), (model.graph, copy.graph)):
         for field, value in message.ListFields():
             if field.name in ("graph", "node", "initializer"):
                 continue
@@ -170,6 +170,6 @@ def copied(model: ModelProto, nodes: Iterable[NodeProto], initializers: Iterable
                 getattr(target, field.name).CopyFrom(value)
             else:
                 setattr(target, field.name, value)
-    made.graph.node.extend(nodes)
-    made.graph.initializer.extend(initializers)
-    return made
+    copy.graph.node.extend(nodes)
+    copy.graph.initializer.extend(initializers)
+    return copy

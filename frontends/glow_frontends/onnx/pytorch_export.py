@@ -44,8 +44,8 @@ class ExportWarning(UserWarning):
 def signature(model: ModelProto) -> dict[str, bool]:
     """Name -> whether it is a parameter (no buffer), of a network that PyTorch's newer exporter wrote."""
     text = next((p.value for p in model.graph.metadata_props if p.key == _SIGNATURE), "")
-    found = re.findall(r"\b(PARAMETER|BUFFER) target='([^']+)'", text)
-    return {name: kind == "PARAMETER" for kind, name in found}
+    targets = re.findall(r"\b(PARAMETER|BUFFER) target='([^']+)'", text)
+    return {name: kind == "PARAMETER" for kind, name in targets}
 
 
 def constants(model: ModelProto) -> set[str]:
@@ -54,14 +54,14 @@ def constants(model: ModelProto) -> set[str]:
     if not told:
         return set()
     missing = [name for name, own in told.items() if own and name not in known]
-    found = {n for n in known if n not in told and (not missing or _MADE.fullmatch(n))}
+    names = {n for n in known if n not in told and (not missing or _MADE.fullmatch(n))}
     for node in model.graph.node:
         scope = _scope(node)
         whole = not scope or any(name.startswith(f"{scope}.") for name in missing)
         # What normalisations by groups are made of, and those without parameters.
         if node.op_type == "InstanceNormalization" or not whole:
-            found |= {n for n in node.input[1:] if n in known and n not in told and _uniform(known[n])}
-    return found
+            names |= {n for n in node.input[1:] if n in known and n not in told and _uniform(known[n])}
+    return names
 
 
 def restored(model: ModelProto) -> ModelProto:
@@ -77,10 +77,10 @@ def restored(model: ModelProto) -> ModelProto:
     merged = any(True for _ in _normalizations(model.graph, told))
     if not parameters or not (folded or merged or any(name not in known for name in parameters)):
         return model
-    made = ModelProto()
-    made.CopyFrom(model)
-    _separate_normalizations(made.graph, told)
-    missing = _Restorer(made.graph, parameters).run()
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    _separate_normalizations(copy.graph, told)
+    missing = _Restorer(copy.graph, parameters).run()
     if missing:
         names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         warnings.warn(
@@ -89,7 +89,7 @@ def restored(model: ModelProto) -> ModelProto:
             ExportWarning,
             stacklevel=2,
         )
-    return made
+    return copy
 
 
 def _normalizations(graph: GraphProto, told: Mapping[str, bool]) -> Iterator[tuple[NodeProto, int, str]]:
@@ -248,7 +248,7 @@ class _Restorer:
 
     def _recurrent(self, nodes: list[NodeProto]) -> list[NodeProto]:
         """Nodes in which what recurrent layers take is made of the network's weights and biases."""
-        found: list[NodeProto] = []
+        added: list[NodeProto] = []
         layers = Counter[str]()
         for node in nodes:
             scope, order = _scope(node), _GATES.get(node.op_type)
@@ -256,10 +256,10 @@ class _Restorer:
                 for place, kinds in enumerate((("weight_ih",), ("weight_hh",), ("bias_ih", "bias_hh")), 1):
                     if place < len(node.input):
                         names = [f"{scope}.{kind}_l{layers[scope]}" for kind in kinds]
-                        node.input[place] = self._gates(node.input[place], names, order, found)
+                        node.input[place] = self._gates(node.input[place], names, order, added)
                 layers[scope] += 1
-            found.append(node)
-        return found
+            added.append(node)
+        return added
 
     def _gates(self, name: str, parameters: list[str], order: tuple[int, ...], nodes: list[NodeProto]) -> str:
         """What a recurrent operator takes, for one direction or both, as nodes of `parameters`."""
@@ -304,20 +304,20 @@ class _Restorer:
             if _is_weight(tensor) and int(np.prod(tensor.dims)) in sizes:
                 array = numpy_helper.to_array(tensor)
                 like(array).append((name, array))
-        made: dict[str, str] = {}
+        names: dict[str, str] = {}
         first: list[NodeProto] = []
         for name, array in arrays.items():
             alike = like(once[name])
-            found = ((base, order) for base, a in alike if (order := _view(a, once[name])) is not None)
-            base, order = next(found, ("", ()))
+            views = ((base, order) for base, a in alike if (order := _view(a, once[name])) is not None)
+            base, order = next(views, ("", ()))
             if base:
-                made[name] = self._view_nodes(base, order, once[name], array, first)
+                names[name] = self._view_nodes(base, order, once[name], array, first)
             elif once[name].size == array.size:
                 alike.append((name, array))
-        for node in nodes if made else ():
+        for node in nodes if names else ():
             for place, name in enumerate(node.input):
-                if name in made:
-                    node.input[place] = made[name]
+                if name in names:
+                    node.input[place] = names[name]
         return first + nodes
 
     def _view_nodes(
@@ -345,9 +345,9 @@ class _Restorer:
 
     def _biased(self, nodes: list[NodeProto]) -> list[NodeProto]:
         """Nodes with the biases that were left out because they are zeros."""
-        found: list[NodeProto] = []
+        added: list[NodeProto] = []
         for node in nodes:
-            found.append(node)
+            added.append(node)
             read = node.input[1] if len(node.input) > 1 else ""
             weight = self.turned.get(read, read)
             bias = weight.removesuffix("weight") + "bias"
@@ -360,8 +360,8 @@ class _Restorer:
             elif node.op_type == "MatMul" and read in self.turned:
                 result = node.output[0]
                 node.output[0] = f"{result}.product"
-                found.append(helper.make_node("Add", [node.output[0], self._add(zeros, bias)], [result]))
-        return found
+                added.append(helper.make_node("Add", [node.output[0], self._add(zeros, bias)], [result]))
+        return added
 
     def _lost(self, scope: str) -> list[str]:
         """Missing parameters of a module and of what it contains."""
@@ -380,8 +380,8 @@ class _Restorer:
 
 def _read(graph: GraphProto) -> set[str]:
     """What nodes, also those of branches, and outputs are made of."""
-    found = {o.name for o in graph.output} | {name for node in graph.node for name in node.input}
-    return found.union(*(_read(inner) for node in graph.node for inner in subgraphs(node)))
+    names = {o.name for o in graph.output} | {name for node in graph.node for name in node.input}
+    return names.union(*(_read(inner) for node in graph.node for inner in subgraphs(node)))
 
 
 def _listed(node: NodeProto, key: str) -> list[str]:
@@ -402,7 +402,7 @@ def _scope(node: NodeProto) -> str | None:
 def _scopes(graph: GraphProto) -> list[str | None]:
     """The module of each node; where the exporter does not tell, that of what reads its results."""
     readers: dict[str, set[str | None]] = {}
-    found: list[str | None] = []
+    scopes: list[str | None] = []
     for node in reversed(graph.node):
         scope = _scope(node)
         if scope is None:
@@ -410,8 +410,8 @@ def _scopes(graph: GraphProto) -> list[str | None]:
             scope = those.pop() if len(those) == 1 else None
         for name in node.input:
             readers.setdefault(name, set()).add(scope)
-        found.append(scope)
-    return found[::-1]
+        scopes.append(scope)
+    return scopes[::-1]
 
 
 def _module_class(node: NodeProto) -> str:

@@ -270,15 +270,15 @@ class Scope:
         return self.read(name)
 
     def _attributes(self, proto: NodeProto) -> dict[str, AttributeProto]:
-        found: dict[str, AttributeProto] = {}
+        attributes: dict[str, AttributeProto] = {}
         for attribute in proto.attribute:
             if attribute.ref_attr_name:
                 bound = self.attributes.get(attribute.ref_attr_name)
                 if bound is not None:
-                    found[attribute.name] = bound
+                    attributes[attribute.name] = bound
             else:
-                found[attribute.name] = attribute
-        return found
+                attributes[attribute.name] = attribute
+        return attributes
 
 
 def initializers(graph: GraphProto, folder: Path | None) -> Iterator[tuple[str, Array]]:

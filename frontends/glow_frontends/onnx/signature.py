@@ -126,5 +126,5 @@ def value_inputs(model: ModelProto) -> list[str]:
         node = producers.get(name)
         if node is not None and node.op_type not in _SHAPE_ONLY:
             wanted += list(uses(node))
-    found = [*inputs_of(model), *defaults_of(model)]
-    return [a.name for a in found if a.name in (direct if a.dtype.kind == "f" else seen)]
+    ports = [*inputs_of(model), *defaults_of(model)]
+    return [a.name for a in ports if a.name in (direct if a.dtype.kind == "f" else seen)]

@@ -88,8 +88,8 @@ def import_trainable(
             op.detach()
             op.erase()
             continue
-        given = op.attributes.get(NAME_ATTRIBUTE)
-        name = given.data if isinstance(given, StringAttr) else symbol
+        attribute = op.attributes.get(NAME_ATTRIBUTE)
+        name = attribute.data if isinstance(attribute, StringAttr) else symbol
         if name in chosen:
             op.properties["kind"] = StringAttr("state" if name in statistics else "trainable")
             op.properties["init"] = ResourceAttr(Resource(symbol, chosen[name]))
@@ -120,7 +120,7 @@ def _weights(model: ModelProto, folder: Path, patterns: Sequence[str] = ("*",)) 
     doubtful -= {n for node in nodes if node.op_type not in _MASKED for n in node.input}
     states = _used_as(graph, _STATES)
     parameters = {name for name, own in told.items() if own}
-    found, masks = dict[str, Array](), set[str]()
+    weights, masks = dict[str, Array](), set[str]()
     for proto in graph.initializer:
         if proto.name not in bad and (proto.name in named or (proto.name in good and proto.dims)):
             array = numpy_helper.to_array(proto, base_dir=str(folder))
@@ -131,8 +131,8 @@ def _weights(model: ModelProto, folder: Path, patterns: Sequence[str] = ("*",)) 
                 continue
             mask = proto.name in doubtful and _two_valued(array)
             if proto.name in parameters or not (mask or (proto.name in states and not array.any())):
-                found[proto.name] = array
-    return found if told or not _by_pytorch(model) else _without_buffers(model, found, masks, patterns)
+                weights[proto.name] = array
+    return weights if told or not _by_pytorch(model) else _without_buffers(model, weights, masks, patterns)
 
 
 def _without_buffers(
@@ -177,12 +177,12 @@ def _untied(model: ModelProto) -> ModelProto:
         return model
     gone = {n.output[0] for n in copies}
     kept = [n for n in model.graph.node if not (n.op_type == "Identity" and n.output[0] in gone)]
-    made = copied(model, kept, model.graph.initializer)
+    model_with_weights = copied(model, kept, model.graph.initializer)
     for node in copies:
-        copy = made.graph.initializer.add()
+        copy = model_with_weights.graph.initializer.add()
         copy.CopyFrom(vectors[node.input[0]])
         copy.name = node.output[0]
-    return made
+    return model_with_weights
 
 
 def _without_modes(model: ModelProto) -> ModelProto:
@@ -200,26 +200,26 @@ def _without_modes(model: ModelProto) -> ModelProto:
         trains = modes["training_mode"].i if "training_mode" in modes else modes or len(node.output) > 1
         if not trains:
             return node
-        made = NodeProto()
-        made.CopyFrom(node)
-        del made.output[1:]
-        for attribute in made.attribute:
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        del copy.output[1:]
+        for attribute in copy.attribute:
             if attribute.name in modes:
                 attribute.i = int(attribute.name == "is_test")
-        return made
+        return copy
 
-    given = list(model.graph.node)
-    nodes = [plain(n) for n in given]
-    same = all(n is m for n, m in zip(nodes, given, strict=True))
+    nodes_before = list(model.graph.node)
+    nodes = [plain(n) for n in nodes_before]
+    same = all(n is m for n, m in zip(nodes, nodes_before, strict=True))
     return model if same else copied(model, nodes, model.graph.initializer)
 
 
 def _nodes(graph: GraphProto) -> list[NodeProto]:
-    found = list(graph.node)
+    nodes = list(graph.node)
     for node in graph.node:
         for inner in subgraphs(node):
-            found += _nodes(inner)
-    return found
+            nodes += _nodes(inner)
+    return nodes
 
 
 def _used_as(graph: GraphProto, places: Mapping[str, tuple[int, ...]]) -> set[str]:
@@ -231,20 +231,20 @@ def _used_as(graph: GraphProto, places: Mapping[str, tuple[int, ...]]) -> set[st
 def _opened(model: ModelProto, chosen: Mapping[str, Array]) -> ModelProto:
     """The model with the chosen initializers as inputs."""
     kept = [i for i in model.graph.initializer if i.name not in chosen]
-    made = copied(model, model.graph.node, kept)
-    listed = {i.name for i in made.graph.input}
+    copy = copied(model, model.graph.node, kept)
+    listed = {i.name for i in copy.graph.input}
     for name, array in chosen.items():
         if name not in listed:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-            made.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
-    return made
+            copy.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    return copy
 
 
 def _batch_shapes(inputs: Sequence[ValueInfoProto], batch: int | None) -> dict[str, tuple[int, ...]]:
     """Shapes of the inputs whose first dimension alone is symbolic."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for info in inputs if batch is not None else ():
         dims = [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
         if dims and dims[0] in (None, 0) and None not in dims[1:]:
-            found[info.name] = (batch or 0, *(d or 0 for d in dims[1:]))
-    return found
+            shapes[info.name] = (batch or 0, *(d or 0 for d in dims[1:]))
+    return shapes

@@ -49,9 +49,11 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
             values, keywords = arguments(c, node, env)
             name, whole = node.func.attr, c.ssa(base, node)
             if name in REDUCTIONS and not values and not keywords:
-                found = perhaps(c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {}))
-                if found is not None:
-                    return found
+                reduction = perhaps(
+                    c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {})
+                )
+                if reduction is not None:
+                    return reduction
             return method(c, node, whole, name, values, keywords)
         if isinstance(base.value, dict) and node.func.attr in ("keys", "values", "items") and not node.args:
             return Static(tuple(getattr(base.value, node.func.attr)()))
@@ -69,12 +71,12 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     return apply_value(c, node, function, values, keywords)
 
 
-def _spread(c: Expressions, node: ast.AST, given: Value) -> Keywords:
+def _spread(c: Expressions, node: ast.AST, value: Value) -> Keywords:
     """The keywords of `**d` for a dict that is written out."""
-    if isinstance(given, Static) and isinstance(given.value, dict):
-        return _statics(given.value)
-    if isinstance(given, SSAValue) and given in c.fields and isinstance(given.owner, TupleOp):
-        return dict(zip(c.fields[given], given.owner.values, strict=True))
+    if isinstance(value, Static) and isinstance(value.value, dict):
+        return _statics(value.value)
+    if isinstance(value, SSAValue) and value in c.fields and isinstance(value.owner, TupleOp):
+        return dict(zip(c.fields[value], value.owner.values, strict=True))
     c.fail(node, "** of a dict whose keys are not seen here cannot be compiled", "write the keywords out")
 
 
@@ -88,8 +90,8 @@ def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
     strict = [k for k in node.keywords if k.arg == "strict" and isinstance(k.value, ast.Constant)]
     if len(strict) < len(node.keywords):
         c.fail(node, "zip takes values, and strict=True or False")
-    made = {"strict": UnitAttr()} if any(k.value.value for k in strict) else {}  # pyright: ignore
-    return c.prim(Zip, c.ssa(whole, node), **made)
+    options = {"strict": UnitAttr()} if any(k.value.value for k in strict) else {}  # pyright: ignore
+    return c.prim(Zip, c.ssa(whole, node), **options)
 
 
 def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Keywords]:
@@ -105,11 +107,11 @@ def arguments(c: Expressions, node: ast.Call, env: Env) -> tuple[list[Value], Ke
             values.append(c.expression(argument, env))
     keywords: Keywords = {}
     for keyword in node.keywords:
-        given = c.expression(keyword.value, env)
+        value = c.expression(keyword.value, env)
         if keyword.arg is None:
-            keywords |= _spread(c, node, given)
+            keywords |= _spread(c, node, value)
         else:
-            keywords[keyword.arg] = given
+            keywords[keyword.arg] = value
     return values, keywords
 
 
@@ -125,9 +127,9 @@ def apply_value(
         return called(c, node, thing, values, keywords, lambda *whole: handler(c, node, list(whole), {}))
     if handler is not None:
         if len(values) == 1 and not keywords and thing in CALLED:
-            found = perhaps(c, node, values[0], CALLED[thing], lambda v: handler(c, node, [v], {}))
-            if found is not None:
-                return found
+            reduced = perhaps(c, node, values[0], CALLED[thing], lambda v: handler(c, node, [v], {}))
+            if reduced is not None:
+                return reduced
         return handler(c, node, values, keywords)
     known = evaluated(thing, values, keywords)
     if known is not None:
@@ -135,40 +137,42 @@ def apply_value(
     if fields_of(thing) is not None:
         return _record(c, node, thing, values, keywords)
     if isinstance(thing, functools.partial):
-        given = [*(Static(v) for v in thing.args), *values]
-        return apply_value(c, node, Static(thing.func), given, {**_statics(thing.keywords), **keywords})
+        bound_values = [*(Static(v) for v in thing.args), *values]
+        return apply_value(
+            c, node, Static(thing.func), bound_values, {**_statics(thing.keywords), **keywords}
+        )
     return _apply(c, node, as_function(c, thing, node), values, keywords)
 
 
 def evaluated(thing: Any, values: list[Value], keywords: Keywords) -> Static | None:
     """The value of a NumPy function of objects that are known now, such as np.eye(3)."""
-    given = [*values, *keywords.values()]
-    if not given or not str(getattr(thing, "__module__", "")).startswith("numpy") or _written(thing):
+    operands = [*values, *keywords.values()]
+    if not operands or not str(getattr(thing, "__module__", "")).startswith("numpy") or _written(thing):
         return None
-    plain = [v.value for v in given if isinstance(v, Static)]
-    if len(plain) != len(given) or any(callable(v) for v in plain):
+    plain = [v.value for v in operands if isinstance(v, Static)]
+    if len(plain) != len(operands) or any(callable(v) for v in plain):
         return None
     try:
-        made = thing(*plain[: len(values)], **dict(zip(keywords, plain[len(values) :], strict=True)))
+        result = thing(*plain[: len(values)], **dict(zip(keywords, plain[len(values) :], strict=True)))
     except (TypeError, ValueError):
         return None
-    if isinstance(made, np.generic) and made.dtype.name in ("float64", "int64", "bool"):
-        return Static(made.item())
-    return Static(made) if isinstance(made, np.ndarray | np.generic) else None
+    if isinstance(result, np.generic) and result.dtype.name in ("float64", "int64", "bool"):
+        return Static(result.item())
+    return Static(result) if isinstance(result, np.ndarray | np.generic) else None
 
 
 def _record(c: Expressions, node: ast.AST, kind: Any, values: list[Value], keywords: Keywords) -> Value:
     """A named tuple or a dataclass: a tuple whose items have names."""
     fields = fields_of(kind)
     assert fields is not None
-    given = dict(zip(fields, values, strict=False)) | keywords
-    given = _statics(_defaults(kind)) | given
-    wrong = [n for n in [*keywords, *fields] if n not in fields or n not in given]
+    fields_by_name = dict(zip(fields, values, strict=False)) | keywords
+    fields_by_name = _statics(_defaults(kind)) | fields_by_name
+    wrong = [n for n in [*keywords, *fields] if n not in fields or n not in fields_by_name]
     if wrong or len(values) > len(fields):
         c.fail(node, f"{kind.__name__} has the fields {', '.join(fields)}")
-    made = c.record(register(kind), *[c.ssa(given[n], node) for n in fields])
-    c.fields[made] = fields
-    return made
+    record = c.record(register(kind), *[c.ssa(fields_by_name[n], node) for n in fields])
+    c.fields[record] = fields
+    return record
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
@@ -208,10 +212,10 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
         inner = as_function(c, thing.func, node)
         known = c.signature(inner)
         by_name = {n: c.ssa(Static(v), node) for n, v in thing.keywords.items()}
-        given = [c.ssa(Static(v), node) for v in thing.args]
-        made = bound(c, inner, known, given, by_name, node)
-        after = c.signature(made)
-        return after.full if full and after is not None else made
+        fixed = [c.ssa(Static(v), node) for v in thing.args]
+        partial = bound(c, inner, known, fixed, by_name, node)
+        after = c.signature(partial)
+        return after.full if full and after is not None else partial
     handler = _handler(thing)
     if handler is not None:
         return _wrapped(c, thing, handler, node)
@@ -238,9 +242,9 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
     values = thing.__defaults__ or ()
     first = code.co_argcount - len(values)
     named = code.co_varnames[first : code.co_argcount]
-    given = dict(zip(named, values, strict=True)) | (thing.__kwdefaults__ or {})
-    made = {n: c.ssa(Static(v), node) for n, v in given.items()}
-    return described(c, value, names, made, rest)
+    defaults = dict(zip(named, values, strict=True)) | (thing.__kwdefaults__ or {})
+    constants = {n: c.ssa(Static(v), node) for n, v in defaults.items()}
+    return described(c, value, names, constants, rest)
 
 
 def _wrapped(c: Expressions, thing: Any, handler: Handler, node: ast.AST) -> SSAValue:
@@ -267,10 +271,10 @@ def bound(
     if known is None or not (keywords or known.defaults or known.rest):
         if keywords:
             c.fail(node, "keywords in partial of an unknown function", "bind the arguments by position")
-        made = c.partial(function, *values) if values else function
+        closure = c.partial(function, *values) if values else function
         if known is not None:
-            c.known[made] = Known(made, known.names[len(values) :])
-        return made
+            c.known[closure] = Known(closure, known.names[len(values) :])
+        return closure
     unknown = [n for n in keywords if n not in known.names]
     if unknown:
         c.fail(node, f"there is no parameter '{unknown[0]}'")
@@ -283,8 +287,8 @@ def bound(
         return c.call(known.full, *[by_name[n] for n in known.names])
 
     full = c.function(f"{c.name}.partial", names, body)
-    given = {n: v for n, v in fixed.items() if n not in firm}
-    return described(c, full, names, given, known.rest)
+    fixed_after = {n: v for n, v in fixed.items() if n not in firm}
+    return described(c, full, names, fixed_after, known.rest)
 
 
 def gradient(
@@ -292,8 +296,10 @@ def gradient(
 ) -> SSAValue:
     """glow.grad or glow.value_and_grad of a function value."""
     op = ValueAndGradOp if with_value else GradOp
-    made = op.create(operands=[function], properties=argnums(positions, single), result_types=[any_type])
-    value = c.add(made)
+    gradient_op = op.create(
+        operands=[function], properties=argnums(positions, single), result_types=[any_type]
+    )
+    value = c.add(gradient_op)
     known = c.signature(function)
     if known is not None and function is known.full:
         c.known[value] = Known(value, known.names, known.defaults, known.rest)

@@ -27,8 +27,8 @@ class _Desugar(ast.NodeTransformer):
         message = [] if node.msg is None else [node.msg]
         error = ast.Call(ast.Name("AssertionError", ast.Load()), message, [])
         test = ast.UnaryOp(ast.Not(), node.test)
-        made = ast.If(test, [ast.copy_location(ast.Raise(error, None), node)], [])
-        return _placed(made, node)
+        statement = ast.If(test, [ast.copy_location(ast.Raise(error, None), node)], [])
+        return _placed(statement, node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
         """A test that names a value with `:=` goes into the loop: names are set there."""
@@ -59,8 +59,8 @@ class _Desugar(ast.NodeTransformer):
         return [_placed(s, node) for s in (first, *chain)]
 
 
-def _placed(made: ast.stmt, node: ast.AST) -> ast.stmt:
-    return ast.fix_missing_locations(ast.copy_location(made, node))
+def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(statement, node))
 
 
 def _case(case: ast.match_case, subject: ast.expr, otherwise: list[ast.stmt]) -> list[ast.stmt]:
@@ -125,9 +125,9 @@ def _tests(pattern: ast.pattern, subject: ast.expr, names: dict[str, ast.expr]) 
 def _either(patterns: Sequence[ast.pattern], subject: ast.expr) -> list[ast.expr]:
     ways: list[ast.expr] = []
     for pattern in patterns:
-        found: dict[str, ast.expr] = {}
-        tests = _tests(pattern, subject, found)
-        if found:
+        bindings: dict[str, ast.expr] = {}
+        tests = _tests(pattern, subject, bindings)
+        if bindings:
             raise _Unknown  # names that mean other parts in each alternative
         if not tests:
             return []

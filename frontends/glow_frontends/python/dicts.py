@@ -38,11 +38,11 @@ def _values(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[s
 
 
 def _items(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
-    keys, found = _keys(c, node, values, keywords), _values(c, node, values, keywords)
-    if isinstance(keys.owner, TupleOp) and isinstance(found.owner, TupleOp):
-        pairs = zip(keys.owner.values, found.owner.values, strict=True)
+    keys, values_of_dict = _keys(c, node, values, keywords), _values(c, node, values, keywords)
+    if isinstance(keys.owner, TupleOp) and isinstance(values_of_dict.owner, TupleOp):
+        pairs = zip(keys.owner.values, values_of_dict.owner.values, strict=True)
         return c.tuple(*[c.tuple(k, v) for k, v in pairs])
-    return c.prim(Zip, c.tuple(keys, found))
+    return c.prim(Zip, c.tuple(keys, values_of_dict))
 
 
 def _get(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:

@@ -68,7 +68,7 @@ class Made:
     node: ast.FunctionDef | ast.Lambda
     name: str
     own: str | None
-    given: dict[str, SSAValue]
+    defaults: dict[str, SSAValue]
     read: dict[str, Value]
     scope: object
 
@@ -116,29 +116,29 @@ class Emitter:
 
     def record(self, names: Sequence[str], *values: SSAValue) -> SSAValue:
         """A tuple whose items have names; the first is what the tuple stands for."""
-        made = self.tuple(*values)
-        made.owner.attributes["names"] = ArrayAttr([StringAttr(n) for n in names])  # pyright: ignore
-        return made
+        record = self.tuple(*values)
+        record.owner.attributes["names"] = ArrayAttr([StringAttr(n) for n in names])  # pyright: ignore
+        return record
 
     def get(self, value: SSAValue, index: int) -> SSAValue:
         """An item of a tuple; of a tuple that was just made, the value itself."""
         if isinstance(value.owner, TupleOp) and -len(value.owner.values) <= index < len(value.owner.values):
             return value.owner.values[index]
-        made = GetOp.create(
+        get = GetOp.create(
             operands=[value], properties={"index": IntegerAttr(index, i64)}, result_types=[any_type]
         )
-        return self.add(made)
+        return self.add(get)
 
     def over(self, kind: str, whole: SSAValue, *values: SSAValue) -> SSAValue:
         """`map`, `fold`, `reduce` or `apply` of a function, the first of `values`, over a tuple."""
-        made = OverOp.create(operands=[whole], properties={"kind": StringAttr(kind)}, result_types=[any_type])
+        over = OverOp.create(operands=[whole], properties={"kind": StringAttr(kind)}, result_types=[any_type])
         function, *rest = values
-        return self.call(self.add(made), function, whole, *rest)
+        return self.call(self.add(over), function, whole, *rest)
 
     def ref(self, name: str) -> SSAValue:
         """A function of the module."""
-        made = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
-        return self.add(made)
+        ref = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
+        return self.add(ref)
 
     def constant(self, value: Any) -> SSAValue:
         """A number, boolean, text or array."""
@@ -181,13 +181,13 @@ class Emitter:
         properties: dict[str, Attribute] = {"sym_hint": StringAttr(hint)}
         if recursive:
             properties["rec"] = UnitAttr()
-        made = LambdaOp.create(properties=properties, result_types=[any_type], regions=[Region(block)])
+        function = LambdaOp.create(properties=properties, result_types=[any_type], regions=[Region(block)])
         if counted:
-            made.attributes["counted"] = UnitAttr()
-        return self.add(made)
+            function.attributes["counted"] = UnitAttr()
+        return self.add(function)
 
     def finish(self, value: SSAValue) -> None:
         """End the current block."""
-        made = ReturnOp.create(operands=[value])
-        made.attributes[LINE] = self.line
-        self.block.add_op(made)
+        returned = ReturnOp.create(operands=[value])
+        returned.attributes[LINE] = self.line
+        self.block.add_op(returned)

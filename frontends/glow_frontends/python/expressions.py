@@ -109,8 +109,8 @@ class Expressions(Emitter):
 
     def value(self, node: ast.expr, env: Env) -> SSAValue:
         """The value of an expression as a value of the program."""
-        made = self.expression(node, env)
-        return self.ssa(made, node)
+        value = self.expression(node, env)
+        return self.ssa(value, node)
 
     def _constant(self, node: ast.Constant, env: Env) -> Value:
         if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
@@ -136,7 +136,7 @@ class Expressions(Emitter):
     #: Names that are assigned on some paths only.
     maybe: set[str] = set()
     #: Names that are parameters, or come from around.
-    given: set[str] = set()
+    arguments: set[str] = set()
 
     def _binop(self, node: ast.BinOp, env: Env) -> Value:
         left, right = self.expression(node.left, env), self.expression(node.right, env)
@@ -154,9 +154,9 @@ class Expressions(Emitter):
             if items is not None and isinstance(right.value, int):
                 return self.tuple(*[self.ssa(v, node) for v in items * right.value])
         if isinstance(left, Static) and isinstance(right, Static):
-            made = folded(card, left.value, right.value)
-            if made is not None:
-                return made
+            result = folded(card, left.value, right.value)
+            if result is not None:
+                return result
         if card is Add and _is_text_or_tuple(left) and _is_text_or_tuple(right):
             both = [*(self.items(left, node) or ()), *(self.items(right, node) or ())]
             return self.tuple(*[self.ssa(v, node) for v in both])
@@ -200,16 +200,16 @@ class Expressions(Emitter):
         if isinstance(operation, ast.In | ast.NotIn):
             items = self.items(right, node)
             if items is None and isinstance(left, Static) and isinstance(left.value, str):
-                found = self.prim(HasKey, self.ssa(right, node), self.ssa(left, node))
-                return self.prim(Not, found) if isinstance(operation, ast.NotIn) else found
+                contained = self.prim(HasKey, self.ssa(right, node), self.ssa(left, node))
+                return self.prim(Not, contained) if isinstance(operation, ast.NotIn) else contained
             if items is None:
                 self.unknown_length(node, "'in'", "compare the items one by one")
-            found = None
+            equal = None
             for item in items:
                 same = self.prim(Eq, self.ssa(left, node), self.ssa(item, node))
-                found = same if found is None else self.switch(found, found, same)
-            made = self.constant(False) if found is None else found
-            return self.prim(Not, made) if isinstance(operation, ast.NotIn) else made
+                equal = same if equal is None else self.switch(equal, equal, same)
+            test = self.constant(False) if equal is None else equal
+            return self.prim(Not, test) if isinstance(operation, ast.NotIn) else test
         card = COMPARE[type(operation)]
         known = None
         if isinstance(left, Static) and isinstance(right, Static):
@@ -236,10 +236,10 @@ class Expressions(Emitter):
         """The truth of a value; a Python bool where it is known now."""
         if isinstance(value, Static) and isinstance(value.value, bool | int | float | str | tuple | None):
             return Static(bool(value.value))
-        made = self.ssa(value, node)
-        owner = made.owner
+        truth = self.ssa(value, node)
+        owner = truth.owner
         test = isinstance(owner, PrimOp) and isinstance(owner.card, Predicate | IsInstance)
-        return made if test else self.prim(ToBool, made)
+        return truth if test else self.prim(ToBool, truth)
 
     def _boolop(self, node: ast.BoolOp, env: Env) -> Value:
         return self._junction(node, list(node.values), env)
@@ -273,9 +273,9 @@ class Expressions(Emitter):
         return self.choose(test, lambda _: self.value(node.body, env), lambda _: self.value(node.orelse, env))
 
     def _namedexpr(self, node: ast.NamedExpr, env: Env) -> Value:
-        made = self.expression(node.value, env)
-        self.bind(node.target, made, env)
-        return made
+        value = self.expression(node.value, env)
+        self.bind(node.target, value, env)
+        return value
 
     def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
         """Refuse to change what another name or the caller holds as well."""
@@ -312,8 +312,8 @@ class Expressions(Emitter):
         """A constant number as a Python number."""
         owner = value.owner
         if isinstance(owner, ConstantOp) and isinstance(owner.value, IntegerAttr | FloatAttr):
-            made = to_python(owner.value)
-            return Static(made) if isinstance(made, bool | int | float) else value
+            number = to_python(owner.value)
+            return Static(number) if isinstance(number, bool | int | float) else value
         return value
 
     def _tuple(self, node: ast.Tuple | ast.List, env: Env) -> Value:
@@ -321,10 +321,10 @@ class Expressions(Emitter):
         for item in node.elts:
             if isinstance(item, ast.Starred):
                 inner = self.expression(item.value, env)
-                found = self.items(inner, item)
-                if found is None:
+                items = self.items(inner, item)
+                if items is None:
                     return self._joined_tuple(node, env)
-                values += found
+                values += items
             else:
                 values.append(self.expression(item, env))
         types = [v.value for v in values if isinstance(v, Static) and isinstance(v.value, type)]
@@ -343,21 +343,21 @@ class Expressions(Emitter):
             if not isinstance(name, Static) or not isinstance(name.value, str):
                 self.fail(key or value, "the keys of a dict must be texts that are known when compiling")
             values[name.value] = self.value(value, env)
-        made = self.record(("dict", *values), *values.values())
-        self.fields[made] = tuple(values)
-        return made
+        record = self.record(("dict", *values), *values.values())
+        self.fields[record] = tuple(values)
+        return record
 
     def _joined_tuple(self, node: ast.Tuple | ast.List, env: Env) -> SSAValue:
         """A display with `*t`, where the length of t is not known now: tuples one after the other."""
-        made: SSAValue | None = None
+        joined: SSAValue | None = None
         for item in node.elts:
             if isinstance(item, ast.Starred):
                 part = self.prim(ToTuple, self.value(item.value, env), count=_number(0))
             else:
                 part = self.tuple(self.value(item, env))
-            made = part if made is None else self.prim(ConcatTuples, made, part)
-        assert made is not None
-        return made
+            joined = part if joined is None else self.prim(ConcatTuples, joined, part)
+        assert joined is not None
+        return joined
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         from glow_frontends.python.functions import inside
@@ -401,7 +401,7 @@ class Expressions(Emitter):
         items = self.items(whole, node)
         if items is None:
             self.unknown_length(node, "a comprehension with conditions or several fors")
-        made: list[SSAValue] = []
+        values: list[SSAValue] = []
         for item in items:
             inner = dict(env)
             self.bind(generator.target, item, inner)
@@ -409,8 +409,8 @@ class Expressions(Emitter):
             if not all(isinstance(t, Static) for t in tests):
                 self.fail(node, "a condition in a comprehension must be known when compiling", "write a loop")
             if all(isinstance(t, Static) and t.value for t in tests):
-                made += self._comprehended(node, generators[1:], inner)
-        return made
+                values += self._comprehended(node, generators[1:], inner)
+        return values
 
     _generatorexp = _listcomp
 

@@ -49,7 +49,7 @@ def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:
     if function is None or card in (Pow, ShiftLeft) and huge:
         return None
     try:
-        made = function(left, right)
+        result = function(left, right)
     except (ArithmeticError, ValueError, TypeError):
         return None
-    return Static(made) if isinstance(made, plain) else None
+    return Static(result) if isinstance(result, plain) else None

@@ -40,14 +40,14 @@ def closure(
     name: str,
     env: Env,
     own: str | None,
-    given: dict[str, SSAValue] | None = None,
+    own_defaults: dict[str, SSAValue] | None = None,
 ) -> SSAValue:
-    """The value of a nested function; `own` is its name where it calls itself, `given` its defaults."""
+    """The value of a nested function; `own`: its name where it calls itself; `own_defaults`: its defaults."""
     assert isinstance(c, Statements)
     if arguments.kwarg is not None:
         c.fail(node, "**keywords cannot be compiled", "name the parameters")
     names, rest = parameters(arguments)
-    known = defaults(c, arguments, env) if given is None else given
+    known = defaults(c, arguments, env) if own_defaults is None else own_defaults
     wanted = [own, *names] if own is not None else names
 
     def body(values: list[SSAValue]) -> SSAValue:
@@ -57,22 +57,24 @@ def closure(
         return compile_body(c, node, inner, name, names)
 
     full = c.function(name, wanted, body, recursive=own is not None, counted=True)
-    made = described(c, full, names, known, rest)
+    full_closure = described(c, full, names, known, rest)
     local = {own, *names, *(assigned(node.body) if isinstance(node, ast.FunctionDef) else ())}
     read = {n: env[n] for n in read_names(node) - local if n in env}
-    c.closures[made] = Made(node, name, own, known, read, c.scope)
-    return made
+    c.closures[full_closure] = Made(node, name, own, known, read, c.scope)
+    return full_closure
 
 
 def current(c: Expressions, value: Value, env: Env) -> Value:
     """A closure of this function, made again where names that it reads have other values by now."""
-    made = c.closures.get(value) if isinstance(value, SSAValue) else None
-    if made is None or made.scope is not c.scope:
+    recorded = c.closures.get(value) if isinstance(value, SSAValue) else None
+    if recorded is None or recorded.scope is not c.scope:
         return value
-    now = {n: current(c, env.get(n, v), env) for n, v in made.read.items()}
-    if all(_same(now[n], v) for n, v in made.read.items()):
+    now = {n: current(c, env.get(n, v), env) for n, v in recorded.read.items()}
+    if all(_same(now[n], v) for n, v in recorded.read.items()):
         return value
-    return closure(c, made.node, made.node.args, made.name, {**env, **now}, made.own, made.given)
+    return closure(
+        c, recorded.node, recorded.node.args, recorded.name, {**env, **now}, recorded.own, recorded.defaults
+    )
 
 
 def _same(a: Value, b: Value) -> bool:
@@ -94,12 +96,12 @@ def compile_body(
     c: Statements, node: ast.FunctionDef | ast.Lambda, env: Env, name: str, names: Sequence[str]
 ) -> SSAValue:
     """The value of a function's body."""
-    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.given, c.scope)
+    outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.arguments, c.scope)
     c.name, c.maybe, c.twins, c.scope = name, c.maybe - set(names), {}, object()
     c.foreign = {n: "the function around" for n in env.keys() - set(names)} | {
         n: "the caller" for n in names if not c.main
     }
-    c.main, c.given = False, set(env)
+    c.main, c.arguments = False, set(env)
     _annotated(c, node.args, env)
     if isinstance(node, ast.Lambda):
         value = c.value(node.body, env)
@@ -109,7 +111,7 @@ def compile_body(
             return c.constant(None)
 
         value = c.run(node.body, env, Flow(past=missing))
-    c.name, c.maybe, c.foreign, c.twins, c.given, c.scope = outer, kept, *around
+    c.name, c.maybe, c.foreign, c.twins, c.arguments, c.scope = outer, kept, *around
     return value
 
 
@@ -125,20 +127,20 @@ def _annotated(c: Statements, arguments: ast.arguments, env: Env) -> None:
 
 
 def described(
-    c: Expressions, full: SSAValue, names: Sequence[str], given: dict[str, SSAValue], rest: bool
+    c: Expressions, full: SSAValue, names: Sequence[str], fixed: dict[str, SSAValue], rest: bool
 ) -> SSAValue:
     """The function as a value: of the parameters without defaults; calls by name know the rest."""
     value = full
-    if given or rest:
-        required = [n for n in names[: len(names) - rest] if n not in given]
+    if fixed or rest:
+        required = [n for n in names[: len(names) - rest] if n not in fixed]
 
         def short(values: list[SSAValue]) -> SSAValue:
-            by_name = {**given, **dict(zip(required, values, strict=True))}
+            by_name = {**fixed, **dict(zip(required, values, strict=True))}
             tail = [c.tuple()] if rest else []
             return c.call(full, *[by_name[n] for n in names[: len(names) - rest]], *tail)
 
         value = c.function(f"{c.name}.defaults", required, short)
-    c.known[value] = Known(full, tuple(names), given, rest)
+    c.known[value] = Known(full, tuple(names), fixed, rest)
     return value
 
 
@@ -146,8 +148,8 @@ def define(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
     """Bind the names of nested functions that are defined together."""
     for node in group:
         for decorator in node.decorator_list:
-            made = c.expression(decorator, env)
-            if not isinstance(made, Static) or getattr(made.value, "glow_transform", "") != "jit":
+            value = c.expression(decorator, env)
+            if not isinstance(value, Static) or getattr(value.value, "glow_transform", "") != "jit":
                 c.fail(decorator, "decorators of nested functions cannot be compiled", "call them")
         env.pop(node.name, None)
     if len(group) == 1:
@@ -161,16 +163,16 @@ def define(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
 
 def _define_group(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> None:
     """Mutual recursion: one recursive function without parameters gives the tuple of all of them."""
-    given = [defaults(c, node.args, env) for node in group]
+    defaults_of = [defaults(c, node.args, env) for node in group]
 
-    def made(values: list[SSAValue]) -> SSAValue:
+    def definitions(values: list[SSAValue]) -> SSAValue:
         whole = values[0]
 
         def one(node: ast.FunctionDef) -> SSAValue:
             names = parameters(node.args)[0]
 
             def body(arguments: list[SSAValue]) -> SSAValue:
-                inner: Env = {**env, **_siblings(c, group, given, c.call(whole))}
+                inner: Env = {**env, **_siblings(c, group, defaults_of, c.call(whole))}
                 inner.update(zip(names, arguments, strict=True))
                 return compile_body(c, node, inner, node.name, names)
 
@@ -179,17 +181,24 @@ def _define_group(c: Statements, group: Sequence[ast.FunctionDef], env: Env) -> 
         return c.tuple(*[one(node) for node in group])
 
     name = ".".join(n.name for n in group)
-    env.update(_siblings(c, group, given, c.call(c.function(name, ("self",), made, recursive=True))))
+    env.update(
+        _siblings(c, group, defaults_of, c.call(c.function(name, ("self",), definitions, recursive=True)))
+    )
 
 
 def _siblings(
-    c: Statements, group: Sequence[ast.FunctionDef], given: Sequence[dict[str, SSAValue]], whole: SSAValue
+    c: Statements,
+    group: Sequence[ast.FunctionDef],
+    defaults_of: Sequence[dict[str, SSAValue]],
+    whole: SSAValue,
 ) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    functions: dict[str, Value] = {}
     for index, node in enumerate(group):
         names, rest = parameters(node.args)
-        found[node.name] = _named(described(c, c.get(whole, index), names, given[index], rest), node.name)
-    return found
+        functions[node.name] = _named(
+            described(c, c.get(whole, index), names, defaults_of[index], rest), node.name
+        )
+    return functions
 
 
 def _named(value: SSAValue, name: str) -> SSAValue:

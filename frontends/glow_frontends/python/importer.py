@@ -58,26 +58,26 @@ class Importer:
         env.update(zip(names, block.args, strict=True))
         compiler.block = block
         compiler.finish(compile_body(compiler, source.node, env, name, names))
-        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
-        made.attributes["counted"] = UnitAttr()
+        op = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
+        op.attributes["counted"] = UnitAttr()
         if gradient is not None:
-            made.attributes["gradient"] = self._gradient(source, name, gradient, len(names))
-        self.module.body.block.add_op(made)
+            op.attributes["gradient"] = self._gradient(source, name, gradient, len(names))
+        self.module.body.block.add_op(op)
         return name
 
     def _gradient(self, source: Source, name: str, gradient: Callable[..., Any], count: int) -> SymbolRefAttr:
         """The declared gradient of a function of `count` parameters."""
-        made = self.function(gradient)
-        found = next(
-            f for f in self.module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == made
+        symbol = self.function(gradient)
+        function = next(
+            f for f in self.module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == symbol
         )
-        if len(found.block.args) != count + 2:
+        if len(function.block.args) != count + 2:
             raise FunctionError(
-                f"the gradient of {name} takes {len(found.block.args)} parameters",
+                f"the gradient of {name} takes {len(function.block.args)} parameters",
                 f"give it {count + 2}: the cotangent, the result, and those of {name}",
                 source.where(source.node),
             )
-        return SymbolRefAttr(made)
+        return SymbolRefAttr(symbol)
 
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
@@ -98,17 +98,17 @@ class Importer:
         compiler.at(source.node)
         target = as_function(compiler, function, source.node, full=True)
         compiler.finish(compiler.call(target, *block.args))
-        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
-        self.module.body.block.add_op(made)
+        entry = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
+        self.module.body.block.add_op(entry)
         return name
 
     def _fresh(self, name: str) -> str:
-        made, count = name, 0
-        while made in self._taken:
+        fresh, count = name, 0
+        while fresh in self._taken:
             count += 1
-            made = f"{name}_{count}"
-        self._taken.add(made)
-        return made
+            fresh = f"{name}_{count}"
+        self._taken.add(fresh)
+        return fresh
 
 
 def _plain(function: Any) -> Any:

@@ -61,13 +61,13 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     if isinstance(node.slice, ast.List | ast.ListComp):
         index = as_array(c, node.slice, index)
     whole, place = c.ssa(whole, node), c.ssa(index, node)
-    found = picked(c, whole, place)
-    if found is not None:
-        return found
-    made = c.prim(Item, whole, place)
-    if isinstance(node.slice, ast.Name) and node.slice.id in c.given:
-        c.picks[made] = whole, place
-    return made
+    choice = picked(c, whole, place)
+    if choice is not None:
+        return choice
+    item = c.prim(Item, whole, place)
+    if isinstance(node.slice, ast.Name) and node.slice.id in c.arguments:
+        c.picks[item] = whole, place
+    return item
 
 
 def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:
@@ -102,8 +102,8 @@ def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:
     if isinstance(part, ast.Slice) or _is_ellipsis(part):
         return True
     if isinstance(part, ast.Name | ast.Constant | ast.UnaryOp | ast.Attribute):
-        made = c.expression(part, env)
-        return isinstance(made, Static) and isinstance(made.value, int | None)
+        value = c.expression(part, env)
+        return isinstance(value, Static) and isinstance(value.value, int | None)
     return False
 
 
@@ -115,12 +115,12 @@ def _bound(c: Expressions, part: ast.expr | None, env: Env, numbers: list[SSAVal
     """A bound of a slice: nothing, a number, or `$k` for a further argument k that the types tell."""
     if part is None:
         return ""
-    made = c.expression(part, env)
-    if isinstance(made, Static):
-        if not isinstance(made.value, int | None):
-            c.fail(part, f"a bound of a slice cannot be {made.value!r}", "use ints")
-        return "" if made.value is None else str(int(made.value))
-    numbers.append(c.ssa(made, part))
+    value = c.expression(part, env)
+    if isinstance(value, Static):
+        if not isinstance(value.value, int | None):
+            c.fail(part, f"a bound of a slice cannot be {value.value!r}", "use ints")
+        return "" if value.value is None else str(int(value.value))
+    numbers.append(c.ssa(value, part))
     return f"${len(numbers)}"
 
 
@@ -130,10 +130,10 @@ def _entry(c: Expressions, part: ast.expr, env: Env, numbers: list[SSAValue]) ->
         return StringAttr(":".join(_bound(c, p, env, numbers) for p in (part.lower, part.upper, part.step)))
     if _is_ellipsis(part):
         return StringAttr("...")
-    made = c.expression(part, env)
-    assert isinstance(made, Static)
-    if made.value is None:
+    value = c.expression(part, env)
+    assert isinstance(value, Static)
+    if value.value is None:
         return StringAttr("new")
-    if not isinstance(made.value, int):
-        c.fail(part, f"an index cannot be {made.value!r}", "use numbers and slices")
-    return IntegerAttr(made.value, i64)
+    if not isinstance(value.value, int):
+        c.fail(part, f"an index cannot be {value.value!r}", "use numbers and slices")
+    return IntegerAttr(value.value, i64)

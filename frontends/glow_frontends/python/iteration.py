@@ -63,10 +63,10 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
     kind = _callee(c, source, env)
     if getattr(kind, "glow_transform", None) == "unroll":
         assert isinstance(source, ast.Call)
-        found = c.items(c.expression(source.args[0], env), source)
-        if found is None:
+        items = c.items(c.expression(source.args[0], env), source)
+        if items is None:
             c.fail(source, "glow.unroll needs items that are known when compiling", "leave it out")
-        return Items(None, found, True, True)
+        return Items(None, items, True, True)
     if kind in _WALKS:
         before, c.walking = c.walking, True
         try:
@@ -189,6 +189,6 @@ def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
         last = c.prim(Sub, count, c.constant(1))
         return count, lambda i: pick(c.prim(Sub, last, i))
     named = [k.value for k in node.keywords if k.arg == "start"]
-    given = [*node.args[1:], *named]
-    start = c.value(given[0], env) if given else c.constant(0)
+    arguments = [*node.args[1:], *named]
+    start = c.value(arguments[0], env) if arguments else c.constant(0)
     return count, lambda i: c.tuple(c.prim(Add, i, start), c.ssa(pick(i), node))

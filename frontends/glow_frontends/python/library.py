@@ -71,8 +71,8 @@ def _prim(card: Card, count: int) -> Handler:
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) != count or keywords:
-            given = len(values) + len(keywords)
-            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {given}")
+            count_of_values = len(values) + len(keywords)
+            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {count_of_values}")
         return c.prim(card, *_ssa(c, node, values))
 
     return handle
@@ -86,10 +86,10 @@ def _of_cards() -> dict[Any, Handler]:
 
 def _chain(c: Expressions, card: Card, node: ast.AST, values: Sequence[Value]) -> Value:
     """A primitive of two values over several, from the left."""
-    made = values[0]
+    result = values[0]
     for value in values[1:]:
-        made = c.prim(card, c.ssa(made, node), c.ssa(value, node))
-    return made
+        result = c.prim(card, c.ssa(result, node), c.ssa(value, node))
+    return result
 
 
 def _fold(card: type[Primitive]) -> Handler:
@@ -117,9 +117,9 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     items = c.items(values[0], node)
     start = keywords.get("start", values[1] if len(values) > 1 else Static(0))
     if items is None:
-        made = c.prim(SumItems, c.ssa(values[0], node))
+        total = c.prim(SumItems, c.ssa(values[0], node))
         plain = isinstance(start, Static) and start.value == 0
-        return made if plain else c.binary(Add, start, made, node)
+        return total if plain else c.binary(Add, start, total, node)
     return _chain(c, Add, node, [start, *items])
 
 
@@ -144,8 +144,8 @@ def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
         c.fail(
             node, f"map over tuples of {' and '.join(str(len(i)) for i in lists)} items", "make them equal"
         )
-    made = [apply_value(c, node, function, list(row), {}) for row in zip(*lists, strict=True)]
-    return c.tuple(*_ssa(c, node, made))
+    results = [apply_value(c, node, function, list(row), {}) for row in zip(*lists, strict=True)]
+    return c.tuple(*_ssa(c, node, results))
 
 
 @_takes(2, 3)
@@ -218,9 +218,9 @@ def _dict(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
         if len(values) > 1 or keywords:
             c.fail(node, "dict of a value and keywords cannot be compiled", "write the keys: {'a': x}")
         return c.prim(MakeDict, c.ssa(values[0], node))
-    made = c.record(("dict", *keywords), *_ssa(c, node, list(keywords.values())))
-    c.fields[made] = tuple(keywords)
-    return made
+    record = c.record(("dict", *keywords), *_ssa(c, node, list(keywords.values())))
+    c.fields[record] = tuple(keywords)
+    return record
 
 
 @_takes(1, 1)
@@ -231,10 +231,10 @@ def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 
 @_takes(1, 2, "ndigits")
 def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    given = [*values, *keywords.values()]
-    if len(given) == 1 or isinstance(given[1], Static) and given[1].value is None:
-        return c.prim(Round, c.ssa(given[0], node))
-    return apply_value(c, node, Static(round_digits), given, {})
+    arguments = [*values, *keywords.values()]
+    if len(arguments) == 1 or isinstance(arguments[1], Static) and arguments[1].value is None:
+        return c.prim(Round, c.ssa(arguments[0], node))
+    return apply_value(c, node, Static(round_digits), arguments, {})
 
 
 @_takes(2, 2)
@@ -258,8 +258,8 @@ def _callable(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
 
 @_takes(1, 2)
 def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    made = c.prim(Log, c.ssa(values[0], node))
-    return made if len(values) == 1 else c.prim(Div, made, c.prim(Log, c.ssa(values[1], node)))
+    logarithm = c.prim(Log, c.ssa(values[0], node))
+    return logarithm if len(values) == 1 else c.prim(Div, logarithm, c.prim(Log, c.ssa(values[1], node)))
 
 
 def _scaled(base: float) -> Handler:
@@ -283,11 +283,11 @@ def _any_all(conjunction: bool) -> Handler:
 
             two = c.function("all" if conjunction else "any", ("a", "b"), both)
             return c.over("fold", c.ssa(values[0], node), two, c.constant(conjunction))
-        made = c.constant(conjunction)
+        result = c.constant(conjunction)
         for item in items:
             test = c.ssa(c.truth(item, node), node)
-            made = c.switch(made, test, made) if conjunction else c.switch(made, made, test)
-        return made
+            result = c.switch(result, test, result) if conjunction else c.switch(result, result, test)
+        return result
 
     return handle
 
@@ -315,23 +315,23 @@ def _shaped(value: float | None) -> Handler:
     @_takes(1 if value is not None else 2, 2 if value is not None else 3, "dtype")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
-        given = values[1 if value is not None else 2 :]
-        return _as_dtype(c, node, c.prim(Full, c.ssa(values[0], node), fill), given, keywords)
+        rest = values[1 if value is not None else 2 :]
+        return _as_dtype(c, node, c.prim(Full, c.ssa(values[0], node), fill), rest, keywords)
 
     return handle
 
 
 def _as_dtype(
-    c: Expressions, node: ast.AST, made: SSAValue, given: Sequence[Value], keywords: Keywords
+    c: Expressions, node: ast.AST, array: SSAValue, rest: Sequence[Value], keywords: Keywords
 ) -> SSAValue:
-    """A value of the option `dtype`, which is `given` by position or keyword, or not at all."""
-    value = given[0] if given else keywords.get("dtype", Static(None))
+    """A value of the option `dtype`, given in `rest` by position or keyword, or not at all."""
+    value = rest[0] if rest else keywords.get("dtype", Static(None))
     if isinstance(value, SSAValue):
-        return c.prim(AstypeAs, made, value)
+        return c.prim(AstypeAs, array, value)
     if value.value is None:
-        return made
+        return array
     try:
-        return c.prim(Astype, made, dtype=StringAttr(np.dtype(value.value).name))
+        return c.prim(Astype, array, dtype=StringAttr(np.dtype(value.value).name))
     except TypeError:
         c.fail(node, f"{value.value!r} is no dtype", "write np.float32")
 
@@ -339,8 +339,8 @@ def _as_dtype(
 def _shaped_like(value: float) -> Handler:
     @_takes(1, 2, "dtype")
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        made = c.prim(BroadcastLike, c.constant(value), c.ssa(values[0], node))
-        return _as_dtype(c, node, made, values[1:], keywords)
+        filled = c.prim(BroadcastLike, c.constant(value), c.ssa(values[0], node))
+        return _as_dtype(c, node, filled, values[1:], keywords)
 
     return handle
 
@@ -359,10 +359,10 @@ def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
     axes = keywords.get("axes", values[1] if len(values) == 2 else None)
     if len(values) > 2:
         axes = c.tuple(*_ssa(c, node, values[1:]))
-    made: dict[str, Attribute] = {}
+    options: dict[str, Attribute] = {}
     if axes is not None:
-        made["permutation"] = static_attribute(c, node, "axes", axes)
-    return c.prim(Operator("transpose"), c.ssa(values[0], node), **made)
+        options["permutation"] = static_attribute(c, node, "axes", axes)
+    return c.prim(Operator("transpose"), c.ssa(values[0], node), **options)
 
 
 def _joined(name: str) -> Handler:
@@ -391,20 +391,20 @@ def _cast(dtype: str) -> Handler:
 
 @_takes(1, 2, "dtype")
 def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    source, *given = values
-    kind = given[0] if given else keywords.get("dtype", Static(None))
+    source, *rest = values
+    kind = rest[0] if rest else keywords.get("dtype", Static(None))
     if isinstance(source, Static) and isinstance(kind, Static):
         return Static(np.array(source.value, kind.value))
     if c.items(source, node) is None:
         source = c.prim(Copy, c.prim(ToArray, c.ssa(source, node)))
     items = c.items(source, node)
     if items is None:
-        return _as_dtype(c, node, c.ssa(source, node), given, keywords)
+        return _as_dtype(c, node, c.ssa(source, node), rest, keywords)
     inner = [c.items(v, node) for v in items]
     if len({len(i) if i is not None else None for i in inner}) == 1 and inner[0] is not None:
         items = [_array(c, node, [v], {}) for v in items]
-    made = c.prim(Stack, *_ssa(c, node, items), axis=to_attribute(0))
-    return _as_dtype(c, node, made, given, keywords)
+    stacked = c.prim(Stack, *_ssa(c, node, items), axis=to_attribute(0))
+    return _as_dtype(c, node, stacked, rest, keywords)
 
 
 @_takes(2, 2)

@@ -113,10 +113,10 @@ def bounds(c: Expressions, node: ast.expr, env: Env) -> int | slice:
 def _number(c: Expressions, node: ast.AST, value: Value) -> int:
     from glow_frontends.python.calls import int_constant
 
-    found = int_constant(value)
-    if not isinstance(found, int):
+    number = int_constant(value)
+    if not isinstance(number, int):
         c.fail(node, "the place in a list must be a number that is known when compiling")
-    return found
+    return number
 
 
 def _known(c: Expressions, node: ast.AST, value: Value) -> object:
@@ -171,18 +171,18 @@ def _keys(c: Expressions, node: ast.AST, items: Sequence[Value], keywords: Keywo
 
 
 def _count(c: Expressions, node: ast.AST, items: list[SSAValue], value: SSAValue) -> SSAValue:
-    made = c.constant(0)
+    count = c.constant(0)
     for item in items:
-        made = c.prim(Add, made, c.prim(ToInt, c.prim(Eq, item, value)))
-    return made
+        count = c.prim(Add, count, c.prim(ToInt, c.prim(Eq, item, value)))
+    return count
 
 
 def _index(c: Expressions, node: ast.AST, items: list[SSAValue], value: SSAValue) -> SSAValue:
-    made = c.constant(-1)
+    index = c.constant(-1)
     for place, item in reversed(list(enumerate(items))):
-        made = c.switch(c.prim(Eq, item, value), c.constant(place), made)
+        index = c.switch(c.prim(Eq, item, value), c.constant(place), index)
     error = {"kind": StringAttr("ValueError"), "message": StringAttr("a value is not in the list")}
-    return c.choose(c.prim(Ge, made, c.constant(0)), lambda _: made, lambda _: c.prim(Raise, **error))
+    return c.choose(c.prim(Ge, index, c.constant(0)), lambda _: index, lambda _: c.prim(Raise, **error))
 
 
 #: Methods that ask a list.

@@ -57,10 +57,10 @@ class _Mark:
 
     def filled(self, env: Env, before: Env) -> Env:
         """The names after a turn or a part of one; those that it gave no value have that of `before`."""
-        made = {**env, **{n: before[n] for n in self.new if n not in env}}
+        filled = {**env, **{n: before[n] for n in self.new if n not in env}}
         if self.flag is not None and all(n in env for n in self.new):
-            made[self.flag] = self.c.constant(True)
-        return made
+            filled[self.flag] = self.c.constant(True)
+        return filled
 
     def check(self, env: Env) -> None:
         """After the loop: an error unless the names have values."""
@@ -72,11 +72,11 @@ class _Mark:
         options = {"kind": StringAttr("UnboundLocalError"), "message": StringAttr(text)}
         values = [c.ssa(env[n], self.node) for n in names]
 
-        def given(_: list[SSAValue]) -> SSAValue:
+        def outcome(_: list[SSAValue]) -> SSAValue:
             return c.tuple(*[c.prim(CheckAssigned, v) for v in values])
 
-        made = c.choose(c.ssa(ran, self.node), given, lambda _: c.prim(Raise, **options))
-        env.update({n: c.get(made, i) for i, n in enumerate(names)})
+        checked = c.choose(c.ssa(ran, self.node), outcome, lambda _: c.prim(Raise, **options))
+        env.update({n: c.get(checked, i) for i, n in enumerate(names)})
 
 
 class Loops:
@@ -104,21 +104,21 @@ class Loops:
 
         c, env = self.c, self.env
         kept = c.block, c.name, c.maybe, c.line, dict(env)
-        found = known_items(c, node, env)
-        most = MOST if found.asked else UNROLL
-        if found.items is not None and found.apart and len(found.items) <= most:
-            return self._unrolled(node, found.items)
+        source = known_items(c, node, env)
+        most = MOST if source.asked else UNROLL
+        if source.items is not None and source.apart and len(source.items) <= most:
+            return self._unrolled(node, source.items)
         try:
-            loop = counted(c, node, found.whole, env)
+            loop = counted(c, node, source.whole, env)
             env.update(loop.start)
             return self._loop(node, loop.test, loop.step, list(loop.start), loop.enter)
         except LengthUnknown:
-            if found.items is None or len(found.items) > MOST:
+            if source.items is None or len(source.items) > MOST:
                 raise
         c.block, c.name, c.maybe, c.line = kept[:4]
         env.clear()
         env.update(kept[4])
-        return self._unrolled(node, found.items)
+        return self._unrolled(node, source.items)
 
     # --- functions that call themselves -------------------------------------------------------------
     def _past(

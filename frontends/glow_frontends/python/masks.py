@@ -78,8 +78,8 @@ def stored(c: Expressions, node: ast.AST, whole: SSAValue, index: Value, value: 
     if not isinstance(index, SSAValue) or not _same(index, value.mask):
         refused(c, node)
     rest = c.prim(SetItem, whole, index, c.constant(0))
-    made = c.prim(Add, rest, _filled(c, _safe(c, value), index, c.constant(0)))
-    return c.prim(AstypeAs, made, c.prim(Field, whole, field=StringAttr("dtype")))
+    sum_of_items = c.prim(Add, rest, _filled(c, _safe(c, value), index, c.constant(0)))
+    return c.prim(AstypeAs, sum_of_items, c.prim(Field, whole, field=StringAttr("dtype")))
 
 
 def refused(c: Expressions, node: ast.AST) -> NoReturn:
@@ -133,8 +133,8 @@ def _picker(c: Expressions, value: SSAValue) -> SSAValue | None:
     owner = value.owner
     if not isinstance(owner, PrimOp) or owner.card not in _THROUGH:
         return None
-    found = {_picker(c, v) for v in owner.operands} - {None}
-    return found.pop() if len(found) == 1 else None
+    pickers = {_picker(c, v) for v in owner.operands} - {None}
+    return pickers.pop() if len(pickers) == 1 else None
 
 
 def _again(c: Expressions, value: SSAValue, leaf: Callable[[SSAValue], SSAValue]) -> SSAValue:
@@ -150,11 +150,11 @@ def _again(c: Expressions, value: SSAValue, leaf: Callable[[SSAValue], SSAValue]
 
 def elementwise(c: Expressions, node: ast.AST, values: list[Value], make: Callable[..., Value]) -> Value:
     """A function of each element: `make` of the whole arrays."""
-    found = [m for m in map(masked, values) if m is not None]
-    if not all(_same(m.mask, found[0].mask) for m in found):
+    masks = [m for m in map(masked, values) if m is not None]
+    if not all(_same(m.mask, masks[0].mask) for m in masks):
         c.fail(node, "arithmetic of arrays picked by different masks", "use one mask, or np.where")
     whole = [_safe(c, m) if (m := masked(v)) is not None else v for v in values]
-    return Static(Masked(c.ssa(make(*whole), node), found[0].mask))
+    return Static(Masked(c.ssa(make(*whole), node), masks[0].mask))
 
 
 def _same(a: SSAValue, b: SSAValue) -> bool:
@@ -214,13 +214,13 @@ def _extreme(kind: str, other: str) -> Callable[[Expressions, Masked], SSAValue]
         text = f"zero-size array to reduction operation {kind}imum which has no identity"
         options = {"kind": StringAttr("ValueError"), "message": StringAttr(text)}
 
-        def found(_: list[SSAValue]) -> SSAValue:
+        def extreme(_: list[SSAValue]) -> SSAValue:
             data = _safe(c, m)
             far = c.prim(StopGradient, c.prim(Operator(f"reduce_{other}"), data))
             return c.prim(Operator(f"reduce_{kind}"), _filled(c, data, m.mask, far))
 
         some = c.prim(Gt, length(c, m), c.constant(0))
-        return c.choose(some, found, lambda _: c.prim(Raise, **options))
+        return c.choose(some, extreme, lambda _: c.prim(Raise, **options))
 
     return make
 

@@ -179,12 +179,12 @@ def round_array(x: Any, decimals: int = 0) -> Any:
 def _written() -> dict[Any, Any]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
-    found = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
+    table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
     arrays = {
         np.round: round_array,
         np.around: round_array,
     }
-    return {**found, **arrays, **ARRAY_WRITTEN, divmod: divmod_}
+    return {**table, **arrays, **ARRAY_WRITTEN, divmod: divmod_}
 
 
 #: What stands for a function of `math`, and for built-in functions of numbers.

@@ -29,28 +29,28 @@ def targets(node: ast.AST) -> Iterable[str]:
 
 def assigned(statements: Statements) -> list[str]:
     """Names that the statements may bind, in order of first binding, nested functions excluded."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for s in statements:
-        found.update(dict.fromkeys(_named(s)))
+        names.update(dict.fromkeys(_named(s)))
         match s:
             case ast.Assign():
                 for target in s.targets:
-                    found.update(dict.fromkeys(_bound(target)))
+                    names.update(dict.fromkeys(_bound(target)))
             case ast.AugAssign() | ast.AnnAssign():
-                found.update(dict.fromkeys(_bound(s.target)))
+                names.update(dict.fromkeys(_bound(s.target)))
             case ast.FunctionDef():
-                found[s.name] = None
+                names[s.name] = None
             case ast.If() | ast.While():
-                found.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
+                names.update(dict.fromkeys([*assigned(s.body), *assigned(s.orelse)]))
             case ast.For():
-                found.update(dict.fromkeys([*_bound(s.target), *assigned(s.body), *assigned(s.orelse)]))
+                names.update(dict.fromkeys([*_bound(s.target), *assigned(s.body), *assigned(s.orelse)]))
             case ast.Delete():
-                found.update(
+                names.update(
                     dict.fromkeys(n for t in s.targets if isinstance(t, ast.Subscript) for n in _bound(t))
                 )
             case _:
                 pass
-    return list(found)
+    return list(names)
 
 
 def _named(statement: ast.stmt) -> Iterable[str]:
@@ -80,39 +80,39 @@ def _bound(target: ast.AST) -> list[str]:
 
 def definite(statements: Statements) -> set[str] | None:
     """Names bound on every path that falls through; None where none does."""
-    found: set[str] = set()
+    names: set[str] = set()
     for s in statements:
         if isinstance(s, ast.Return | ast.Break | ast.Continue | ast.Raise):
             return None
         if isinstance(s, ast.If):
-            found |= set(_named(s))
+            names |= set(_named(s))
             left, right = definite(s.body), definite(s.orelse)
             if left is None and right is None:
                 return None
-            found |= (left if right is None else right if left is None else left & right) or set()
+            names |= (left if right is None else right if left is None else left & right) or set()
         elif isinstance(s, ast.While):
-            found |= set(_named(s))
+            names |= set(_named(s))
             if always(s.test) and not leaves(s.body, ast.Break):
                 return None
         elif not isinstance(s, ast.For):
-            found |= set(assigned([s]))
-    return found
+            names |= set(assigned([s]))
+    return names
 
 
 def certain(body: Statements) -> set[str]:
     """Names that a turn of a loop binds where it falls through; loops in it turn at least once."""
-    found = definite(body) or set()
+    names = definite(body) or set()
     for s in body:
         if isinstance(s, ast.For):
-            found |= certain(s.body) | set(_bound(s.target))
+            names |= certain(s.body) | set(_bound(s.target))
         elif isinstance(s, ast.While):
-            found |= certain(s.body)
-    return found
+            names |= certain(s.body)
+    return names
 
 
 def exposed(statements: Statements) -> set[str]:
     """Names that statements may read before they bind them."""
-    found: set[str] = set()
+    names: set[str] = set()
     bound: set[str] = set()
     for s in statements:
         match s:
@@ -122,14 +122,14 @@ def exposed(statements: Statements) -> set[str]:
                 reads = read_names(s.iter) | (exposed(s.body) - set(_bound(s.target))) | exposed(s.orelse)
             case _:
                 reads = read_names(s)
-        found |= reads - bound
+        names |= reads - bound
         bound |= definite([s]) or set()
-    return found
+    return names
 
 
 def surely(statements: Statements) -> set[str]:
     """Names that statements read before they bind them, whatever way they take."""
-    found: set[str] = set()
+    names: set[str] = set()
     bound: set[str] = set()
     for s in statements:
         match s:
@@ -143,11 +143,11 @@ def surely(statements: Statements) -> set[str]:
                 reads = set[str]()
             case _:
                 reads = _evaluated(s)
-        found |= reads - bound
+        names |= reads - bound
         bound |= definite([s]) or set()
         if leaves([s], ast.Return, ast.Break, ast.Continue, ast.Raise):
             break
-    return found
+    return names
 
 
 def _evaluated(node: ast.AST) -> set[str]:

@@ -49,12 +49,12 @@ def as_array(c: Expressions, node: ast.AST, value: Value) -> SSAValue:
 
 def _plain(c: Expressions, node: ast.AST, value: Any) -> Any:
     try:
-        made = np.array(value)
+        array = np.array(value)
     except ValueError:
         c.fail(node, "rows of different lengths are no array", "make them equal")
-    if made.dtype == object:
+    if array.dtype == object:
         c.fail(node, "an array of Python objects cannot be compiled", "use numbers")
-    return made
+    return array
 
 
 class _Options:
@@ -103,32 +103,32 @@ def call_function(
         c.fail(
             node, f"np.{name} takes {len(places)} arguments, got {len(values)}", f"use {', '.join(places)}"
         )
-    given = dict(zip(places, values, strict=False))
+    arguments = dict(zip(places, values, strict=False))
     for key, value in keywords.items():
         if key in _IDLE and isinstance(value, Static) and value.value in _IDLE[key]:
             continue
         if key not in places:
             c.fail(node, f"the argument '{key}' cannot be compiled", f"use {', '.join(places)}")
-        given[key] = value
-    missing = [a for a in first if a not in given]
+        arguments[key] = value
+    missing = [a for a in first if a not in arguments]
     if missing:
         c.fail(node, f"np.{name} needs {' and '.join(missing)}")
     if known.many:
-        items = c.items(given["arrays"], node)
+        items = c.items(arguments["arrays"], node)
         if items is None:
             c.unknown_length(node, f"np.{name}", "write the arrays out")
         arrays = [as_array(c, node, v) for v in items]
     else:
-        arrays = [as_array(c, node, given[a]) for a in first]
+        arrays = [as_array(c, node, arguments[a]) for a in first]
     options = _Options(c, node, arrays)
-    made: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for key in known.options:
-        value = given.get(key)
+        value = arguments.get(key)
         if value is not None and not (isinstance(value, Static) and value.value is None):
-            made[key] = options.attribute(key, value)
+            attributes[key] = options.attribute(key, value)
     if len(options.operands) > options.count:
-        made[COUNT] = IntegerAttr(options.count, i64)
-    return c.prim(ArrayFunction(name), *options.operands, **made)
+        attributes[COUNT] = IntegerAttr(options.count, i64)
+    return c.prim(ArrayFunction(name), *options.operands, **attributes)
 
 
 def function(name: str, thing: Any = None) -> Handler:
@@ -145,10 +145,10 @@ def function(name: str, thing: Any = None) -> Handler:
 
 def _parts(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     """np.split: the tuple of equal parts."""
-    given = dict(zip(("ary", "indices_or_sections", "axis"), values, strict=False)) | keywords
-    count = given.get("indices_or_sections", Static(None))
-    axis = given.get("axis", Static(0))
-    if "ary" not in given or given.keys() - {"ary", "indices_or_sections", "axis"}:
+    arguments = dict(zip(("ary", "indices_or_sections", "axis"), values, strict=False)) | keywords
+    count = arguments.get("indices_or_sections", Static(None))
+    axis = arguments.get("axis", Static(0))
+    if "ary" not in arguments or arguments.keys() - {"ary", "indices_or_sections", "axis"}:
         c.fail(node, "np.split takes an array, a number of parts and axis")
     places = c.items(count, node)
     if places is not None:
@@ -158,13 +158,13 @@ def _parts(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
         c.fail(node, "the parts of np.split must be known when compiling", "write the number of parts")
     if isinstance(count.value, int):
         options = {"sections": count, "axis": axis}
-        made = [
-            call_function(c, node, "split_part", [given["ary"]], {**options, "index": Static(i)})
+        pieces = [
+            call_function(c, node, "split_part", [arguments["ary"]], {**options, "index": Static(i)})
             for i in range(count.value)
         ]
-        return c.tuple(*made)
+        return c.tuple(*pieces)
     bounds = [0, *(int(b) for b in count.value), None]
-    whole = as_array(c, node, given["ary"])
+    whole = as_array(c, node, arguments["ary"])
     parts: list[SSAValue] = []
     for start, end in zip(bounds, bounds[1:], strict=False):
         part = StringAttr(f"{start}:{'' if end is None else end}:")
@@ -180,26 +180,26 @@ def _meshgrid(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
     if keywords.keys() - {"indexing"} or not isinstance(indexing, Static):
         c.fail(node, "np.meshgrid takes rows of coordinates and indexing='xy' or 'ij'")
     arrays = c.tuple(*[as_array(c, node, v) for v in values])
-    made = [
+    grids = [
         call_function(c, node, "meshgrid", [arrays], {"index": Static(i), "indexing": indexing})
         for i in range(len(values))
     ]
-    return c.tuple(*made)
+    return c.tuple(*grids)
 
 
 def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     """np.clip, whose bounds may be None."""
     short = {"min": "a_min", "max": "a_max"}
-    given = dict(zip(("a", "a_min", "a_max"), values, strict=False))
-    given |= {short.get(n, n): v for n, v in keywords.items()}
-    if "a" not in given or given.keys() - {"a", "a_min", "a_max"}:
+    arguments = dict(zip(("a", "a_min", "a_max"), values, strict=False))
+    arguments |= {short.get(n, n): v for n, v in keywords.items()}
+    if "a" not in arguments or arguments.keys() - {"a", "a_min", "a_max"}:
         c.fail(node, "np.clip takes an array and two bounds")
-    made = as_array(c, node, given["a"])
+    clipped = as_array(c, node, arguments["a"])
     for name, card in (("a_min", Max), ("a_max", Min)):
-        bound = given.get(name, Static(None))
+        bound = arguments.get(name, Static(None))
         if not (isinstance(bound, Static) and bound.value is None):
-            made = c.prim(card, made, c.ssa(bound, node))
-    return made
+            clipped = c.prim(card, clipped, c.ssa(bound, node))
+    return clipped
 
 
 def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -220,10 +220,10 @@ def _truth(card: type[ScalarPrimitive], name: str) -> Handler:
     """np.logical_and and its like: of the truth of both."""
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        made = [c.prim(ToBool, as_array(c, node, v)) for v in values]
-        if len(made) != card.arity or keywords:
+        operands = [c.prim(ToBool, as_array(c, node, v)) for v in values]
+        if len(operands) != card.arity or keywords:
             c.fail(node, f"{name} takes {card.arity} array{'s' * (card.arity != 1)}")
-        return c.prim(card, *made)
+        return c.prim(card, *operands)
 
     return handle
 
@@ -234,8 +234,8 @@ def pointwise(card: Card, count: int) -> Handler:
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) != count or keywords:
-            given = len(values) + len(keywords)
-            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {given}")
+            count_of_values = len(values) + len(keywords)
+            c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {count_of_values}")
         return c.prim(card, *[as_array(c, node, v) for v in values])
 
     return handle
@@ -246,16 +246,16 @@ _ELSEWHERE = {"norm": np.linalg.norm, "einsum": None, "meshgrid": None}
 
 
 def _named() -> dict[Any, Handler]:
-    found: dict[Any, Handler] = {}
+    table: dict[Any, Handler] = {}
     for name in SIGNATURES:
         thing = _ELSEWHERE.get(name, getattr(np, name, None))
         if thing is not None:
-            found[thing] = function(name, thing)
-    found[np.identity] = function("eye", np.identity)
+            table[thing] = function(name, thing)
+    table[np.identity] = function("eye", np.identity)
     for alias, name in (("fix", "trunc"), ("row_stack", "vstack"), ("trapz", "trapezoid")):
         if getattr(np, alias, None) is not None:
-            found[getattr(np, alias)] = function(name)
-    return found
+            table[getattr(np, alias)] = function(name)
+    return table
 
 
 NUMPY: dict[Any, Handler] = {

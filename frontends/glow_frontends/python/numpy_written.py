@@ -39,10 +39,10 @@ def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
 
 def polyval(p: Any, x: Any) -> Any:
     """The polynomial of coefficients p, the highest power first, at x."""
-    made = np.zeros_like(x)
+    total = np.zeros_like(x)
     for c in p:
-        made = made * x + c
-    return made
+        total = total * x + c
+    return total
 
 
 def heaviside(x1: Any, x2: Any) -> Any:
@@ -132,10 +132,10 @@ def broadcast_to(array: Any, shape: Any) -> Any:
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """The first choice whose condition holds."""
-    made = default
+    chosen = default
     for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
-        made = np.where(condition, choice, made)
-    return made
+        chosen = np.where(condition, choice, chosen)
+    return chosen
 
 
 def cov(m: Any, ddof: int = 1) -> Any:
@@ -211,25 +211,25 @@ def cholesky(a: Any) -> Any:
     """The lower triangular matrix whose product with its transpose is a."""
     n = a.shape[0]
     rows = np.arange(n)
-    made = np.zeros_like(a)
+    factor = np.zeros_like(a)
     for j in range(n):
-        column = a[:, j] - made @ made[j]
+        column = a[:, j] - factor @ factor[j]
         column = np.where(rows >= j, column / np.sqrt(column[j]), 0.0)
-        made = made + np.outer(column, np.where(rows == j, 1.0, 0.0))
-    return made
+        factor = factor + np.outer(column, np.where(rows == j, 1.0, 0.0))
+    return factor
 
 
 def matrix_power(a: Any, n: int) -> Any:
     """The product of n times a matrix; of its inverse for negative n."""
     if n < 0:
         a, n = np.linalg.inv(a), -n
-    made = np.eye(a.shape[0])
+    power = np.eye(a.shape[0])
     while n > 0:
         if n % 2 == 1:
-            made = made @ a
+            power = power @ a
         a = a @ a
         n = n // 2
-    return made
+    return power
 
 
 class Declared:

@@ -78,26 +78,26 @@ def _parse(text: str, name: str, where: str) -> ast.AST:
 def _find(tree: ast.AST, code: Any, first: int) -> ast.FunctionDef | ast.Lambda | None:
     want_lambda = code.co_name == "<lambda>"
     parameters = code.co_varnames[: code.co_argcount]
-    found: list[ast.FunctionDef | ast.Lambda] = []
+    matches: list[ast.FunctionDef | ast.Lambda] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda) and want_lambda:
             if tuple(a.arg for a in [*node.args.posonlyargs, *node.args.args]) == parameters:
-                found.append(node)
+                matches.append(node)
         elif isinstance(node, ast.FunctionDef) and node.name == code.co_name and not want_lambda:
-            found.append(node)
-    if want_lambda and len(found) > 1:
+            matches.append(node)
+    if want_lambda and len(matches) > 1:
         named = set(code.co_names) | set(code.co_freevars) | set(parameters)
         positions = getattr(code, "co_positions", None)
         columns = [p[2] for p in positions() if p[2] is not None] if positions else []
         same = [
             n
-            for n in found
+            for n in matches
             if isinstance(n, ast.Lambda)
             and {x.id for x in ast.walk(n.body) if isinstance(x, ast.Name)} <= named
         ]
-        near = [n for n in same or found if columns and n.col_offset <= min(c for c in columns if c > 0)]
-        return (near or same or found)[-1 if near else 0]
-    return found[0] if found else None
+        near = [n for n in same or matches if columns and n.col_offset <= min(c for c in columns if c > 0)]
+        return (near or same or matches)[-1 if near else 0]
+    return matches[0] if matches else None
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:

@@ -106,9 +106,9 @@ class Statements(Expressions):
                 for target in node.targets:
                     without(self, target, env)
             case ast.Assign():
-                made = self.expression(node.value, env)
+                value = self.expression(node.value, env)
                 for target in node.targets:
-                    self.bind(target, made, env)
+                    self.bind(target, value, env)
                 self._same_names(node, env)
             case ast.AnnAssign():
                 if node.value is not None:
@@ -146,11 +146,11 @@ class Statements(Expressions):
         """The tuple that `append` or `extend` puts behind a list."""
         if how == "append":
             return self.tuple(self.value(item, env))
-        made = self.walked(self.expression(item, env))
-        known = self.items(made, item)
+        item_value = self.walked(self.expression(item, env))
+        known = self.items(item_value, item)
         if known is not None:
             return self.tuple(*[self.ssa(v, item) for v in known])
-        return self.prim(ToTuple, self.ssa(made, item), count=IntegerAttr(0, i64))
+        return self.prim(ToTuple, self.ssa(item_value, item), count=IntegerAttr(0, i64))
 
     def _same_names(self, node: ast.Assign, env: Env) -> None:
         """Names that one assignment gives one value."""
@@ -196,14 +196,14 @@ class Statements(Expressions):
         whole = self.value(_loaded(target.value), env)
         if isinstance(target, ast.Attribute):
             field = StringAttr(target.attr)
-            made = self.prim(SetField, whole, whole, self.ssa(value, target), field=field)
+            replaced = self.prim(SetField, whole, whole, self.ssa(value, target), field=field)
         else:
-            made = assigned_item(self, target, whole, value, env)
+            replaced = assigned_item(self, target, whole, value, env)
         if whole in self.fields:
-            name = getattr(made.owner, "attributes", {}).get("field")
+            name = getattr(replaced.owner, "attributes", {}).get("field")
             new = [name.data] if isinstance(name, StringAttr) else []
-            self.fields[made] = tuple(dict.fromkeys([*self.fields[whole], *new]))
-        self._replaced(target.value, made, env)
+            self.fields[replaced] = tuple(dict.fromkeys([*self.fields[whole], *new]))
+        self._replaced(target.value, replaced, env)
 
     def _failure(self, node: ast.Raise, env: Env) -> SSAValue:
         """`raise ValueError("..")`: the run stops with the error."""
@@ -225,8 +225,8 @@ class Statements(Expressions):
         if isinstance(node, ast.JoinedStr):
             parts = (p.value if isinstance(p, ast.FormattedValue) else p for p in node.values)
             return "".join(str(p.value) if isinstance(p, ast.Constant) else ast.unparse(p) for p in parts)
-        made = self.expression(node, env)
-        return str(made.value) if isinstance(made, Static) else ast.unparse(node)
+        message = self.expression(node, env)
+        return str(message.value) if isinstance(message, Static) else ast.unparse(node)
 
     # --- branches ---------------------------------------------------------------------------------
     def _if(self, node: ast.If, rest: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue | None:
@@ -268,9 +268,9 @@ class Statements(Expressions):
         def side(mark: str, statements: Sequence[ast.stmt]) -> SSAValue:
             name, kept = self.name, self.maybe
             self.name = f"{name}.{mark}"
-            made = self.function(self.name, (), lambda _: self.run(statements, dict(env), flow))
+            function = self.function(self.name, (), lambda _: self.run(statements, dict(env), flow))
             self.name, self.maybe = name, kept
-            return made
+            return function
 
         yes = side("if", body)
         no = side("else", other)
@@ -359,6 +359,6 @@ class Statements(Expressions):
 def _loaded(target: ast.expr) -> ast.expr:
     import copy
 
-    made = copy.copy(target)
-    made.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
-    return made
+    loaded = copy.copy(target)
+    loaded.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
+    return loaded

@@ -124,8 +124,8 @@ def _arg(name: str) -> Maker:
         rank = len(shape_of(a))
         if axis is not None:
             return u.op(name, counted(u, a), axis=axis_of(axis, rank), keepdims=keepdims)
-        made = u.op(name, counted(u, ravel(u, a)), axis=0, keepdims=False)
-        return u.reshape(made, (1,) * rank) if keepdims else made
+        result = u.op(name, counted(u, ravel(u, a)), axis=0, keepdims=False)
+        return u.reshape(result, (1,) * rank) if keepdims else result
 
     return make
 
@@ -144,8 +144,8 @@ def ordered(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, SSAValue]
 
     x = counted(u, ravel(u, a) if axis is None else a)
     at = axis_of(0 if axis is None else axis, len(shape_of(x)))
-    made = u.b.insert(TopKOp(x, k=shape_of(x)[at], axis=at, largest=False, sorted=True))
-    return made.results[0], made.results[1]
+    sorting = u.b.insert(TopKOp(x, k=shape_of(x)[at], axis=at, largest=False, sorted=True))
+    return sorting.results[0], sorting.results[1]
 
 
 def _sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
@@ -170,12 +170,14 @@ def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSA
     place = q * (count - 1)
     low, part = int(place), place - int(place)
     last = len(rest)
-    made = window(u, ranked, last, low, low + 1)
+    quantile = window(u, ranked, last, low, low + 1)
     if part:
         above = window(u, ranked, last, low + 1, low + 2)
-        made = u.op("add", made, u.op("mul", u.op("sub", above, made), u.b.scalar(part, made)))
+        quantile = u.op(
+            "add", quantile, u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
+        )
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
-    return u.reshape(made, kept if keepdims else [shape_of(x)[i] for i in rest])
+    return u.reshape(quantile, kept if keepdims else [shape_of(x)[i] for i in rest])
 
 
 def _median(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
@@ -222,7 +224,7 @@ def _swapaxes(u: Unit, a: SSAValue, axis1: int, axis2: int) -> SSAValue:
 def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue:
     rank = len(shape_of(a))
     lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
-    old, new = ([axis_of(i, rank) for i in found] for found in lists)
+    old, new = ([axis_of(i, rank) for i in axes] for axes in lists)
     if len(old) != len(new):
         raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places")
     order = [i for i in range(rank) if i not in old]
@@ -316,8 +318,8 @@ def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str |
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise VerifyException("arange by steps of 0")
-    made: Array = np.arange(first, last, step)
-    return u.b.constant(made if dtype is None else made.astype(dtype))
+    numbers: Array = np.arange(first, last, step)
+    return u.b.constant(numbers if dtype is None else numbers.astype(dtype))
 
 
 def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
@@ -360,8 +362,8 @@ def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
     if not is_float(element_of(x)):
         return x
     limit = float(np.finfo("float64" if element_of(x) == f64 else "float32").max)
-    made = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
-    return u.op("max", made, u.b.scalar(-limit, x))
+    floor = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
+    return u.op("max", floor, u.b.scalar(-limit, x))
 
 
 def _nan_reduced(kind: str, value: float) -> Maker:
@@ -378,16 +380,16 @@ def _kept(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
 
 def _nan_mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     x = real(u, a)
-    made = u.op("div", reduced(u, "sum", filled(u, x, 0.0), axis, True), _kept(u, x, axis))
-    return made if keepdims else reduced(u, "sum", made, axis)
+    mean = u.op("div", reduced(u, "sum", filled(u, x, 0.0), axis, True), _kept(u, x, axis))
+    return mean if keepdims else reduced(u, "sum", mean, axis)
 
 
 def _nan_var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
     x = real(u, a)
     d = filled(u, u.op("sub", x, _nan_mean(u, x, axis, True)), 0.0)
     count = u.op("sub", _kept(u, x, axis), u.b.scalar(ddof, x))
-    made = u.op("div", reduced(u, "sum", u.op("mul", d, d), axis, True), count)
-    return made if keepdims else reduced(u, "sum", made, axis)
+    variance = u.op("div", reduced(u, "sum", u.op("mul", d, d), axis, True), count)
+    return variance if keepdims else reduced(u, "sum", variance, axis)
 
 
 def _nan_std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:

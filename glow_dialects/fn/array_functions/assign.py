@@ -25,21 +25,21 @@ def setitem(u: Unit, key: Sequence[Entry], values: Sequence[SSAValue]) -> SSAVal
     """The first of `values` with the second at `key`; entries `At(k)` are the further values."""
     x, v, *rest = values
     v = u.cast(v, element_of(x))
-    found = {e.place: rest[e.place - 2] for e in key if isinstance(e, At)}
-    arrays = [w for w in found.values() if shape_of(w) not in ((), (1,)) or element_of(w) == i1]
+    indices = {e.place: rest[e.place - 2] for e in key if isinstance(e, At)}
+    arrays = [w for w in indices.values() if shape_of(w) not in ((), (1,)) or element_of(w) == i1]
     if not arrays:
-        return _block(u, x, v, padded_key(key, len(shape_of(x))), found)
+        return _block(u, x, v, padded_key(key, len(shape_of(x))), indices)
     if len(key) == 1 and element_of(arrays[0]) == i1:
         return _masked(u, x, v, arrays[0])
     if any(not isinstance(e, int | At) for e in key) or any(element_of(w) == i1 for w in arrays):
         raise VerifyException("assignment to arrays of indices beside slices; use np.where, or one axis")
-    return u.op("scatter_nd", x, *_scattered(u, x, v, key, found))
+    return u.op("scatter_nd", x, *_scattered(u, x, v, key, indices))
 
 
 def _scattered(
-    u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[int, SSAValue]
+    u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], arrays: dict[int, SSAValue]
 ) -> tuple[SSAValue, SSAValue]:
-    places = [found[e.place] if isinstance(e, At) else u.b.constant(np.array(e)) for e in key]
+    places = [arrays[e.place] if isinstance(e, At) else u.b.constant(np.array(e)) for e in key]
     places = [u.reshape(p, ()) if shape_of(p) == (1,) else p for p in places]
     indices = tuples(u, places)
     return indices, u.expand(v, (*shape_of(indices)[:-1], *shape_of(x)[len(key) :]))
@@ -55,7 +55,7 @@ def _masked(u: Unit, x: SSAValue, v: SSAValue, mask: SSAValue) -> SSAValue:
     return u.op("select", u.reshape(mask, (*shape, *(1,) * (rank - len(shape)))), value, x)
 
 
-def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[int, SSAValue]) -> SSAValue:
+def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], indices: dict[int, SSAValue]) -> SSAValue:
     """A block of slices and numbers; along axes of numbers that the run tells, only their row is taken."""
     shape = shape_of(x)
     starts: list[int] = []
@@ -71,7 +71,7 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
             continue
         if isinstance(entry, At):
             first, step, count = 0, 1, 1
-            masks.append(row_mask(u, found[entry.place], axis, shape))
+            masks.append(row_mask(u, indices[entry.place], axis, shape))
         else:
             assert isinstance(entry, int | slice)
             run = positions(entry, shape[axis])
@@ -92,13 +92,13 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], found: dict[
         return u.op("insert", x, small, starts=tuple(starts), steps=tuple(steps))
     moving = {i for i, e in enumerate(e for e in key if e is not None) if isinstance(e, At)}
     wide = [shape[i] if i in moving else n for i, n in enumerate(sizes)]
-    made = u.expand(small, wide)
+    result = u.expand(small, wide)
     if tuple(wide) != tuple(shape):
-        made = u.op("insert", x, made, starts=tuple(starts), steps=tuple(steps))
+        result = u.op("insert", x, result, starts=tuple(starts), steps=tuple(steps))
     mask = masks[0]
     for other in masks[1:]:
         mask = u.op("and", mask, other)
-    return u.op("select", mask, made, x)
+    return u.op("select", mask, result, x)
 
 
 def trimmed(u: Unit, v: SSAValue, rank: int) -> SSAValue:

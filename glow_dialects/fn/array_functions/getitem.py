@@ -24,20 +24,20 @@ def getitem(u: Unit, attributes: Mapping[str, Attribute], values: Sequence[SSAVa
     """x[key]: entries `At(k)` are the operands of these numbers, ints or arrays of ints."""
     x = values[0]
     key = padded_key(key_of(attributes), len(shape_of(x)))
-    found = {e.place: values[e.place] for e in key if isinstance(e, At)}
-    if any(element_of(v) == i1 for v in found.values()):
+    indices = {e.place: values[e.place] for e in key if isinstance(e, At)}
+    if any(element_of(v) == i1 for v in indices.values()):
         raise VerifyException(MASKED)
-    if not found:
+    if not indices:
         return _sliced(u, x, key)
-    if any(shape_of(v) for v in found.values()):
-        return _picked(u, x, key, found)
-    made = _sliced(u, x, [slice(None) if isinstance(e, At) else e for e in key])
+    if any(shape_of(v) for v in indices.values()):
+        return _picked(u, x, key, indices)
+    result = _sliced(u, x, [slice(None) if isinstance(e, At) else e for e in key])
     kept = [e for e in key if not isinstance(e, int)]
     for axis in reversed(range(len(kept))):
         entry = kept[axis]
         if isinstance(entry, At):
-            made = u.op("gather", made, u.cast(found[entry.place], i64), axis=axis)
-    return made
+            result = u.op("gather", result, u.cast(indices[entry.place], i64), axis=axis)
+    return result
 
 
 def _sliced(u: Unit, x: SSAValue, key: Sequence[Entry]) -> SSAValue:
@@ -60,32 +60,32 @@ def _sliced(u: Unit, x: SSAValue, key: Sequence[Entry]) -> SSAValue:
         ends.append(max(run.stop, run.start) if run.step > 0 else run.stop)
         steps.append(run.step)
         axis += 1
-    made = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
-    return u.reshape(made, result)
+    sliced = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
+    return u.reshape(sliced, result)
 
 
-def _picked(u: Unit, x: SSAValue, key: Sequence[Entry], found: dict[int, SSAValue]) -> SSAValue:
+def _picked(u: Unit, x: SSAValue, key: Sequence[Entry], values: dict[int, SSAValue]) -> SSAValue:
     """Arrays of subscripts, which broadcast: their axes stand where the first is, in front if apart."""
-    made = _sliced(u, x, [e if e is None or isinstance(e, slice) else slice(None) for e in key])
+    result = _sliced(u, x, [e if e is None or isinstance(e, slice) else slice(None) for e in key])
     chosen = [i for i, e in enumerate(key) if isinstance(e, int | At)]
     indices: list[SSAValue] = []
     for i in chosen:
         entry = key[i]
-        place = found[entry.place] if isinstance(entry, At) else None
+        place = values[entry.place] if isinstance(entry, At) else None
         indices.append(u.b.constant(np.array(entry)) if place is None else place)
     if len(chosen) == 1:
-        return u.op("gather", made, u.cast(indices[0], i64), axis=chosen[0])
+        return u.op("gather", result, u.cast(indices[0], i64), axis=chosen[0])
     rest = [i for i in range(len(key)) if i not in chosen]
     if chosen != list(range(len(chosen))):
-        made = u.op("transpose", made, permutation=(*chosen, *rest))
-    made = u.op("gather_nd", made, tuples(u, indices))
+        result = u.op("transpose", result, permutation=(*chosen, *rest))
+    result = u.op("gather_nd", result, tuples(u, indices))
     together = chosen[-1] - chosen[0] + 1 == len(chosen)
     if not together or not chosen[0]:
-        return made
-    rank = len(shape_of(made)) - len(rest)
-    order = list(range(rank, len(shape_of(made))))
+        return result
+    rank = len(shape_of(result)) - len(rest)
+    order = list(range(rank, len(shape_of(result))))
     order[chosen[0] : chosen[0]] = range(rank)
-    return u.op("transpose", made, permutation=tuple(order))
+    return u.op("transpose", result, permutation=tuple(order))
 
 
 def tuples(u: Unit, indices: Sequence[SSAValue]) -> SSAValue:
@@ -99,6 +99,6 @@ def outside(u: Unit, index: SSAValue, size: int) -> SSAValue:
     """How many of some subscripts lie outside an axis of `size`."""
     at = u.cast(index, i64)
     below, above = u.op("cmp_lt", at, u.b.scalar(-size, at)), u.op("cmp_ge", at, u.b.scalar(size, at))
-    found = u.cast(u.op("or", below, above), i64)
+    count = u.cast(u.op("or", below, above), i64)
     axes = tuple(range(len(shape_of(at))))
-    return u.op("reduce_sum", found, axes=axes, keepdims=False) if axes else found
+    return u.op("reduce_sum", count, axes=axes, keepdims=False) if axes else count

@@ -208,12 +208,12 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
         result = spare[:most] + "".join(sorted(once))
     if not set(result) <= set(letters) or len(set(result)) < len(result):
         raise VerifyException(f"einsum '{subscripts}': each axis of the result once, and of an array")
-    made, term = named[0]
+    product, term = named[0]
     for index, (array, other) in enumerate(named[1:], 2):
         kept = set(result).union(*(t for _, t in named[index:]))
-        made, term = _multiplied(u, made, term, array, other, kept)
-    made, term = _summed(u, made, term, set(result))
-    return permuted(u, made, [term.index(x) for x in result])
+        product, term = _multiplied(u, product, term, array, other, kept)
+    product, term = _summed(u, product, term, set(result))
+    return permuted(u, product, [term.index(x) for x in result])
 
 
 def _diagonals(u: Unit, array: SSAValue, term: str) -> tuple[SSAValue, str]:
@@ -263,9 +263,9 @@ def _multiplied(
         return u.reshape(permuted(u, value, order), shape)
 
     operands = folded(left, first, rows, inner), folded(right, second, inner, columns)
-    made = u.op("batch_matmul" if batch else "matmul", *operands)
+    product = u.op("batch_matmul" if batch else "matmul", *operands)
     term = "".join([*batch, *rows, *columns])
-    return u.reshape(made, [sizes[x] for x in term]), term
+    return u.reshape(product, [sizes[x] for x in term]), term
 
 
 # --- joins -------------------------------------------------------------------------------------------------

@@ -102,9 +102,9 @@ def signature(name: str) -> Signature | None:
     if text is None:
         return None
     arrays, _, options = text.partition(";")
-    found = tuple(a.strip() for a in arrays.split(",") if a.strip())
-    many = found[:1] == ("*arrays",)
+    names = tuple(a.strip() for a in arrays.split(",") if a.strip())
+    many = names[:1] == ("*arrays",)
     call = ast.parse(f"f({options})", mode="eval").body
     assert isinstance(call, ast.Call)
     defaults = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
-    return Signature(() if many else found, defaults, many)
+    return Signature(() if many else names, defaults, many)

@@ -40,7 +40,7 @@ def primitive_named(text: str) -> Primitive:
     if text.startswith("vjp:"):
         return Vjp(primitive_named(text.removeprefix("vjp:")))
     card = _BY_NAME.get(text)
-    found = operator_primitive(text) if card is None else card()
-    if found is None:
+    primitive = operator_primitive(text) if card is None else card()
+    if primitive is None:
         raise VerifyException(f"glow_fn.prim: there is no primitive {text}")
-    return found
+    return primitive

@@ -204,8 +204,8 @@ class Sign(Rounding):
         return ScalarPrimitive.kinds(self, kind, where)
 
     def numbers(self, *x: Any) -> Any:
-        found = (x[0] > 0) - (x[0] < 0)
-        return found if isinstance(x[0], int) else float(found)
+        sign = (x[0] > 0) - (x[0] < 0)
+        return sign if isinstance(x[0], int) else float(sign)
 
 
 def _whole(function: Callable[[float], int], x: Any) -> int:

@@ -76,8 +76,8 @@ class SetItem(Primitive):
             if isinstance(t, np.ndarray):
                 return on_arrays(t, i, 0.0 if v is ZERO else array_of(v))
             if isinstance(i, str):
-                made = dict(zip(t.names[1:], t, strict=True)) | {i: v}
-                return Record.of(("dict", *made), list(made.values()))
+                entries = dict(zip(t.names[1:], t, strict=True)) | {i: v}
+                return Record.of(("dict", *entries), list(entries.values()))
             if not -len(t) <= int(i) < len(t):
                 raise raised("IndexError", subscript_error(len(t)), op.source)
             return alike(t, [v if at == int(i) % len(t) else x for at, x in enumerate(t)])
@@ -125,10 +125,10 @@ class TakeLike(Primitive):
         if element_of(index) == i1:
             rank = len(shape_of(d)) - len(shape_of(index))
             mask = u.reshape(index, (*shape_of(index), *(1,) * rank))
-            found = u.op("select", mask, d, u.b.scalar(0, d))
+            grad = u.op("select", mask, d, u.b.scalar(0, d))
         else:
-            found = u.op("gather", d, u.cast(index, i64), axis=0)
-        return u.summed(u.cast(found, element_of(value)), shape_of(value))
+            grad = u.op("gather", d, u.cast(index, i64), axis=0)
+        return u.summed(u.cast(grad, element_of(value)), shape_of(value))
 
     def python(self, op: PrimOp) -> Function:
         on_arrays = self.on_arrays(op)
@@ -158,11 +158,11 @@ class SetField(Primitive):
             return self._more(m, op, x, where)
         items = [V(NOTHING)] * len(parts(like)) if is_zero(whole) else parts(whole)
         items[place_of(like, text(op, "field"), where)] = value
-        made = m.tuple(items)
+        fields = m.tuple(items)
         kind = whole.type
-        if isinstance(kind, TupleType) and isinstance(made.type, TupleType):
-            return V(kind.of(made.type.items), made.code)
-        return made
+        if isinstance(kind, TupleType) and isinstance(fields.type, TupleType):
+            return V(kind.of(fields.type.items), fields.code)
+        return fields
 
     def _more(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         """A dict with a key more, its tangent, or the cotangent of what was there before."""
@@ -183,8 +183,8 @@ class SetField(Primitive):
                 items = (ZERO,) * len(like) if t is ZERO else tuple(t)
                 if len(items) > len(like):
                     return items[: len(like)]
-                made = (*items, v)
-                return Record.of((*t.names, name), made) if isinstance(t, Record) else made
+                fields = (*items, v)
+                return Record.of((*t.names, name), fields) if isinstance(t, Record) else fields
             items = [ZERO] * len(like) if t is ZERO else list(t)
             items[place_in(op, like, name)] = v
             return tuple(items) if t is ZERO else alike(t, items)

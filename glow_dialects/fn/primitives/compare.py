@@ -71,10 +71,10 @@ class Equality(Comparison):
 def _same(m: Meaning, a: V, b: V, where: str) -> V:
     """Whether two values are equal: tuples item by item."""
     if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
-        found = m.number(len(a.type.items) == len(b.type.items))
+        equal = m.number(len(a.type.items) == len(b.type.items))
         for left, right in zip(parts(a), parts(b), strict=False):
-            found = m.scalar(BitAnd(), [found, _same(m, left, right, where)], where)
-        return found
+            equal = m.scalar(BitAnd(), [equal, _same(m, left, right, where)], where)
+        return equal
     if isinstance(a.type, Scalar) and isinstance(b.type, Scalar):
         return m.scalar(Eq(), [a, b], where)
     if isinstance(a.type, TensorType) or isinstance(b.type, TensorType):

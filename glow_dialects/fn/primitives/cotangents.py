@@ -231,8 +231,8 @@ def filled(m: Meaning, d: V, kind: Type) -> V:
     """A cotangent without symbolic zeros, for a value of a type."""
     if isinstance(kind, TupleType):
         items = [V(NOTHING)] * len(kind.items) if is_zero(d) else parts(d)
-        made = m.tuple([filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
-        return V(kind.of(made.type.items), made.code) if isinstance(made.type, TupleType) else made
+        zeros = m.tuple([filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
+        return V(kind.of(zeros.type.items), zeros.code) if isinstance(zeros.type, TupleType) else zeros
     return m.zeros(kind) if is_zero(d) else d
 
 
@@ -362,9 +362,9 @@ class EnvPut(Primitive):
 
     def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         n, i = number(op, "n"), number(op, "i")
-        made = m.tuple([V(NOTHING)] * i + [x[0]] + [V(NOTHING)] * (n - i - 1))
+        slots = m.tuple([V(NOTHING)] * i + [x[0]] + [V(NOTHING)] * (n - i - 1))
         of = _of(op)
-        return made if of is None else m.env({of: made})
+        return slots if of is None else m.env({of: slots})
 
     def python(self, op: PrimOp) -> Function:
         n = number(op, "n" if "n" in op.attributes else "of")
@@ -382,8 +382,8 @@ class EnvDrop(Primitive):
     def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         n = number(op, "n")
         kept = {name: parts(v)[: max(len(parts(v)) - n, 0)] for name, v in components(x[0]).items()}
-        made = {name: m.tuple(items) for name, items in kept.items() if items}
-        return m.env(made) if made else V(NOTHING)
+        entries = {name: m.tuple(items) for name, items in kept.items() if items}
+        return m.env(entries) if entries else V(NOTHING)
 
     def python(self, op: PrimOp) -> Function:
         return lambda d, n=number(op, "n"): d[: len(d) - n] or ZERO
@@ -409,8 +409,8 @@ class EnvPad(Primitive):
 
 
 def _of(op: PrimOp) -> str | None:
-    found = op.attributes.get("of")
-    return found.data if isinstance(found, StringAttr) else None
+    name = op.attributes.get("of")
+    return name.data if isinstance(name, StringAttr) else None
 
 
 COTANGENTS = (

@@ -65,10 +65,10 @@ class Item(Primitive):
             if isinstance(i, str):
                 return t[place_in(op, t, i)]
             try:
-                made = t[int(i)]
+                item = t[int(i)]
             except IndexError:
                 raise raised("IndexError", subscript_error(len(t)), op.source) from None
-            return np.asarray(made) if isinstance(t, np.ndarray) else made
+            return np.asarray(item) if isinstance(t, np.ndarray) else item
 
         return run
 
@@ -120,13 +120,13 @@ class ItemPut(Primitive):
 def stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
     """A tuple with another item at an index."""
     items = parts(whole)
-    made: list[V] = []
+    slots: list[V] = []
     m.inside(index, len(items), where)
     for position, old in enumerate(items):
         here = m.scalar(Mod(), [index, m.number(len(items))], where)
         test = m.scalar(Eq(), [here, m.number(position)], where)
-        made.append(m.switch(test, value, old, where))
-    return m.tuple(made)
+        slots.append(m.switch(test, value, old, where))
+    return m.tuple(slots)
 
 
 def place_in(op: PrimOp, value: Any, name: str) -> int:

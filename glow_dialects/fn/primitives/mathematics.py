@@ -66,7 +66,7 @@ def _gradient(graph: Any) -> Callable[[Term, Term, Result], Term]:
     x, d = block.args
     b = Builder.at_end(block)
     y = b(graph(x))
-    (found,) = graph.gradient(y.owner, [d], b)
+    (derivative,) = graph.gradient(y.owner, [d], b)
 
     def formula(change: Term, at: Term, result: Result) -> Term:
         known: dict[SSAValue, Term] = {d: change}
@@ -78,7 +78,7 @@ def _gradient(graph: Any) -> Callable[[Term, Term, Result], Term]:
                 known[value] = _as_term(value, term, change)
             return known[value]
 
-        return term(found)
+        return term(derivative)
 
     return formula
 
@@ -303,10 +303,10 @@ class Pow(Arithmetic):
 
     def numbers(self, *x: Any) -> Any:
         try:
-            made = x[0] ** x[1]
+            power = x[0] ** x[1]
         except (ZeroDivisionError, OverflowError):
             return math.inf
-        return math.nan if isinstance(made, complex) else made
+        return math.nan if isinstance(power, complex) else power
 
     def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         """Of ints, an int, but a float where the exponent is known to be negative."""

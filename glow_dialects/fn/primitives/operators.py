@@ -51,15 +51,15 @@ class ByOperators(Primitive):
     def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """One primitive an operand."""
         options, before = _path_of(op)
-        found: list[Term | None] = []
+        cotangents: list[Term | None] = []
         for i in range(len(op.operands)):
             if op.is_constant(i):
-                found.append(None)
+                cotangents.append(None)
                 continue
             indices = DenseArrayBase.from_list(i64, [*before, i])
             first, *rest = [*(x[k] for k in range(len(op.operands))), d]
-            found.append(first.prim(Vjp(self), *rest, **options, indices=indices))
-        return found
+            cotangents.append(first.prim(Vjp(self), *rest, **options, indices=indices))
+        return cotangents
 
     def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         """The transpose of the operators' gradients, which are linear in the cotangent."""
@@ -70,8 +70,8 @@ class ByOperators(Primitive):
                 continue
             indices = DenseArrayBase.from_list(i64, [*before, i, len(x)])
             first, *rest = [*x, y, change]
-            found = first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices)
-            total = found if total is None else total.plus(found)
+            tangent = first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices)
+            total = tangent if total is None else total.plus(tangent)
         return total
 
 
@@ -157,8 +157,8 @@ class Vjp(ByOperators):
 
         replaced = expand(ops(), on_path(ops(), [result], [wanted]))
         result = replaced.get(result, result)
-        found = cotangents(ops(), {result: seed}, [wanted], u.b)[wanted]
-        return zero if found is None else found
+        cotangent = cotangents(ops(), {result: seed}, [wanted], u.b)[wanted]
+        return zero if cotangent is None else cotangent
 
 
 def _path(attributes: Options) -> list[int]:
@@ -230,13 +230,13 @@ def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
             f"matrix product of {text}: {a[-1]} columns and {b[0] if len(b) == 1 else b[-2]} rows"
         )
     kind = "matmul" if len(shape_of(wide_left)) == len(shape_of(wide_right)) == 2 else "batch_matmul"
-    made = u.op(kind, wide_left, wide_right)
-    shape = list(shape_of(made))
+    product = u.op(kind, wide_left, wide_right)
+    shape = list(shape_of(product))
     if len(b) == 1:
         shape.pop()
     if len(a) == 1:
         shape.pop(-1 if len(b) == 1 else -2)
-    return u.reshape(made, shape)
+    return u.reshape(product, shape)
 
 
 def _along(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
@@ -268,10 +268,10 @@ class ArrayFunction(ByOperators):
             return setitem(u, key_of(attributes), x)
         known = signature(self.of)
         assert known is not None, self.of
-        given = {n: _listed(v) for n, v in options.items()}
-        count = given.pop(COUNT, len(x))
+        arguments = {n: _listed(v) for n, v in options.items()}
+        count = arguments.pop(COUNT, len(x))
         maker = ARRAYS.get(self.of) or MATRICES[self.of]
-        return maker(u, *x[:count], **{**known.options, **given})
+        return maker(u, *x[:count], **{**known.options, **arguments})
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":
@@ -295,12 +295,12 @@ class GetItem(ByOperators):
         attributes = m.known_bounds(op.attributes, x, where)
         if isinstance(x[0].type, TupleType):
             return m.tuple(parts(x[0])[key_of(attributes)[0]])
-        made, *indices = x
+        result, *indices = x
         rows = all(isinstance(e, At) for e in key_of(attributes))
         if rows and all(isinstance(v.type, Scalar) for v in indices):
             for index in indices:  # rows of memory are found without a copy
-                made = Item().infer(m, op, [made, index], where)
-            return made
+                result = Item().infer(m, op, [result, index], where)
+            return result
         return m.tensors(self, op.attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -334,8 +334,8 @@ class Stack(ByOperators):
         shape = broadcast_shapes(*[shape_of(v) for v in same])
         axis = options["axis"] % (len(shape) + 1)
         rows = [u.reshape(u.expand(v, shape), (*shape[:axis], 1, *shape[axis:])) for v in same]
-        made = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]
-        return u.cast(made, element_type(options["dtype"])) if "dtype" in options else made
+        joined = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]
+        return u.cast(joined, element_type(options["dtype"])) if "dtype" in options else joined
 
 
 OPERATORS = (Operator, ArrayFunction, Vjp, GetItem, Stack)

@@ -135,10 +135,10 @@ def _python_kinds(value: Any) -> set[str]:
         return {"function"}
     if isinstance(value, Record):
         return {value.names[0]} | ({"tuple"} if value.names[0] != "dict" else set[str]())
-    found = {type(value).__name__}
+    kinds = {type(value).__name__}
     if isinstance(value, np.ndarray) and value.dtype == bool:
-        found.add("mask")
-    return found | {"bool": {"int"}, "tuple": {"list"}}.get(type(value).__name__, set[str]())
+        kinds.add("mask")
+    return kinds | {"bool": {"int"}, "tuple": {"list"}}.get(type(value).__name__, set[str]())
 
 
 class IsInstance(Constant):
@@ -313,19 +313,19 @@ class ZipTranspose(Primitive):
 
     def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
         columns = parts(x[0])
-        made: list[V] = []
+        rows: list[V] = []
         for i, row in enumerate(parts(item) for item in parts(x[1])):
-            found = [c if is_zero(c) else parts(c)[i] for c in columns]
-            made.append(m.tuple([*found, *[V(NOTHING)] * (len(row) - len(found))]))
-        return m.tuple(made)
+            cotangents = [c if is_zero(c) else parts(c)[i] for c in columns]
+            rows.append(m.tuple([*cotangents, *[V(NOTHING)] * (len(row) - len(cotangents))]))
+        return m.tuple(rows)
 
     def python(self, op: PrimOp) -> Function:
         def run(d: Any, rows: Any) -> Any:
-            made: list[Any] = []
+            table: list[Any] = []
             for i, row in enumerate(rows):
-                found = tuple(ZERO if c is ZERO else c[i] for c in d)
-                made.append(found + (ZERO,) * (len(row) - len(found)))
-            return tuple(made)
+                cotangents = tuple(ZERO if c is ZERO else c[i] for c in d)
+                table.append(cotangents + (ZERO,) * (len(row) - len(cotangents)))
+            return tuple(table)
 
         return run
 
@@ -410,8 +410,8 @@ class MakeDictTranspose(Primitive):
         if is_dict(x[1]):
             return x[0]
         items = parts(x[0])
-        found = [V(NOTHING) if at is None else items[at] for at in _places(_names(x[1], where))]
-        return m.tuple([m.tuple([V(NOTHING), v]) for v in found])
+        cotangents = [V(NOTHING) if at is None else items[at] for at in _places(_names(x[1], where))]
+        return m.tuple([m.tuple([V(NOTHING), v]) for v in cotangents])
 
     def python(self, op: PrimOp) -> Function:
         def run(d: Any, pairs: Any) -> Any:

@@ -50,8 +50,8 @@ def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | Non
             while own in seeds:
                 own += 1
             seeds.add(own)
-            made = DropoutTrainOp(op.input, step_value(module, b), ratio=op.ratio, seed=own)
-            _replace(op, b.insert(made).results)
+            dropout = DropoutTrainOp(op.input, step_value(module, b), ratio=op.ratio, seed=own)
+            _replace(op, b.insert(dropout).results)
 
 
 def _replace(op: Operation, values: Sequence[SSAValue]) -> None:
@@ -73,17 +73,17 @@ def _train_batch_norm(
             return  # fixed statistics: the layer is frozen
         states.append(target)
     trained = BatchNormTrainOp(op.input, op.scale, op.bias, epsilon=op.epsilon, layout=op.layout)
-    made = b.insert(trained)
+    norm = b.insert(trained)
     count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
     kept = op.momentum if momentum is None else momentum
-    unbiased = Term(made.variance, b) * (count / max(1, count - 1))
-    for state, old, new in zip(states, (op.mean, op.variance), (made.mean, unbiased.value), strict=True):
+    unbiased = Term(norm.variance, b) * (count / max(1, count - 1))
+    for state, old, new in zip(states, (op.mean, op.variance), (norm.mean, unbiased.value), strict=True):
         if (save := latest.get(state)) is not None:
             old = save.input
             save.detach()
             save.erase()
         latest[state] = b.insert(SaveOp.of((Term(old, b) * kept + Term(new, b) * (1 - kept)).value, state))
-    _replace(op, [made.results[0]])
+    _replace(op, [norm.results[0]])
 
 
 def loss_of(function: FuncOp, name: str = "") -> SSAValue:
@@ -112,13 +112,13 @@ def differentiate(
     Raises NotDifferentiableError with every operator that is in the way, GlowError where the loss
     depends on no parameter.
     """
-    made = FuncOp.of(f"{function.sym_name.data}_training", training=True)
-    block, mapping = made.body.block, dict[SSAValue, SSAValue]()
+    training_function = FuncOp.of(f"{function.sym_name.data}_training", training=True)
+    block, mapping = training_function.body.block, dict[SSAValue, SSAValue]()
     for op in function.body.block.ops:
         block.add_op(op.clone(mapping))
-    module.body.block.add_op(made)
-    use_training_forms(module, made, momentum, seed)
-    loss_value = loss_of(made, loss)
+    module.body.block.add_op(training_function)
+    use_training_forms(module, training_function, momentum, seed)
+    loss_value = loss_of(training_function, loss)
     known = placeholders(module)
     names = list(wrt) or [n for n, p in known.items() if p.kind.data == "trainable"]
     unknown = [n for n in names if n not in known]
@@ -133,12 +133,12 @@ def differentiate(
         elif (planes := planes_form(op, Builder.before(op))) is not None:
             _replace(op, planes)
     expand(list(block.ops), on_path(list(block.ops), [loss_value], wanted))
-    loss_value = loss_of(made, loss)
+    loss_value = loss_of(training_function, loss)
     b = Builder.at_end(block)
     ops = list(block.ops)
-    found = cotangents(ops, {loss_value: b.splat(1, loss_value)}, wanted, b)
-    training = Training(made, b, parameters)
-    training.gradients = {n: g for n, v in parameters.items() if (g := found[v]) is not None}
+    grads = cotangents(ops, {loss_value: b.splat(1, loss_value)}, wanted, b)
+    training = Training(training_function, b, parameters)
+    training.gradients = {n: g for n, v in parameters.items() if (g := grads[v]) is not None}
     if not training.gradients:
         stops = blockers(ops, [loss_value], wanted) or flat(ops, [loss_value], wanted, b)
         if stops:
@@ -149,15 +149,15 @@ def differentiate(
 
 def _parameters(ops: Sequence[Operation], names: Sequence[str]) -> dict[str, SSAValue]:
     """One read of each parameter; further reads of the same are merged into it."""
-    found: dict[str, SSAValue] = {}
+    by_name: dict[str, SSAValue] = {}
     for op in ops:
         if isinstance(op, GetOp) and op.symbol.root_reference.data in names:
             name = op.symbol.root_reference.data
-            if name in found:
-                op.result.replace_all_uses_with(found[name])
+            if name in by_name:
+                op.result.replace_all_uses_with(by_name[name])
             else:
-                found[name] = op.result
-    return found
+                by_name[name] = op.result
+    return by_name
 
 
 def save_gradients(module: ModuleOp, training: Training) -> None:

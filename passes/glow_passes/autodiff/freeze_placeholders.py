@@ -32,7 +32,7 @@ def freeze_placeholders(module: ModuleOp, values: Mapping[str, Array] | None = N
             function.detach()
             function.erase()
     read, written = _uses(module, GetOp), _uses(module, SaveOp)
-    made: list[str] = []
+    names: list[str] = []
     for name, op in placeholders(module).items():
         if name not in read | written and op.kind.data != "input":
             op.detach()
@@ -43,8 +43,8 @@ def freeze_placeholders(module: ModuleOp, values: Mapping[str, Array] | None = N
             block.insert_op_before(constant, op)
             op.detach()
             op.erase()
-            made.append(name)
-    return made
+            names.append(name)
+    return names
 
 
 def _uses(module: ModuleOp, kind: type[GetOp] | type[SaveOp]) -> set[str]:

@@ -20,13 +20,13 @@ from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, constants
 
 def running_statistics(module: ModuleOp) -> set[str]:
     """Names of the constants that batch_norm reads as mean or variance."""
-    found: set[str] = set()
+    names: set[str] = set()
     for function in functions(module):
         for op in function.walk():
             if isinstance(op, BatchNormOp):
                 sources = [v.owner for v in (op.mean, op.variance)]
-                found |= {s.symbol.root_reference.data for s in sources if isinstance(s, GetOp)}
-    return found
+                names |= {s.symbol.root_reference.data for s in sources if isinstance(s, GetOp)}
+    return names
 
 
 def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[str]:
@@ -40,7 +40,7 @@ def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[s
     known = constants(module)
     statistics = running_statistics(module)
     chosen = set(selected(known, patterns, "constant")) if known else set[str]()
-    made: list[str] = []
+    names: list[str] = []
     for name, constant in known.items():
         kind = typed(constant.type)
         if not is_float(element_of(kind)) or name not in chosen:
@@ -48,8 +48,8 @@ def make_trainable(module: ModuleOp, patterns: Sequence[str] = ("*",)) -> list[s
         role = "state" if name in statistics else "trainable"
         _convert(module, constant, kind, role)
         if role == "trainable":
-            made.append(name)
-    return made
+            names.append(name)
+    return names
 
 
 def _convert(module: ModuleOp, constant: ConstantOp, kind: Tensor, role: str) -> None:

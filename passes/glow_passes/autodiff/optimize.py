@@ -139,9 +139,9 @@ def apply_optimizer(
         if own.get("lr_scale", 1.0) != 1.0:
             rate = (Term(rate, b) * own["lr_scale"]).value
         own_properties: dict[str, Any] = properties | {n: v for n, v in own.items() if n == "weight_decay"}
-        given = {"weight": weight, "grad": grad, "lr": rate, "step": step}
-        given |= {s: read(symbol, b) for s, symbol in symbols.items()}
-        operands = [given.get(operand) for operand, _ in kind.operand_groups()]
-        made = b.insert(kind(*operands, **own_properties))
-        for value, symbol in zip(made.results, (known[name], *symbols.values()), strict=True):
+        by_name = {"weight": weight, "grad": grad, "lr": rate, "step": step}
+        by_name |= {s: read(symbol, b) for s, symbol in symbols.items()}
+        operands = [by_name.get(operand) for operand, _ in kind.operand_groups()]
+        update = b.insert(kind(*operands, **own_properties))
+        for value, symbol in zip(update.results, (known[name], *symbols.values()), strict=True):
             b.insert(SaveOp.of(value, symbol))

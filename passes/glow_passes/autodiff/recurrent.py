@@ -39,8 +39,10 @@ def training_form(op: RecurrentOp, b: Builder) -> list[SSAValue]:
     """The results of a network that `has_training_form`, by one recurrent_train a direction."""
     x, first = Term(op.operands[0], b), op.layout == 1
     x = x.transpose((1, 0, 2)) if first else x
-    made = [_direction(op, x, index) for index, _ in enumerate(_DIRECTIONS[op.direction])]
-    results = [concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*made, strict=True))]
+    directions = [_direction(op, x, index) for index, _ in enumerate(_DIRECTIONS[op.direction])]
+    results = [
+        concat(list(parts), int(place == 0)) for place, parts in enumerate(zip(*directions, strict=True))
+    ]
     if first:
         every, *last = results
         results = [every.transpose((2, 0, 1, 3)), *(v.transpose((1, 0, 2)) for v in last)]
@@ -62,15 +64,15 @@ def _direction(op: RecurrentOp, x: Term, index: int) -> Sequence[Term]:
     state_axis = 1 if op.layout == 1 else 0
 
     def state(name: str) -> Term:
-        given = op.operand_group(name)
-        if given:
-            return own(given[0], (samples, hidden), state_axis)
+        state_of_all = op.operand_group(name)
+        if state_of_all:
+            return own(state_of_all[0], (samples, hidden), state_axis)
         return x.of(x.b.splat(0, tensor((samples, hidden), x.element)))
 
     names = [n.strip().lower() for n in op.activations.split(",")]
     lstm = kind == "lstm"
     holes = [own(v, (3 * hidden,)).value for v in present(op.peepholes)] if lstm else []
-    made = x.b.insert(
+    forward = x.b.insert(
         RecurrentTrainOp(
             flat.reshape((steps, samples, rows)).value,
             own(op.operands[2], (rows, hidden)).transpose((1, 0)).value,
@@ -88,8 +90,8 @@ def _direction(op: RecurrentOp, x: Term, index: int) -> Sequence[Term]:
         )
     )
     last = 0 if backwards else steps - 1
-    ends = [x.of(v).slice(0, last, last + 1) for v in (made.results[0], *made.results[2:])]
-    shown = x.of(made.results[0])
+    ends = [x.of(v).slice(0, last, last + 1) for v in (forward.results[0], *forward.results[2:])]
+    shown = x.of(forward.results[0])
     for lengths in present(op.lengths):
         # Past their ends sequences keep their states, which their results do not show.
         places = x.b.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
@@ -100,10 +102,10 @@ def _direction(op: RecurrentOp, x: Term, index: int) -> Sequence[Term]:
 
 def _biases(op: RecurrentOp, x: Term, index: int, rows: int, hidden: int) -> tuple[Term, Term | None]:
     """(bias of the projected input [G H], the recurrent one of a GRU's last gate [H])."""
-    given = present(op.bias)
-    if not given:
+    biases = present(op.bias)
+    if not biases:
         return x.of(x.b.splat(0, tensor((rows,), x.element))), None
-    both = x.of(given[0]).slice(0, index, index + 1).reshape((2 * rows,))
+    both = x.of(biases[0]).slice(0, index, index + 1).reshape((2 * rows,))
     outer, inner = both.slice(0, 0, rows), both.slice(0, rows, 2 * rows)
     if not isinstance(op, GruOp) or not op.linear_before_reset:
         return outer + inner, None

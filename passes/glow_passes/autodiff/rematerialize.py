@@ -74,7 +74,7 @@ class _Rebuild:
 
     def __init__(self, lives: _Lives, target: SSAValue, at: int) -> None:
         self.lives, self.target, self.at = lives, target, at
-        self.made: list[Operation] = []
+        self.clones: list[Operation] = []
         self.known: dict[SSAValue, SSAValue] = {}
 
     def value(self, wanted: SSAValue) -> SSAValue | None:
@@ -89,25 +89,25 @@ class _Rebuild:
         if root is not self.target and self.lives.last.get(root, -1) >= self.at:
             return wanted
         owner = wanted.owner
-        if not isinstance(owner, Operation) or not cheap(owner) or len(self.made) >= _CHAIN:
+        if not isinstance(owner, Operation) or not cheap(owner) or len(self.clones) >= _CHAIN:
             return None
         mapping: dict[SSAValue, SSAValue] = {}
         for operand in owner.operands:
-            found = self.value(operand)
-            if found is None:
+            rebuilt = self.value(operand)
+            if rebuilt is None:
                 return None
-            mapping[operand] = found
+            mapping[operand] = rebuilt
         clone = owner.clone(mapping)
-        self.made.append(clone)
+        self.clones.append(clone)
         for old, new in zip(owner.results, clone.results, strict=True):
             self.known[old] = new
         return self.known[wanted]
 
     def drop(self) -> None:
         """Forget the clones."""
-        for op in reversed(self.made):
+        for op in reversed(self.clones):
             op.erase()
-        self.made.clear()
+        self.clones.clear()
 
 
 def rematerialize(function: FuncOp, budget: int) -> tuple[int, int]:
@@ -146,12 +146,12 @@ def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValu
             continue
         block = ops[late[0]].parent
         assert block is not None
-        for made in rebuild.made:
-            block.insert_op_before(made, ops[late[0]])
+        for rebuilt in rebuild.clones:
+            block.insert_op_before(rebuilt, ops[late[0]])
         for op, index, operand in users:
             if operand in rebuild.known:
                 op.operands[index] = rebuild.known[operand]
-        tried.update(r for op in rebuild.made for r in op.results)
+        tried.update(r for op in rebuild.clones for r in op.results)
         return True
     return False
 

@@ -30,16 +30,16 @@ def add_placeholder(
     module: ModuleOp, name: str, kind: Tensor, role: str, init: Array | None = None
 ) -> PlaceholderOp:
     """The module's placeholder `name`, made if there is none."""
-    found = placeholders(module).get(name)
-    if found is None:
-        found = PlaceholderOp.of(name, kind, role, init)
+    placeholder = placeholders(module).get(name)
+    if placeholder is None:
+        placeholder = PlaceholderOp.of(name, kind, role, init)
         block = module.body.block
         first = block.first_op
         if first is None:
-            block.add_op(found)
+            block.add_op(placeholder)
         else:
-            block.insert_op_before(found, first)
-    return found
+            block.insert_op_before(placeholder, first)
+    return placeholder
 
 
 def read(symbol: PlaceholderOp, b: Builder) -> SSAValue:

@@ -19,9 +19,9 @@ def table_of(module: ModuleOp) -> Table:
 
 def targets(function: FuncOp) -> list[str]:
     """The functions that one refers to, its declared gradient too."""
-    found = [op.target for op in function.block.ops if isinstance(op, RefOp)]
+    referred = [op.target for op in function.block.ops if isinstance(op, RefOp)]
     declared = [a.root_reference.data for a in function.attributes.values() if isinstance(a, SymbolRefAttr)]
-    return [*found, *declared]
+    return [*referred, *declared]
 
 
 def reached(names: Sequence[str], table: Table) -> set[str]:

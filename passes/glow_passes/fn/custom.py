@@ -33,8 +33,8 @@ GRADIENT = "gradient"
 
 def declared(source: FuncOp) -> str | None:
     """The name of the function that gives the gradient of another, where one is declared."""
-    found = source.attributes.get(GRADIENT)
-    return found.root_reference.data if isinstance(found, SymbolRefAttr) else None
+    attribute = source.attributes.get(GRADIENT)
+    return attribute.root_reference.data if isinstance(attribute, SymbolRefAttr) else None
 
 
 def _finish(m: Maker, value: SSAValue) -> Block:
@@ -47,8 +47,8 @@ def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
     name, count = source.sym_name.data, len(source.block.args)
     m = Maker(Block(arg_types=[any_type] * (count + 3)))  # x.., y, k, d
     *values, y, after, d = m.block.args
-    found = m.call(m.ref(gradient), d, y, *values)
-    items = [found] if count == 1 else [m.get(found, i, count) for i in range(count)]
+    result = m.call(m.ref(gradient), d, y, *values)
+    items = [result] if count == 1 else [m.get(result, i, count) for i in range(count)]
     whole = m.tuple([m.prim(CheckCotangent, item, x) for item, x in zip(items, values, strict=True)])
     whole.owner.attributes["of"] = StringAttr(name)  # pyright: ignore[reportAttributeAccessIssue]
     functions.add(f"{name}.bwd", _finish(m, m.call(after, whole)))
@@ -65,8 +65,8 @@ def make_tangents(functions: Functions, source: FuncOp, gradient: str) -> None:
     size = 2 * count + 1
     number = Maker(Block(arg_types=[any_type] * size))  # y, x, dx, ..
     y, *pairs = number.block.args
-    found = number.call(number.ref(gradient), number.prim(OnesLike, y), y, *pairs[::2])
-    items = [found] if count == 1 else [number.get(found, i, count) for i in range(count)]
+    result = number.call(number.ref(gradient), number.prim(OnesLike, y), y, *pairs[::2])
+    items = [result] if count == 1 else [number.get(result, i, count) for i in range(count)]
     total = number.zero()
     for item, x, dx in zip(items, pairs[::2], pairs[1::2], strict=True):
         product = number.prim(Mul, number.prim(CheckCotangent, item, x), dx)

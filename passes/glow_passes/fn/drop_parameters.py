@@ -91,11 +91,11 @@ def _share_equal(table: Table, kept: set[str]) -> None:
         for name in known:
             first: dict[tuple[SSAValue, ...], SSAValue] = {}
             for index, argument in enumerate(table[name].block.args[: bound[name]]):
-                given = [site.arguments[index] for site in uses[name]]
-                key = (leader[argument], *[leader.get(v, v) for v in given])
-                found = first.setdefault(key, argument)
-                if leader[argument] is not found:
-                    leader[argument] = found
+                arguments = [site.arguments[index] for site in uses[name]]
+                key = (leader[argument], *[leader.get(v, v) for v in arguments])
+                equal = first.setdefault(key, argument)
+                if leader[argument] is not equal:
+                    leader[argument] = equal
                     changed = True
     for argument, other in leader.items():
         if argument is not other:

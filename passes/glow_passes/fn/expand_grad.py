@@ -42,14 +42,14 @@ def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> li
     m = Maker(block)
     m.line = op.attributes.get(LINE)
     form = functions.derived(target.target, "", mode)
-    made = m.partial(m.ref(name), m.ref(form))
-    partial = made.owner
+    closure = m.partial(m.ref(name), m.ref(form))
+    partial = closure.owner
     assert isinstance(partial, Operation)
     for new in (*[v.owner for v in partial.operands], partial):
         assert isinstance(new, Operation)
         new.detach()
         block.insert_op_before(new, op)
-    op.result.replace_all_uses_with(made)
+    op.result.replace_all_uses_with(closure)
     op.detach()
     op.erase()
     if not target.result.uses:

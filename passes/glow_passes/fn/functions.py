@@ -102,10 +102,10 @@ class Functions:
 
     def add(self, name: str, block: Block) -> FuncOp:
         """A new function of the module."""
-        made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
-        self.module.body.block.add_op(made)
-        self.table[name] = made
-        return made
+        function = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
+        self.module.body.block.add_op(function)
+        self.table[name] = function
+        return function
 
     def arity(self, name: str) -> int:
         """The number of parameters."""
@@ -134,21 +134,21 @@ class Functions:
     def _nested(self, loop: Counted) -> bool:
         """Whether a turn calls what loops, or is not known."""
         called = [known_callee(op) for op in loop.body if isinstance(op, CallOp)]
-        names = [n for found in called if found is not None for n in self.reached(found[0].target)]
+        names = [n for callee in called if callee is not None for n in self.reached(callee[0].target)]
         return None in called or bool(recursive({n: self.table[n] for n in names}))
 
     def only_types(self, name: str) -> frozenset[int]:
         """The parameters of which a function uses the type only, not the value."""
         if name not in self._only_types:
             arguments = self.table[name].block.args
-            found = (i for i, a in enumerate(arguments) if a.uses and all(map(_type_of, a.uses)))
-            self._only_types[name] = frozenset(found)
+            with_types = (i for i, a in enumerate(arguments) if a.uses and all(map(_type_of, a.uses)))
+            self._only_types[name] = frozenset(with_types)
         return self._only_types[name]
 
     def place(self, name: str) -> str:
         """Where a function stands: `file:line` of its first operation that stands somewhere."""
-        found = (op.source for op in self.table[name].block.ops if isinstance(op, FnOp) and op.source)
-        return next(found, "")
+        sources = (op.source for op in self.table[name].block.ops if isinstance(op, FnOp) and op.source)
+        return next(sources, "")
 
     def plain_count(self, name: str, count: int) -> int:
         """Arguments of the user's function where its derived form `name` has `count`."""
@@ -158,14 +158,14 @@ class Functions:
 
     def reached(self, name: str) -> list[str]:
         """A function and all that it refers to, directly or through others."""
-        found = {name: None}
+        names = {name: None}
         pending = [name]
         while pending:
             for op in self.table[pending.pop()].block.ops:
-                if isinstance(op, RefOp) and op.target not in found:
-                    found[op.target] = None
+                if isinstance(op, RefOp) and op.target not in names:
+                    names[op.target] = None
                     pending.append(op.target)
-        return list(found)
+        return list(names)
 
     def differentiates(self, name: str) -> bool:
         """Whether a function takes gradients itself."""
@@ -181,14 +181,14 @@ class Functions:
         """The order of the derivatives that a function takes, as far as these are of known functions."""
         if name not in self._orders:
             self._orders[name] = 0  # of a function that takes a gradient of itself
-            found = 0
+            order = 0
             for op in (op for n in self.reached(name) for op in self.table[n].block.ops):
                 if isinstance(op, GradOp | ValueAndGradOp):
                     target = op.function.owner
                     while isinstance(target, PartialOp):
                         target = target.callee.owner
-                    found = max(found, 1 + (self.order(target.target) if isinstance(target, RefOp) else 0))
-            self._orders[name] = found
+                    order = max(order, 1 + (self.order(target.target) if isinstance(target, RefOp) else 0))
+            self._orders[name] = order
         return self._orders[name]
 
     def derived(self, name: str, before: str, mode: str) -> str:
@@ -262,18 +262,18 @@ class Functions:
             values = [m.prim(Active if i in positions else Inactive, v) for i, v in enumerate(values)]
         if modes == "jr":
             ahead, back = (self._gradient(op, count, mode) for mode in modes)
-            made = _gradient_by_choice(m, block, positions, ahead, back)
+            returned = _gradient_by_choice(m, block, positions, ahead, back)
         else:
             maker = _gradient_ahead if modes == "j" else _gradient_back
-            value, found = maker(m, forward, values, positions)
+            value, cotangents = maker(m, forward, values, positions)
             filled = [
                 m.prim(InstantiateZeros, d, values[p], position=integer(shown))
-                for d, p, shown in zip(found, positions, op.positions, strict=True)
+                for d, p, shown in zip(cotangents, positions, op.positions, strict=True)
             ]
             result = filled[0] if op.single else m.tuple(filled)
-            made = m.tuple([value, result]) if with_value else result
-            made = m.prim(Active, made) if alone else made
-        block.add_op(ReturnOp.create(operands=[made]))
+            returned = m.tuple([value, result]) if with_value else result
+            returned = m.prim(Active, returned) if alone else returned
+        block.add_op(ReturnOp.create(operands=[returned]))
         self.add(name, block)
         return name
 
@@ -291,16 +291,16 @@ def _over(kind: str, count: int) -> Block:
     whole = m.prim(ToTuple, whole, count=integer(count))
     items = [m.get(whole, i, count) for i in range(count)]
     if kind == "map":
-        made = m.tuple([m.call(function, item) for item in items])
+        mapped = m.tuple([m.call(function, item) for item in items])
     elif kind == "apply":
-        made = m.call(function, *items)
+        mapped = m.call(function, *items)
     else:
         if not start and not items:
             raise UnsupportedError("reduce of an empty tuple; give a first value")
-        made, *rest = [*start, *items]
+        mapped, *rest = [*start, *items]
         for item in rest:
-            made = m.call(function, made, item)
-    block.add_op(ReturnOp.create(operands=[made]))
+            mapped = m.call(function, mapped, item)
+    block.add_op(ReturnOp.create(operands=[mapped]))
     return block
 
 
@@ -317,7 +317,7 @@ def _gradient_back(m: Maker, forward: SSAValue, values: Sequence[SSAValue], at: 
 
 def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at: Sequence[int]) -> Gradients:
     """The value and the gradients in forward mode: f.jvp once a number."""
-    found: list[SSAValue] = []
+    derivatives: list[SSAValue] = []
     value: SSAValue | None = None
     for position in at:
         pairs: list[SSAValue] = []
@@ -325,9 +325,9 @@ def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at
             pairs += [x, m.prim(OnesLike, x) if index == position else m.zero()]
         pair = m.call(tangents, *pairs)
         value = m.get(pair, 0, 2)
-        found.append(m.prim(Mul, m.prim(OnesLike, value), m.get(pair, 1, 2)))
+        derivatives.append(m.prim(Mul, m.prim(OnesLike, value), m.get(pair, 1, 2)))
     assert value is not None
-    return value, found
+    return value, derivatives
 
 
 def _gradient_by_choice(m: Maker, block: Block, at: Sequence[int], ahead: str, back: str) -> SSAValue:

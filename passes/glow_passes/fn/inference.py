@@ -41,10 +41,10 @@ def _inferred(
     """The types of a program with the loops unrolled that `unrolling` has room for, else without."""
     unrolling, again = first, partial(replace, first, met=False, turned=False)
     for _ in range(ATTEMPTS):
-        made = Specializer(functions, ahead_only, unrolling)
+        specializer = Specializer(functions, ahead_only, unrolling)
         try:
             with deep():
-                return made, made.infer(name, arguments)
+                return specializer, specializer.infer(name, arguments)
         except TooLong as long:
             rolled = {*unrolling.rolled, plain(str(long))}
             unrolling = again(rolled=rolled, turns=unrolling.turns)
@@ -60,5 +60,5 @@ def _inferred(
                 raise with_line(error) from None
             # values that take another shape each turn
             unrolling = again(turns=False, rolled=set())
-    made = Specializer(functions, ahead_only)
-    return made, made.infer(name, arguments)
+    specializer = Specializer(functions, ahead_only)
+    return specializer, specializer.infer(name, arguments)

@@ -40,7 +40,7 @@ def _lift_block(block: Block, module: ModuleOp, taken: set[str]) -> None:
 
 def _captured(block: Block) -> list[SSAValue]:
     """Values of enclosing functions, in order of use; constants and references are made anew instead."""
-    found: dict[SSAValue, None] = {}
+    values: dict[SSAValue, None] = {}
     copies: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
         for index, value in enumerate(op.operands):
@@ -56,18 +56,18 @@ def _captured(block: Block) -> list[SSAValue]:
                     copies[value] = twin.results[0]
                 op.operands[index] = copies[value]
             else:
-                found[value] = None
-    return list(found)
+                values[value] = None
+    return list(values)
 
 
 def fresh(name: str, taken: set[str]) -> str:
     """A symbol that is not taken yet."""
-    made, count = name, 0
-    while made in taken:
+    unused, count = name, 0
+    while unused in taken:
         count += 1
-        made = f"{name}_{count}"
-    taken.add(made)
-    return made
+        unused = f"{name}_{count}"
+    taken.add(unused)
+    return unused
 
 
 def _lift(op: LambdaOp, module: ModuleOp, taken: set[str]) -> None:
@@ -91,21 +91,23 @@ def _lift(op: LambdaOp, module: ModuleOp, taken: set[str]) -> None:
     region = op.regions[0]
     op.result.replace_all_uses_with(_closure(name, captured, op, op))
     op.detach_region(region)
-    made = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[region])
-    made.attributes.update(op.attributes)
+    function = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[region])
+    function.attributes.update(op.attributes)
     op.detach()
     op.erase()
-    module.body.block.add_op(made)
+    module.body.block.add_op(function)
 
 
 def _closure(name: str, captured: list[SSAValue], before: Operation, like: Operation) -> SSAValue:
     block = before.parent
     assert block is not None
-    made: Operation = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
-    made.attributes.update(like.attributes)
-    block.insert_op_before(made, before)
+    closure: Operation = RefOp.create(properties={"symbol": SymbolRefAttr(name)}, result_types=[any_type])
+    closure.attributes.update(like.attributes)
+    block.insert_op_before(closure, before)
     if captured:
-        made = PartialOp.create(operands=[made.results[0], *captured], result_types=[like.results[0].type])
-        made.attributes.update(like.attributes)
-        block.insert_op_before(made, before)
-    return made.results[0]
+        closure = PartialOp.create(
+            operands=[closure.results[0], *captured], result_types=[like.results[0].type]
+        )
+        closure.attributes.update(like.attributes)
+        block.insert_op_before(closure, before)
+    return closure.results[0]

@@ -62,10 +62,10 @@ def outline_control(module: ModuleOp) -> None:
         entry = _Function(module, name, len(inputs))
         entry.inputs = dict(zip(inputs, entry.block.args, strict=True))
         entry.nodes(function.body.block)
-        made = entry.finish([entry.saved[n] for n in outputs if n in entry.saved])
+        outlined = entry.finish([entry.saved[n] for n in outputs if n in entry.saved])
         function.detach()
         function.erase()
-        module.body.block.add_op(made)
+        module.body.block.add_op(outlined)
 
 
 class _Function:
@@ -84,15 +84,15 @@ class _Function:
     # --- operations of glow_fn ----------------------------------------------------------------------
     def add(self, kind: type[Operation], *operands: SSAValue, **properties: Attribute) -> SSAValue:
         """An operation's result."""
-        made = kind.create(operands=operands, properties=properties, result_types=[any_type])
-        self.block.add_op(made)
-        return made.results[0]
+        op = kind.create(operands=operands, properties=properties, result_types=[any_type])
+        self.block.add_op(op)
+        return op.results[0]
 
     def prim(self, card: Card, *values: SSAValue) -> SSAValue:
         """A primitive."""
-        made = PrimOp.of(card, values, {})
-        self.block.add_op(made)
-        return made.result
+        prim = PrimOp.of(card, values, {})
+        self.block.add_op(prim)
+        return prim.result
 
     def closure(self, name: str, values: Sequence[SSAValue]) -> SSAValue:
         """A function with its first arguments."""
@@ -157,9 +157,9 @@ class _Function:
             if value not in mapping and isinstance(value.owner, Operation):
                 block.add_op(value.owner.clone(mapping))
         block.add_op(YieldOp.create(operands=[mapping[r] for r in results]))
-        made = TensorsOp.of([self.known[v] for v in outside], block)
-        self.block.add_op(made)
-        self._spread(results, made.result)
+        part = TensorsOp.of([self.known[v] for v in outside], block)
+        self.block.add_op(part)
+        self._spread(results, part.result)
 
     def _spread(self, values: Sequence[SSAValue], whole: SSAValue) -> None:
         for index, value in enumerate(values):
@@ -174,10 +174,10 @@ class _Function:
 
     # --- control flow -------------------------------------------------------------------------------
     def _inner(self, name: str, captured: Sequence[SSAValue], more: int = 0) -> _Function:
-        made = _Function(self.module, name, len(captured) + more)
-        made.known = dict(zip(captured, made.block.args[: len(captured)], strict=True))
-        made.inputs = {}
-        return made
+        inner = _Function(self.module, name, len(captured) + more)
+        inner.known = dict(zip(captured, inner.block.args[: len(captured)], strict=True))
+        inner.inputs = {}
+        return inner
 
     def _names(self) -> str:
         self.count += 1
@@ -238,8 +238,8 @@ class _Function:
         self.module.body.block.add_op(body.ended(value))
         end = _Function(self.module, f"{base}.exit", len(state))
         self.module.body.block.add_op(end.finish(end.block.args))
-        made = self.add(CallOp, self.closure(base, fixed), self.constant(0), *on, *state)
-        self._spread(op.outputs, made)
+        results = self.add(CallOp, self.closure(base, fixed), self.constant(0), *on, *state)
+        self._spread(op.outputs, results)
 
     def _number(self, value: SSAValue) -> SSAValue:
         """An int of the function: known where the tensor is."""
@@ -283,10 +283,10 @@ def _owner(op: Operation, like: Operation) -> Operation:
 
 def _captured(blocks: Sequence[Block], known: dict[SSAValue, SSAValue]) -> list[SSAValue]:
     """The known values that bodies use, in order."""
-    found: dict[SSAValue, None] = {}
+    values: dict[SSAValue, None] = {}
     for block in blocks:
         for op in block.walk():
             for value in op.operands:
                 if value in known:
-                    found[value] = None
-    return list(found)
+                    values[value] = None
+    return list(values)

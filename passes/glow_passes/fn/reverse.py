@@ -114,11 +114,11 @@ class Reverse:
             self.saved[ahead] = argument
         return self.saved[ahead]
 
-    def _accumulate(self, value: SSAValue, found: SSAValue | None) -> None:
-        if found is None or isinstance(value.owner, ConstantOp | RefOp):
+    def _accumulate(self, value: SSAValue, cotangent: SSAValue | None) -> None:
+        if cotangent is None or isinstance(value.owner, ConstantOp | RefOp):
             return
         old = self.cotangents.get(value)
-        self.cotangents[value] = found if old is None else self.backward.prim(AddAny, old, found)
+        self.cotangents[value] = cotangent if old is None else self.backward.prim(AddAny, old, cotangent)
 
     def _spread(
         self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None
@@ -148,8 +148,8 @@ class Reverse:
             if d is not None:
                 m.line = op.attributes.get(LINE)
                 self._step(op, d)
-        found = [self.cotangents.get(p) for p in self.source.block.args]
-        whole = m.tuple([m.zero() if d is None else d for d in found])
+        cotangents = [self.cotangents.get(p) for p in self.source.block.args]
+        whole = m.tuple([m.zero() if d is None else d for d in cotangents])
         owner = whole.owner
         assert isinstance(owner, TupleOp)
         owner.attributes["of"] = StringAttr(stands_for(self.name))
@@ -197,16 +197,16 @@ class Reverse:
         if isinstance(source.owner, TupleOp):
             self._accumulate(source.owner.values[index], d)
         elif isinstance(known, IntegerAttr):
-            made = m.prim(EnvPut, d, n=known, i=integer(index % known.value.data))
-            self._accumulate(source, made)
+            cotangent = m.prim(EnvPut, d, n=known, i=integer(index % known.value.data))
+            self._accumulate(source, cotangent)
         else:
-            made = m.prim(TuplePut, self._saved(source), d, i=integer(index))
-            self._accumulate(source, made)
+            cotangent = m.prim(TuplePut, self._saved(source), d, i=integer(index))
+            self._accumulate(source, cotangent)
 
     def _prim(self, op: PrimOp, d: SSAValue) -> None:
         m = self.backward
-        found = op.card.vjp(op, Term(m, d), _Arguments(self, op), lambda: Term(m, self._saved(op.result)))
-        for value, term in zip(op.operands, found, strict=True):
+        terms = op.card.vjp(op, Term(m, d), _Arguments(self, op), lambda: Term(m, self._saved(op.result)))
+        for value, term in zip(op.operands, terms, strict=True):
             self._accumulate(value, None if term is None else term.value)
 
     def _finish(self, tail: CallOp | None, value: SSAValue) -> None:
@@ -223,8 +223,8 @@ class Reverse:
             result = m.tuple([self.values[value], step])
         m.block.add_op(ReturnOp.create(operands=[result]))
         functions.add(bwd, self.backward.block)
-        made = functions.add(f"{self.name}.fwd", m.block)
-        made.attributes.update(self.source.attributes)
+        forward = functions.add(f"{self.name}.fwd", m.block)
+        forward.attributes.update(self.source.attributes)
 
 
 class _Arguments(list[Term]):

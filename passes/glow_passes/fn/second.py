@@ -52,8 +52,8 @@ def make_second(functions: Functions, gradient: Gradient) -> None:
     forward, scale, *values = m.block.args
     pair = m.call(forward, *values, m.ref(IDENTITY))
     seed = m.prim(OnesLike, m.get(pair, 0, 2))
-    made = m.call(m.get(pair, 1, 2), m.prim(Mul, seed, scale) if gradient.with_value else seed)
-    m.block.add_op(ReturnOp.create(operands=[made]))
+    tangent = m.call(m.get(pair, 1, 2), m.prim(Mul, seed, scale) if gradient.with_value else seed)
+    m.block.add_op(ReturnOp.create(operands=[tangent]))
     functions.add(whole, m.block)
     _backward(functions, gradient, f"{whole}.jvp")
     m = Maker(Block(arg_types=[any_type] * (count + 3)))
@@ -68,23 +68,23 @@ def _backward(functions: Functions, gradient: Gradient, whole: str) -> None:
     """g.bwd(ahead, x.., k, d): the cotangents of (ahead, f, x..) go to k."""
     count = gradient.count
     m = Maker(Block(arg_types=[any_type] * (count + 3)))
-    ahead, *given, after, d = m.block.args
-    values: list[SSAValue] = list(given)
+    ahead, *bound, after, d = m.block.args
+    values: list[SSAValue] = list(bound)
     scale = m.zero()
     if gradient.with_value:
         scale, d = (m.prim(TupleItem, d, i=integer(i)) for i in (0, 1))
     tangents: list[SSAValue] = [m.zero()] * count
     for index, position in enumerate(gradient.positions):
-        found = d if gradient.single else m.prim(TupleItem, d, i=integer(index))
+        cotangent = d if gradient.single else m.prim(TupleItem, d, i=integer(index))
         old = tangents[position]
-        tangents[position] = found if old is m.zero() else m.prim(AddAny, old, found)
+        tangents[position] = cotangent if old is m.zero() else m.prim(AddAny, old, cotangent)
         values[position] = m.prim(Active, values[position])
     pairs = [v for pair in zip(values, tangents, strict=True) for v in pair]
     both = m.call(m.ref(whole), ahead, m.zero(), m.number(1.0), scale, *pairs)
-    found, n = m.get(both, 1, 2), integer(count)
-    items = [m.prim(EnvItem, found, n=n, i=integer(i)) for i in range(count)]
-    made = m.tuple([m.zero(), m.prim(EnvDrop, found, n=n), *items])
-    assert isinstance(made.owner, TupleOp)
-    made.owner.attributes["of"] = StringAttr(gradient.name)
-    m.block.add_op(ReturnOp.create(operands=[m.call(after, made)]))
+    cotangent, n = m.get(both, 1, 2), integer(count)
+    items = [m.prim(EnvItem, cotangent, n=n, i=integer(i)) for i in range(count)]
+    gradients = m.tuple([m.zero(), m.prim(EnvDrop, cotangent, n=n), *items])
+    assert isinstance(gradients.owner, TupleOp)
+    gradients.owner.attributes["of"] = StringAttr(gradient.name)
+    m.block.add_op(ReturnOp.create(operands=[m.call(after, gradients)]))
     functions.add(f"{gradient.name}.bwd", m.block)

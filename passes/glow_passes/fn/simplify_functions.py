@@ -73,24 +73,24 @@ class Rules:
 
     def source(self, op: CallOp, size: int) -> tuple[FuncOp, list[SSAValue]] | None:
         """The function to put in place of a call, with its arguments."""
-        found = known_callee(op)
-        if found is None or size >= self.limit:
+        callee = known_callee(op)
+        if callee is None or size >= self.limit:
             return None
-        name = found[0].target
+        name = callee[0].target
         source = self.table.get(name)
         if source is None or name in self.kept or "gradient" in source.attributes:
             return None
         if self.small is not None and self.uses.get(name, 0) > 1 and len(source.block.ops) > self.small:
             return None
-        return source, found[1]
+        return source, callee[1]
 
 
 def _uses(table: Table) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for function in table.values():
         for name in targets(function):
-            found[name] = found.get(name, 0) + 1
-    return found
+            counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
 def simplify(function: FuncOp, rules: Rules) -> None:
@@ -110,10 +110,10 @@ def _once(function: FuncOp, rules: Rules) -> bool:
             continue
         value = _simpler(op)
         if value is None and isinstance(op, CallOp):
-            found = rules.source(op, size)
-            if found is not None:
-                size += len(found[0].block.ops)
-                value = inline(op, *found)
+            callee = rules.source(op, size)
+            if callee is not None:
+                size += len(callee[0].block.ops)
+                value = inline(op, *callee)
         if value is None and not op.regions:
             options = tuple(sorted((n, a) for n, a in op.attributes.items() if n != LINE))
             key = (type(op), tuple(op.operands), tuple(sorted(op.properties.items())), options)
@@ -141,18 +141,20 @@ def _simpler(op: Operation) -> SSAValue | None:
             return op.callee
         case PartialOp() if isinstance(op.callee.owner, PartialOp):
             inner = op.callee.owner
-            made = PartialOp.create(operands=[*inner.operands, *op.arguments], result_types=[op.result.type])
-            return _before(op, made)
+            partial = PartialOp.create(
+                operands=[*inner.operands, *op.arguments], result_types=[op.result.type]
+            )
+            return _before(op, partial)
         case PrimOp() if isinstance(op.card, ScalarPrimitive):
             values = [_constant(v) for v in op.operands]
             if None in values:
                 return None
-            found = op.card.numbers(*values)
-            if isinstance(found, int) and not -(2**63) <= found < 2**63:
+            number = op.card.numbers(*values)
+            if isinstance(number, int) and not -(2**63) <= number < 2**63:
                 return None
             return _before(
                 op,
-                ConstantOp.create(properties={"value": to_attribute(found)}, result_types=[op.result.type]),
+                ConstantOp.create(properties={"value": to_attribute(number)}, result_types=[op.result.type]),
             )
         case _:
             return None
@@ -161,13 +163,13 @@ def _simpler(op: Operation) -> SSAValue | None:
 def _constant(value: SSAValue) -> bool | int | float | None:
     if not isinstance(value.owner, ConstantOp):
         return None
-    found = to_python(value.owner.value)
-    return found if isinstance(found, bool | int | float) else None
+    number = to_python(value.owner.value)
+    return number if isinstance(number, bool | int | float) else None
 
 
-def _before(op: Operation, made: Operation) -> SSAValue:
+def _before(op: Operation, new: Operation) -> SSAValue:
     block = op.parent
     assert block is not None
-    made.attributes.update({n: a for n, a in op.attributes.items() if n == LINE})
-    block.insert_op_before(made, op)
-    return made.results[0]
+    new.attributes.update({n: a for n, a in op.attributes.items() if n == LINE})
+    block.insert_op_before(new, op)
+    return new.results[0]

@@ -83,12 +83,12 @@ class Instance:
 
     def chain(self) -> list[Instance]:
         """This instance and those that led to it."""
-        found: list[Instance] = []
+        chain: list[Instance] = []
         now: Instance | None = self
         while now is not None:
-            found.append(now)
+            chain.append(now)
             now = now.parent
-        return found
+        return chain
 
 
 @dataclass
@@ -131,9 +131,9 @@ class Specializer(Meaning):
 
     def aimed_at(self, target: Target | NoCode) -> Specializer:
         """The same program, whose operations are now done by another target."""
-        found = copy(self)
-        found.t, found.known = target, {}
-        return found
+        specializer = copy(self)
+        specializer.t, specializer.known = target, {}
+        return specializer
 
     def infer(self, name: str, arguments: Sequence[Type]) -> Instance:
         """The instance of a function for argument types; errors of types are raised here."""
@@ -186,15 +186,15 @@ class Specializer(Meaning):
 
     def _new(self, name: str, arguments: list[Type], parent: Instance | None) -> Instance:
         key = (name, *[self.sets.resolve(t) for t in arguments])
-        made = Instance(name, self.functions.table[name], arguments, parent, number=len(self.instances))
-        self.table[key] = made
-        self.instances.append(made)
-        self.waiting.add(made)
+        instance = Instance(name, self.functions.table[name], arguments, parent, number=len(self.instances))
+        self.table[key] = instance
+        self.instances.append(instance)
+        self.waiting.add(instance)
         factor = self.unrolling.factor
         if len(self.instances) > MAX_INSTANCES * factor or self.visits > MAX_VISITS * factor:
             self.unrolling.crowded = self.unrolling.met
             raise NotNative("a program of too many instances")
-        return made
+        return instance
 
     def instance(self, name: str, arguments: Sequence[Type], current: Instance) -> Instance:
         """The instance that a call with these argument types reaches."""
@@ -209,11 +209,11 @@ class Specializer(Meaning):
             self._merge(same[0], kinds)
             return same[0]
         key = (name, *kinds)
-        found = self.table.get(key)
-        if found is None:
-            found = self._new(name, kinds, current)
-            self.visit(found)
-        return found
+        instance = self.table.get(key)
+        if instance is None:
+            instance = self._new(name, kinds, current)
+            self.visit(instance)
+        return instance
 
     def _apart(self, name: str, kinds: Sequence[Type], same: Sequence[Instance], current: Instance) -> bool:
         """Whether a call inside another of the function gets an instance of its own: turns of loops do."""
@@ -301,13 +301,13 @@ class Specializer(Meaning):
                 scope.values[op.results[0]] = V(BOTTOM)
                 continue
             key = None if isinstance(op, CallOp) else (op, *kinds)
-            made = self.known.get(key)
-            if made is None:
-                made = self.step(op, operands, instance)
+            value = self.known.get(key)
+            if value is None:
+                value = self.step(op, operands, instance)
                 if key is not None:
-                    self.known[key] = made
-            scope.values[op.results[0]] = made
-            instance.named = instance.named or has_sets(made.type)
+                    self.known[key] = value
+            scope.values[op.results[0]] = value
+            instance.named = instance.named or has_sets(value.type)
             self.visits += 1
         raise AssertionError(instance.name)
 
@@ -362,24 +362,24 @@ class Specializer(Meaning):
         function = self.sets.resolve(x[0].type)
         if not isinstance(function, FnType | NamedType):
             raise UnsupportedError(f"{where}: {text(function)} is called; call a function")
-        given = tuple(v.type for v in x[1:])
-        found: list[tuple[Instance, tuple[Type, ...]]] = []
+        kinds = tuple(v.type for v in x[1:])
+        calls: list[tuple[Instance, tuple[Type, ...]]] = []
         members = self.sets.members(function)
         if len(members) > 1:
             self.branching.add(instance)
         for name, bound in members:
             wanted = self.functions.arity(name) - len(bound)
-            if wanted != len(given):
+            if wanted != len(kinds):
                 short = name.split(".")[0]
-                have, want = (self.functions.plain_count(name, n) for n in (len(given), wanted))
+                have, want = (self.functions.plain_count(name, n) for n in (len(kinds), wanted))
                 raise UnsupportedError(f"{where}: {short} is called with {have} arguments, it has {want}")
             try:
-                target = self.instance(name, (*bound, *given), instance)
+                target = self.instance(name, (*bound, *kinds), instance)
             except GlowError as error:
                 raise placed(error, where) from None
             target.callers.add(instance)
-            found.append((target, bound))
-        return found
+            calls.append((target, bound))
+        return calls
 
     def partial(self, function: V, values: Sequence[V], where: str) -> V:
         """A closure with further captured values."""
@@ -441,8 +441,8 @@ class Specializer(Meaning):
         `before` is how the function around it was derived.
         """
         if isinstance(v.type, TupleType):
-            made = [self.derived(x, before, mode) for x in parts(v)]
-            return V(v.type.of(tuple(x.type for x in made)), [x.code for x in made])
+            items = [self.derived(x, before, mode) for x in parts(v)]
+            return V(v.type.of(tuple(x.type for x in items)), [x.code for x in items])
         if isinstance(v.type, NamedType):
             raise NotNative("gradient of a function that captures functions of its own kind")
         if not isinstance(v.type, FnType):
@@ -455,15 +455,15 @@ class Specializer(Meaning):
             values = captured(v, index)
             second = self.functions.second(name, before) if mode == "r" else None
             if second is not None:
-                made = self._second(values[-size], before)
+                items = self._second(values[-size], before)
             else:
-                made = []
+                items = []
                 for start in range(0, len(values), size):
-                    made += [self.derived(x, before, mode) for x in values[start : start + size]]
-                    made += [V(ZERO)] * (size if mode == "j" else 0)
+                    items += [self.derived(x, before, mode) for x in values[start : start + size]]
+                    items += [V(ZERO)] * (size if mode == "j" else 0)
             name = second or self.functions.derived(name, before, mode)
-            kinds.append((name, tuple(x.type for x in made)))
-            codes.append([x.code for x in made])
+            kinds.append((name, tuple(x.type for x in items)))
+            codes.append([x.code for x in items])
         kind = FnType(tuple(kinds))
         if v.code is None:
             return V(kind)
@@ -471,15 +471,15 @@ class Specializer(Meaning):
 
     def packed(self, op: TupleOp, x: list[V]) -> V:
         """A tuple; in backward functions, the cotangents of the parameters of one function."""
-        made = self.tuple(x)
+        values = self.tuple(x)
         names = op.attributes.get("names")
         if isinstance(names, ArrayAttr):
             kind = TupleType(tuple(v.type for v in x), tuple(n.data for n in names))  # pyright: ignore
-            return V(kind, made.code)
+            return V(kind, values.code)
         of = op.attributes.get("of")
         if of is None:
-            return made
-        return self.env({of.data: made})  # pyright: ignore
+            return values
+        return self.env({of.data: values})  # pyright: ignore
 
 
 def _no_tangents(before: str) -> list[V]:

@@ -40,13 +40,13 @@ def specialize_known(module: ModuleOp) -> None:
     table = table_of(module)
     roots = roots_of(table)
     loops = recursive(table)
-    made: dict[Key, str] = {}
+    copies: dict[Key, str] = {}
     pending = list(table.values())
-    while pending and len(made) <= MOST:
+    while pending and len(copies) <= MOST:
         function = pending.pop(0)
         for op in list(function.block.ops):
             if isinstance(op, CallOp | PartialOp) and isinstance(op.callee.owner, RefOp):
-                new = _specialized(op, table, loops, made)
+                new = _specialized(op, table, loops, copies)
                 if new is not None:
                     pending.append(new)
         remove_dead(function)
@@ -63,7 +63,7 @@ def _known(value: SSAValue, table: Table) -> tuple[str, list[SSAValue]] | None:
 
 
 def _specialized(
-    op: CallOp | PartialOp, table: Table, loops: set[str], made: dict[Key, str]
+    op: CallOp | PartialOp, table: Table, loops: set[str], copies: dict[Key, str]
 ) -> FuncOp | None:
     """Redirect a call or partial application to the copy; the copy where it is new."""
     callee = op.callee.owner
@@ -71,32 +71,32 @@ def _specialized(
     source = table.get(callee.target)
     if source is None or "gradient" in source.attributes:
         return None
-    found = {i: k for i, v in enumerate(op.arguments) if (k := _known(v, table)) is not None}
-    if not found or max(found) >= len(source.block.args):
+    constants = {i: k for i, v in enumerate(op.arguments) if (k := _known(v, table)) is not None}
+    if not constants or max(constants) >= len(source.block.args):
         return None
-    if callee.target not in loops and callee.target not in reached([n for n, _ in found.values()], table):
+    if callee.target not in loops and callee.target not in reached([n for n, _ in constants.values()], table):
         return None  # no loop: it is put in place of the call, or its types name the functions
-    key = (callee.target, tuple((i, name, len(values)) for i, (name, values) in found.items()))
+    key = (callee.target, tuple((i, name, len(values)) for i, (name, values) in constants.items()))
     new = None
-    if key not in made:
+    if key not in copies:
         new = _copy(source, key, table)
         loops.add(new.sym_name.data)
-        made[key] = new.sym_name.data
+        copies[key] = new.sym_name.data
     block = op.parent
     assert block is not None
-    ref = RefOp.create(properties={"symbol": SymbolRefAttr(made[key])}, result_types=[any_type])
+    ref = RefOp.create(properties={"symbol": SymbolRefAttr(copies[key])}, result_types=[any_type])
     ref.attributes.update(callee.attributes)
     block.insert_op_before(ref, op)
-    values = [v for i, a in enumerate(op.arguments) for v in (found[i][1] if i in found else [a])]
+    values = [v for i, a in enumerate(op.arguments) for v in (constants[i][1] if i in constants else [a])]
     op.operands = [ref.result, *values]
     return new
 
 
 def _copy(source: FuncOp, key: Key, table: Table) -> FuncOp:
     name = fresh(f"{key[0]}.{'.'.join(n for _, n, _ in key[1])}", set(table))
-    made = source.clone()
-    made.properties["sym_name"] = type(source.sym_name)(name)
-    block = made.block
+    clone = source.clone()
+    clone.properties["sym_name"] = type(source.sym_name)(name)
+    block = clone.block
     for index, target, count in reversed(key[1]):
         old = block.args[index]
         values = [block.insert_arg(any_type, index + 1 + i) for i in range(count)]
@@ -114,6 +114,6 @@ def _copy(source: FuncOp, key: Key, table: Table) -> FuncOp:
         block.erase_arg(old)
     parent = source.parent
     assert parent is not None
-    parent.insert_op_after(made, source)
-    table[name] = made
-    return made
+    parent.insert_op_after(clone, source)
+    table[name] = clone
+    return clone

@@ -50,9 +50,9 @@ def join_tail_calls(module: ModuleOp, small: int = 40) -> None:
             for caller in _cycle(name, table):
                 call = _tail(table[caller], name)
                 if call is not None:
-                    found = known_callee(call)
-                    assert found is not None
-                    value = inline(call, table[name], found[1])
+                    callee = known_callee(call)
+                    assert callee is not None
+                    value = inline(call, table[name], callee[1])
                     if value is not None:
                         replace(call, value)
                         remove_dead(table[caller])
@@ -80,5 +80,5 @@ def _tail(function: FuncOp, name: str) -> CallOp | None:
     call = last.value.owner if isinstance(last, ReturnOp) else None
     if not isinstance(call, CallOp) or len(list(call.result.uses)) > 1:
         return None
-    found = known_callee(call)
-    return call if found is not None and found[0].target == name else None
+    callee = known_callee(call)
+    return call if callee is not None and callee[0].target == name else None

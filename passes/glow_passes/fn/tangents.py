@@ -66,8 +66,8 @@ class Tangents:
                 self._return(op)
                 break
             self._step(op)
-        made = self.functions.add(f"{self.source.sym_name.data}.jvp", m.block)
-        made.attributes.update(self.source.attributes)
+        forward = self.functions.add(f"{self.source.sym_name.data}.jvp", m.block)
+        forward.attributes.update(self.source.attributes)
         for op in reversed(list(m.block.ops)):
             if not isinstance(op, CallOp | ReturnOp) and not op.results[0].uses:
                 op.detach()
@@ -78,13 +78,13 @@ class Tangents:
         pair = self.pairs.get(owner) if isinstance(owner, CallOp) else None
         if pair is None or len(list(op.value.uses)) > 1:
             pair = m.tuple([self.values[op.value], self._or_zero(op.value)])
-        made = ReturnOp.create(operands=[pair])
-        made.attributes.update(op.attributes)
-        m.block.add_op(made)
+        returned = ReturnOp.create(operands=[pair])
+        returned.attributes.update(op.attributes)
+        m.block.add_op(returned)
 
     def _or_zero(self, value: SSAValue) -> SSAValue:
-        found = self.tangents.get(value)
-        return self.m.zero() if found is None else found
+        tangent = self.tangents.get(value)
+        return self.m.zero() if tangent is None else tangent
 
     def _interleaved(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         return [x for v in values for x in (self.values[v], self._or_zero(v))]
@@ -108,9 +108,9 @@ class Tangents:
         if isinstance(op, GradOp | ValueAndGradOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "j")
             return
-        found = self._tangent(op)
-        if found is not None:
-            self.tangents[result] = found
+        tangent = self._tangent(op)
+        if tangent is not None:
+            self.tangents[result] = tangent
 
     def _tangent(self, op: Operation) -> Tangent:
         m, zero = self.m, self._or_zero
@@ -139,5 +139,5 @@ class Tangents:
         m, y = self.m, Term(self.m, self.values[op.results[0]])
         x = [Term(m, self.values[v]) for v in op.operands]
         tangents = [self.tangents.get(v) for v in op.operands]
-        found = op.card.jvp(op, x, [None if d is None else Term(m, d) for d in tangents], y)
-        return None if found is None else found.value
+        tangent = op.card.jvp(op, x, [None if d is None else Term(m, d) for d in tangents], y)
+        return None if tangent is None else tangent.value

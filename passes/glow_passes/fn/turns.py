@@ -85,8 +85,8 @@ class Counted:
         if isinstance(self.limit.owner, ConstantOp):
             last = _integer(self.limit)
         else:
-            found = {_known(kinds[i * stride]) for i in self.limits}
-            last = found.pop() if len(found) == 1 else None
+            turns = {_known(kinds[i * stride]) for i in self.limits}
+            last = turns.pop() if len(turns) == 1 else None
         if first is None or last is None:
             return None
         return first, max(-((first - last) // self.step), 1)
@@ -113,13 +113,13 @@ def counted(function: FuncOp) -> Counted | None:
     test, again = choice.condition.owner, choice.on_true.owner
     if not isinstance(test, PrimOp) or not isinstance(test.card, Lt | Gt) or not isinstance(again, PartialOp):
         return None
-    found = known_callee(again)
+    callee = known_callee(again)
     name = function.sym_name.data
-    if found is None or found[0].target != name or len(found[1]) != len(function.block.args):
+    if callee is None or callee[0].target != name or len(callee[1]) != len(function.block.args):
         return None
     if sum(isinstance(op, RefOp) and op.target == name for op in function.block.ops) != 1:
         return None
-    arguments, following = list(function.block.args), found[1]
+    arguments, following = list(function.block.args), callee[1]
     after, limit = test.operands
     if after not in following or not isinstance(after.owner, PrimOp) or not isinstance(after.owner.card, Add):
         return None
@@ -184,15 +184,15 @@ def make_turns(functions: Functions, loop: Counted, name: str, turns: int, size:
     leave = m.partial(m.ref(f"{name}.rest"), *values) if rest else copies[loop.leave]
     chosen = m.switch(m.prim(loop.test, now, limit), m.partial(m.ref(name), *values), leave)
     block.add_op(ReturnOp.create(operands=[m.call(chosen)]))
-    made = _added(functions, name, block)
-    made.attributes[ROLLED] = UnitAttr()
-    return made
+    rolled = _added(functions, name, block)
+    rolled.attributes[ROLLED] = UnitAttr()
+    return rolled
 
 
 def _added(functions: Functions, name: str, block: Block) -> FuncOp:
-    made = functions.add(name, block)
-    remove_dead(made)
-    return made
+    function = functions.add(name, block)
+    remove_dead(function)
+    return function
 
 
 def _copied(
@@ -223,9 +223,9 @@ def _copied(
     for turn in range(count):
         mapping = dict(zip(parameters, values, strict=True))
         for op in loop.body:
-            found = rows.get(op.results[0])
-            if found is not None:
-                mapping[op.results[0]] = m.get(found, turn, count)
+            row = rows.get(op.results[0])
+            if row is not None:
+                mapping[op.results[0]] = m.get(row, turn, count)
             else:
                 block.add_op(op.clone(mapping))
         values = [mapping[v] for v in loop.following]

@@ -80,8 +80,8 @@ def _unroll(name: str, table: Table, loops: set[str], count: int, limit: int) ->
 
 
 def _recursive_call(op: object, loops: set[str]) -> str | None:
-    found = known_callee(op) if isinstance(op, CallOp) else None
-    return found[0].target if found is not None and found[0].target in loops else None
+    callee = known_callee(op) if isinstance(op, CallOp) else None
+    return callee[0].target if callee is not None and callee[0].target in loops else None
 
 
 def _mentions(function: FuncOp, loops: set[str]) -> int:
@@ -95,13 +95,13 @@ def _written_out(
     turns: dict[str, int] = {}
     call: CallOp | None = first
     while call is not None:
-        found = known_callee(call)
-        assert found is not None
-        name = found[0].target
+        callee = known_callee(call)
+        assert callee is not None
+        name = callee[0].target
         turns[name] = turns.get(name, 0) + 1
         if turns[name] > count + 1 or len(attempt.block.ops) > rules.limit:
             return False
-        value = inline(call, table[name], found[1])
+        value = inline(call, table[name], callee[1])
         if value is None:
             return False
         replace(call, value)

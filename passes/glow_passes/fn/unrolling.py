@@ -72,18 +72,18 @@ class Unrolling:
         return self.met and self._depth(TupleType(tuple(kinds))) < self._depth(TupleType(tuple(before)))
 
     def _depth(self, kind: Type) -> int:
-        found = self.depths.get(kind)
-        if found is None:
+        depth = self.depths.get(kind)
+        if depth is None:
             match kind:
                 case FnType():
                     inner = [self._depth(t) for _, bound in kind.entries for t in bound]
-                    found = 1 + max(inner, default=0)
+                    depth = 1 + max(inner, default=0)
                 case TupleType():
-                    found = max(map(self._depth, kind.items), default=0)
+                    depth = max(map(self._depth, kind.items), default=0)
                 case _:
-                    found = 0
-            self.depths[kind] = found
-        return found
+                    depth = 0
+            self.depths[kind] = depth
+        return depth
 
 
 def _moved(old: Type, new: Type) -> bool:

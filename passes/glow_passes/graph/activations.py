@@ -33,14 +33,14 @@ def _scaled(value: SSAValue, x: SSAValue, r: Rewriter) -> float | None:
     """The number c where `value` is c * x."""
     if value is x:
         return 1.0
-    found = beside_scalar(value, MulOp, r)
-    return found[1] if found is not None and found[0] is x else None
+    scaled = beside_scalar(value, MulOp, r)
+    return scaled[1] if scaled is not None and scaled[0] is x else None
 
 
 def _one_plus(value: SSAValue, kind: Any, r: Rewriter) -> Any:
     """The operation of class `kind` where `value` is kind(..) + 1."""
-    found = beside_scalar(value, AddOp, r)
-    return producer(found[0], kind) if found is not None and found[1] == 1.0 else None
+    terms = beside_scalar(value, AddOp, r)
+    return producer(terms[0], kind) if terms is not None and terms[1] == 1.0 else None
 
 
 def product(op: MulOp, r: Rewriter) -> SSAValue | None:
@@ -54,9 +54,9 @@ def product(op: MulOp, r: Rewriter) -> SSAValue | None:
         rest = list(tensors)
         rest.remove(x)
         if len(rest) == 1:
-            made = _gated(x, rest[0], number, r)
-            if made is not None:
-                return made
+            gated = _gated(x, rest[0], number, r)
+            if gated is not None:
+                return gated
     return None
 
 
@@ -110,20 +110,20 @@ def _is_cubic(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
 
 def _is_square(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
     """Whether `value` is 1 + 0.044715 x^2."""
-    found = beside_scalar(value, AddOp, r)
-    if found is None or found[1] != 1.0:
+    terms = beside_scalar(value, AddOp, r)
+    if terms is None or terms[1] != 1.0:
         return False
-    tensors, number = factors(found[0], r)
+    tensors, number = factors(terms[0], r)
     return near(number, 0.044715) and len(tensors) == 2 and all(t is x for t in tensors)
 
 
 def clip_to_hard_sigmoid(op: MulOp, r: Rewriter) -> SSAValue | None:
     """clip(x + b, 0, c) / c -> hard_sigmoid(x), slope 1 / c, offset b / c."""
-    found = beside_scalar(op.result, MulOp, r)
-    clip = producer(found[0], ClipOp) if found is not None else None
-    if found is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
+    scaled = beside_scalar(op.result, MulOp, r)
+    clip = producer(scaled[0], ClipOp) if scaled is not None else None
+    if scaled is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
         return None
-    if not near(found[1] * clip.max, 1):
+    if not near(scaled[1] * clip.max, 1):
         return None
     shifted = beside_scalar(clip.input, AddOp, r)
     if shifted is None:
@@ -142,8 +142,8 @@ def _negated(value: SSAValue, r: Rewriter) -> SSAValue | None:
     inner = producer(value, NegOp)
     if inner is not None:
         return r(SigmoidOp(inner.input))
-    found = beside_scalar(value, MulOp, r)
-    return r(SigmoidOp(found[0])) if found is not None and found[1] == -1 else None
+    scaled = beside_scalar(value, MulOp, r)
+    return r(SigmoidOp(scaled[0])) if scaled is not None and scaled[1] == -1 else None
 
 
 def softplus(op: LogOp | Log1pOp, r: Rewriter) -> SSAValue | None:

@@ -71,19 +71,19 @@ def idempotent(op: BinaryOp, r: Rewriter) -> SSAValue | None:
 
 def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
     """x - c -> x + (-c), which merges with other sums."""
-    found = beside_constant(op, r)
-    if found is None or found[1].dtype.kind in "bu":
+    operands = beside_constant(op, r)
+    if operands is None or operands[1].dtype.kind in "bu":
         return None
-    return r(AddOp(op.lhs, r.weight(-found[1], "negated")))
+    return r(AddOp(op.lhs, r.weight(-operands[1], "negated")))
 
 
 def divide_by_constant(op: DivOp, r: Rewriter) -> SSAValue | None:
     """x / c -> x * (1 / c) for floats, where 1 / c is a normal number."""
-    found = beside_constant(op, r)
-    if found is None or not is_float_tensor(op.result):
+    operands = beside_constant(op, r)
+    if operands is None or not is_float_tensor(op.result):
         return None
     with np.errstate(all="ignore"):
-        inverse = (1.0 / found[1].astype(np.float64)).astype(found[1].dtype)
+        inverse = (1.0 / operands[1].astype(np.float64)).astype(operands[1].dtype)
     size = np.abs(inverse.astype(np.float64))
     if not bool(np.all(np.isfinite(size) & (size > 1e-30))):
         return None
@@ -130,10 +130,10 @@ _JOINS: dict[type[Operation], Callable[[Array, Array], Array]] = {
 
 def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     """(x + c1) + c2 -> x + (c1 + c2), and so mul, max, min."""
-    found = _merged(op, _JOINS[type(op)], r)
-    if found is None:
+    merged = _merged(op, _JOINS[type(op)], r)
+    if merged is None:
         return None
-    x, joined = found
+    x, joined = merged
     if isinstance(op, MulOp) and joined.dtype.kind == "f":
         # A product that underflows would lose what the two steps keep.
         tiny = np.abs(joined.astype(np.float64))

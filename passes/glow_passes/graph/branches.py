@@ -81,13 +81,13 @@ def _inside(branch: _Branch, main: _Branch) -> Array | None:
             return None
         places.append(slice(shift, shift + size))
     merged = branch.group // main.group
-    made = np.zeros(main.filter.shape)  # float64, whatever the weights are: sums are rounded once
-    outputs, inputs = len(made) // branch.group, branch.filter.shape[1]
+    whole = np.zeros(main.filter.shape)  # float64, whatever the weights are: sums are rounded once
+    outputs, inputs = len(whole) // branch.group, branch.filter.shape[1]
     for group in range(branch.group):
         rows = slice(group * outputs, (group + 1) * outputs)
         first = group % merged * inputs
-        made[(rows, slice(first, first + inputs), *places)] = branch.filter[rows]
-    return made
+        whole[(rows, slice(first, first + inputs), *places)] = branch.filter[rows]
+    return whole
 
 
 def one_convolution(op: AddOp, r: Rewriter) -> SSAValue | None:
@@ -95,13 +95,13 @@ def one_convolution(op: AddOp, r: Rewriter) -> SSAValue | None:
     if dtype_of(op.result.type).name not in ("float32", "float64"):
         return None  # sums of weights would be rounded
     parts = terms(op)
-    found = [linear_of(v, r) for v in parts]
-    mains = [m for m in found if m is not None and isinstance(m.op, ConvOp)]
+    linears = [linear_of(v, r) for v in parts]
+    mains = [m for m in linears if m is not None and isinstance(m.op, ConvOp)]
     for main in sorted(mains, key=lambda m: (-prod(_of_convolution(m).kernel), m.op.group)):
         whole = _of_convolution(main)
         filter, bias = whole.filter, whole.bias
         others: list[SSAValue] = []
-        for value, linear in zip(parts, found, strict=True):
+        for value, linear in zip(parts, linears, strict=True):
             if linear is main:
                 continue
             branch = _beside(value, linear, main, r)

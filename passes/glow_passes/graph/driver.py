@@ -53,7 +53,7 @@ class Rewriter(Builder):
 
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
-        self.made: list[Operation] = []
+        self.inserted: list[Operation] = []
 
     def start(self, root: Operation) -> None:
         """Insert before `root` from now on."""
@@ -64,7 +64,7 @@ class Rewriter(Builder):
         block = self.root.parent
         assert block is not None
         block.insert_op_before(op, self.root)
-        self.made.append(op)
+        self.inserted.append(op)
         return op
 
     def array(self, value: SSAValue) -> Array | None:
@@ -84,10 +84,10 @@ class Rewriter(Builder):
         value = None if is_quantized(kind) else uniform_value(array)
         if value is not None:
             return self.insert(SplatOp(results=kind, value=value)).results[0]
-        made = self.symbols.add(array, kind, hint)
+        symbol = self.symbols.add(array, kind, hint)
         if not is_quantized(kind):
-            self.symbols.uniforms[made] = None
-        return self.insert(GetOp.of(made)).result
+            self.symbols.uniforms[symbol] = None
+        return self.insert(GetOp.of(symbol)).result
 
 
 def is_used_once(value: SSAValue) -> bool:
@@ -125,11 +125,11 @@ class _Table:
 
     def of(self, kind: type[Operation]) -> tuple[Rule, ...]:
         """The rules for one class of operations, in order."""
-        found = self.rules.get(kind)
-        if found is None:
-            found = tuple(p.rule for p in self.patterns if p.starts_at(kind))
-            self.rules[kind] = found
-        return found
+        rules = self.rules.get(kind)
+        if rules is None:
+            rules = tuple(p.rule for p in self.patterns if p.starts_at(kind))
+            self.rules[kind] = rules
+        return rules
 
 
 @cache
@@ -175,29 +175,29 @@ class _Run:
     def apply(self, op: Operation, rule: Rule) -> bool:
         """Try one pattern on one operation."""
         rewriter = self.rewriter
-        found = rule(op, rewriter)
-        made = rewriter.made
-        if found is None:
-            if not made:
+        replacement = rule(op, rewriter)
+        inserted = rewriter.inserted
+        if replacement is None:
+            if not inserted:
                 return False
-            rewriter.made = []
-            for new in reversed(made):  # a pattern may find out late that it does not apply
+            rewriter.inserted = []
+            for new in reversed(inserted):  # a pattern may find out late that it does not apply
                 new.detach()
                 new.erase()
             return False
-        rewriter.made = []
-        values = (found,) if isinstance(found, SSAValue) else found
+        rewriter.inserted = []
+        values = (replacement,) if isinstance(replacement, SSAValue) else replacement
         assert len(values) == len(op.results), f"{rule} on {op.name}"
         users: list[Operation] = []
         for old, new in zip(op.results, values, strict=True):
             assert old.type == new.type, f"{rule} on {op.name}: {old.type} became {new.type}"
             users += [use.operation for use in old.uses]
-            if old.name_hint and not new.name_hint and isinstance(new, OpResult) and new.op in made:
+            if old.name_hint and not new.name_hint and isinstance(new, OpResult) and new.op in inserted:
                 new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
         self.push(users)
         self.erase(op)
-        self.push(reversed(made))
+        self.push(reversed(inserted))
         self.fuel -= 1
         if self.fuel < 0:
             raise CompileError(f"internal error: rewriting does not end at {op.name} ({rule})")

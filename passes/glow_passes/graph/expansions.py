@@ -47,10 +47,10 @@ def expand_before_broadcast(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | 
         operands[index] = value  # this expansion gives the result its shape
     if operands == list(op.operands):
         return None
-    made: GraphOp = type(op).create(
+    expanded: GraphOp = type(op).create(
         operands=operands, result_types=[op.result.type], properties=dict(op.properties)
     )
-    return r(made)
+    return r(expanded)
 
 
 def _expand(value: SSAValue) -> Any:

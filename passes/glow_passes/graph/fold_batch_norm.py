@@ -36,22 +36,22 @@ def batch_norm_after_linear(op: BatchNormOp, r: Rewriter) -> SSAValue | None:
     linear = linear_of(op.input, r)
     if linear is None or op.channel != (len(shape_of(op.input)) - 1 if linear.last else 1):
         return None
-    found = _affine(op, r)
-    if found is None:
+    affine = _affine(op, r)
+    if affine is None:
         return None
-    factor, offset = found
+    factor, offset = affine
     bias = offset if linear.bias is None else linear.bias * factor + offset
     return linear.rebuilt(linear.scaled_weights(factor), bias, r)
 
 
 def batch_norm_alone(op: BatchNormOp, r: Rewriter) -> SSAValue | None:
     """batch_norm(x) -> x * s + t, which joins the element-wise operators around it."""
-    found = _affine(op, r)
-    if found is None:
+    affine = _affine(op, r)
+    if affine is None:
         return None
     dtype, rank = dtype_of(op.result.type), len(shape_of(op.input))
     factor, offset = (
-        r.weight(along(np.ascontiguousarray(v.astype(dtype)), op.channel, rank), "batch_norm") for v in found
+        r.weight(along(np.ascontiguousarray(v.astype(dtype)), op.channel, rank), "batch_norm") for v in affine
     )
     return r(AddOp(r(MulOp(op.input, factor)), offset))
 
@@ -98,8 +98,10 @@ def multiply_before_linear(op: ConvOp | FullyConnectedOp | MatmulOp, r: Rewriter
     scaled = _scale_inputs(op, wide(factor), wide(weights))
     if scaled is None:
         return None
-    made = r.weight(np.ascontiguousarray(scaled.astype(weights.dtype)), filter.name_hint or "weights")
-    return r(type(op)(product.lhs, made, *op.operands[2:], **plain_properties(op)))
+    scaled_filter = r.weight(
+        np.ascontiguousarray(scaled.astype(weights.dtype)), filter.name_hint or "weights"
+    )
+    return r(type(op)(product.lhs, scaled_filter, *op.operands[2:], **plain_properties(op)))
 
 
 def _scale_inputs(op: Any, factor: Array, weights: Array) -> Array | None:

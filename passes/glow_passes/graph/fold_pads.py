@@ -28,7 +28,7 @@ def _spatial_pads(pad: Any, op: Any) -> tuple[int, ...] | None:
     return (*(pads[i] for i in axes), *(pads[i + rank] for i in axes))
 
 
-def _found(op: Any, value: float) -> tuple[Any, tuple[int, ...]] | None:
+def _padding(op: Any, value: float) -> tuple[Any, tuple[int, ...]] | None:
     pad = producer(op.operands[0], PadOp, single=True)
     if pad is None or pad.mode != "constant" or pad.value != value:
         return None
@@ -44,8 +44,8 @@ def _again(op: Any, pad: Any, extra: tuple[int, ...], r: Rewriter, **more: Any) 
 
 def pad_before_conv(op: ConvOp, r: Rewriter) -> SSAValue | None:
     """conv(pad(x, 0)) -> conv(x) with more pads."""
-    found = None if op.predicate is not None else _found(op, 0.0)
-    return None if found is None else _again(op, *found, r)
+    padded = None if op.predicate is not None else _padding(op, 0.0)
+    return None if padded is None else _again(op, *padded, r)
 
 
 def pad_before_max_pool(op: MaxPoolOp, r: Rewriter) -> SSAValue | None:
@@ -55,12 +55,12 @@ def pad_before_max_pool(op: MaxPoolOp, r: Rewriter) -> SSAValue | None:
     """
     if op.predicate is not None:
         return None
-    found = _found(op, -math.inf)
-    if found is None:
-        found = _found(op, 0.0)
-        if found is not None and not _is_non_negative(found[0].input):
+    padded = _padding(op, -math.inf)
+    if padded is None:
+        padded = _padding(op, 0.0)
+        if padded is not None and not _is_non_negative(padded[0].input):
             return None
-    return _again(op, *found, r) if found is not None and _inside(op, found[1]) else None
+    return _again(op, *padded, r) if padded is not None and _inside(op, padded[1]) else None
 
 
 def _is_non_negative(value: SSAValue) -> bool:
@@ -69,12 +69,12 @@ def _is_non_negative(value: SSAValue) -> bool:
 
 def pad_before_avg_pool(op: AvgPoolOp, r: Rewriter) -> SSAValue | None:
     """avg_pool(pad(x, 0)) -> avg_pool(x) that counts its pads, smaller than the window."""
-    found = None if op.predicate is not None else _found(op, 0.0)
-    if found is None or (any(op.pads) and not op.count_include_pad):
+    padded = None if op.predicate is not None else _padding(op, 0.0)
+    if padded is None or (any(op.pads) and not op.count_include_pad):
         return None
-    if not _inside(op, found[1]) or any(d != 1 for d in op.dilations):
+    if not _inside(op, padded[1]) or any(d != 1 for d in op.dilations):
         return None
-    return _again(op, *found, r, count_include_pad=True)
+    return _again(op, *padded, r, count_include_pad=True)
 
 
 def pad_below_transpose(op: TransposeOp, r: Rewriter) -> SSAValue | None:

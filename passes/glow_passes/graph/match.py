@@ -27,7 +27,7 @@ def terms(op: AddOp) -> list[SSAValue]:
     use = op.result.first_use if is_used_once(op.result) else None
     if use and isinstance(use.operation, AddOp) and use.operation.result.type == op.result.type:
         return []
-    found: list[SSAValue] = []
+    leaves: list[SSAValue] = []
     pending: list[SSAValue] = [op.result]
     while pending:
         value = pending.pop()
@@ -36,8 +36,8 @@ def terms(op: AddOp) -> list[SSAValue]:
         if inner is not None and inside and inner.predicate is None:
             pending += [inner.rhs, inner.lhs]
         else:
-            found.append(value)
-    return found
+            leaves.append(value)
+    return leaves
 
 
 def beside_constant(op: Operation, r: Rewriter) -> tuple[SSAValue, Array] | None:
@@ -70,9 +70,9 @@ def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue
     tensors: list[SSAValue] = []
     number = 1.0
     for operand in op.operands[:2]:
-        found = r.uniform(operand) if is_known(operand, r) else None
-        if found is not None:
-            number *= found
+        number_of = r.uniform(operand) if is_known(operand, r) else None
+        if number_of is not None:
+            number *= number_of
         else:
             more, factor = factors(operand, r, depth - 1)
             tensors += more

@@ -49,15 +49,15 @@ def normalized(op: DivOp | MulOp, r: Rewriter) -> SSAValue | None:
     """The division by the deviation -> layer_norm or rms_norm over trailing axes, instance_norm."""
     pairs = [(op.lhs, op.rhs)] if isinstance(op, DivOp) else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for d, spread in pairs:
-        found = _deviation(spread, isinstance(op, MulOp), r)
-        square = None if found is None else _mean_of_square(found[0])
-        if found is None or square is None or square[0] is not d or d.type != op.result.type:
+        deviation = _deviation(spread, isinstance(op, MulOp), r)
+        square = None if deviation is None else _mean_of_square(deviation[0])
+        if deviation is None or square is None or square[0] is not d or d.type != op.result.type:
             continue
-        return _made(d, square[1], found[1], r)
+        return _norm_of(d, square[1], deviation[1], r)
     return None
 
 
-def _made(d: SSAValue, axes: tuple[int, ...], epsilon: float, r: Rewriter) -> SSAValue | None:
+def _norm_of(d: SSAValue, axes: tuple[int, ...], epsilon: float, r: Rewriter) -> SSAValue | None:
     trailing = axes == tuple(range(axes[0], rank(d))) if axes else False
     x = _centred(d, axes)
     if x is None:
@@ -103,10 +103,10 @@ def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
 
 def scale_of_norm(op: MulOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x) * s -> layer_norm(x, s), s of the shape of the normalised axes."""
-    found = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
-    if found is None or found[0].scale is not None or found[0].operands[1:]:
+    parts = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
+    if parts is None or parts[0].scale is not None or parts[0].operands[1:]:
         return None
-    norm, other = found
+    norm, other = parts
     axis = norm.axis
     scale = _parameter(other, shape_of(norm.input)[axis:], r)
     if scale is None:
@@ -116,10 +116,10 @@ def scale_of_norm(op: MulOp, r: Rewriter) -> SSAValue | None:
 
 def bias_of_norm(op: AddOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x, s) + b -> layer_norm(x, s, b), b of the shape of the normalised axes."""
-    found = _norm(op, LayerNormOp)
-    if found is None or found[0].bias is not None:
+    parts = _norm(op, LayerNormOp)
+    if parts is None or parts[0].bias is not None:
         return None
-    norm, other = found
+    norm, other = parts
     axis = norm.axis
     bias = _parameter(other, shape_of(norm.input)[axis:], r)
     if bias is None:

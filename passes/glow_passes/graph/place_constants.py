@@ -29,8 +29,8 @@ def place(op: LiteralOp | SplatOp, r: Rewriter) -> SSAValue | None:
     ):
         return None
     kind = typed(op.result)
-    made = r.symbols.add(op.array(), kind, op.result.name_hint or "constant")
-    return r.insert(GetOp.of(made)).result
+    symbol = r.symbols.add(op.array(), kind, op.result.name_hint or "constant")
+    return r.insert(GetOp.of(symbol)).result
 
 
 PATTERNS = (Pattern((LiteralOp, SplatOp), place),)

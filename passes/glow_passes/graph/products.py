@@ -76,8 +76,8 @@ def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
     x = r(ReshapeOp.to(x, (batch, height, 1, channels * width)))
     w = r(ReshapeOp.to(w, (out, rows, 1, channels * width)))
     known["layout"] = "NHWC"
-    made = r(ConvOp(x, w, bias, **known))
-    return made if last else r(TransposeOp(made, permutation=(0, 3, 1, 2)))
+    conv = r(ConvOp(x, w, bias, **known))
+    return conv if last else r(TransposeOp(conv, permutation=(0, 3, 1, 2)))
 
 
 PATTERNS = (

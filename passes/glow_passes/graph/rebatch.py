@@ -49,8 +49,8 @@ def rebatch(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
         raise GlowError("the inputs disagree about the number of samples")
     old, new, _ = next(iter(changes.values()))
     places = {name: _Place(axis) for name, (_, _, axis) in changes.items()}
-    made = [_Rebatch(old, new, places).run(function) for function in functions(module)]
-    if not any(made):
+    changed = [_Rebatch(old, new, places).run(function) for function in functions(module)]
+    if not any(changed):
         raise GlowError("no output has the samples of the inputs")
     for name, shape in shapes.items():
         known[name].properties["type"] = tensor(shape, element_of(known[name].type))
@@ -131,9 +131,9 @@ class _Rebatch:
         for chosen in self.narrowed(op):
             for index, value in enumerate(chosen):
                 op.operands[index] = value
-            found = self.inferred(op)
-            if found is not None:
-                self.set_types(op, *found)
+            types = self.inferred(op)
+            if types is not None:
+                self.set_types(op, *types)
                 return
             for value in chosen:
                 if value not in operands and isinstance(value.owner, Operation):

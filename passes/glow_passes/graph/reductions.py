@@ -41,8 +41,8 @@ def reduce_of_reduce(op: ReductionOp, r: Rewriter) -> SSAValue | None:
     first, rank = set(inner.axes), len(shape_of(inner.input))
     left = range(rank) if inner.keepdims else [i for i in range(rank) if i not in first]
     axes: list[int] = sorted(first | {left[axis] for axis in op.axes})
-    made = r(type(op)(inner.input, axes=axes, keepdims=True))
-    return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
+    reduced = r(type(op)(inner.input, axes=axes, keepdims=True))
+    return reduced if reduced.type == op.result.type else r(ReshapeOp(reduced, results=op.result.type))
 
 
 def image_to_pool(op: ReduceMeanOp | ReduceMaxOp, r: Rewriter) -> SSAValue | None:
@@ -53,8 +53,8 @@ def image_to_pool(op: ReduceMeanOp | ReduceMaxOp, r: Rewriter) -> SSAValue | Non
     if not is_float(typed(op.input).element_type) or op.predicate is not None:
         return None
     pool = AvgPoolOp if isinstance(op, ReduceMeanOp) else MaxPoolOp
-    made = r(pool(op.input, kernel=shape[2:]))
-    return made if made.type == op.result.type else r(ReshapeOp(made, results=op.result.type))
+    pooled = r(pool(op.input, kernel=shape[2:]))
+    return pooled if pooled.type == op.result.type else r(ReshapeOp(pooled, results=op.result.type))
 
 
 PATTERNS = (Pattern(FOLDS, reduce_one_element), Pattern(FOLDS, reduce_of_reduce))

@@ -54,8 +54,8 @@ def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
     operands = [_before(v, shape, below, r) for v in op.operands]
     if any(v is None for v in operands):
         return None
-    made = r(rebuilt(op, [v for v in operands if v is not None], below))
-    return r(ReshapeOp(made, results=op.results[0].type))
+    result = r(rebuilt(op, [v for v in operands if v is not None], below))
+    return r(ReshapeOp(result, results=op.results[0].type))
 
 
 def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:

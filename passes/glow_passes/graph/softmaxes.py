@@ -16,11 +16,11 @@ from glow_passes.graph.driver import Pattern, Rewriter, producer
 def _reduction(value: SSAValue, kind: type[ReductionOp]) -> ReductionOp | None:
     """The reduction whose result `value` is, its axes kept as ones, by a reshape or not."""
     turned = producer(value, ReshapeOp)
-    found = producer(value if turned is None else turned.input, kind)
-    if found is None:
+    reduction = producer(value if turned is None else turned.input, kind)
+    if reduction is None:
         return None
-    kept = tuple(1 if i in found.axes else n for i, n in enumerate(shape_of(found.input)))
-    return found if shape_of(value) == kept else None
+    kept = tuple(1 if i in reduction.axes else n for i, n in enumerate(shape_of(reduction.input)))
+    return reduction if shape_of(value) == kept else None
 
 
 def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:

@@ -25,8 +25,8 @@ MANY = 3
 
 def _leaves(op: Any) -> list[SSAValue]:
     """The terms of a tree of sums; nothing where one of them is broadcast."""
-    found = terms(op)
-    return found if all(v.type == op.result.type for v in found) else []
+    addends = terms(op)
+    return addends if all(v.type == op.result.type for v in addends) else []
 
 
 def inserts_as_concat(op: AddOp, r: Rewriter) -> SSAValue | None:
@@ -60,27 +60,27 @@ def inserts_as_concat(op: AddOp, r: Rewriter) -> SSAValue | None:
 def products_as_one(op: AddOp, r: Rewriter) -> SSAValue | None:
     """a @ b + c @ d + e @ f -> [a c e] @ [b d f], where that saves memory traffic."""
     leaves = _leaves(op)
-    found: list[MatmulOp] = []
+    products: list[MatmulOp] = []
     others: list[SSAValue] = []
     for leaf in leaves:
         inner = producer(leaf, MatmulOp, single=True)
         if inner is None or inner.predicate is not None:
             others.append(leaf)
         else:
-            found.append(inner)
-    if len(found) < MANY:
+            products.append(inner)
+    if len(products) < MANY:
         return None
     rows, columns = shape_of(op.result)
-    depth = sum(shape_of(m.lhs)[1] for m in found)
-    if depth * (rows + columns) >= len(found) * rows * columns:
+    depth = sum(shape_of(m.lhs)[1] for m in products)
+    if depth * (rows + columns) >= len(products) * rows * columns:
         return None  # the factors are larger than the products
-    flipped = [producer(m.lhs, TransposeOp) for m in found]
+    flipped = [producer(m.lhs, TransposeOp) for m in products]
     if all(t is not None for t in flipped):
         tall = r(ConcatOp([t.operands[0] for t in flipped if t is not None], axis=0))
         left = r(TransposeOp(tall, permutation=(1, 0)))
     else:
-        left = r(ConcatOp([m.lhs for m in found], axis=1))
-    total = r(MatmulOp(left, r(ConcatOp([m.rhs for m in found], axis=0))))
+        left = r(ConcatOp([m.lhs for m in products], axis=1))
+    total = r(MatmulOp(left, r(ConcatOp([m.rhs for m in products], axis=0))))
     for other in others:
         total = r(AddOp(total, other))
     return total
@@ -109,7 +109,7 @@ def rows_times_matrix(op: MatmulOp, r: Rewriter) -> SSAValue | None:
     count, height, depth = shape_of(whole)
     users = [u.operation for u in op.rhs.uses]
     mine = [m for m in users if isinstance(m, MatmulOp) and m.rhs is op.rhs]
-    rows = Counter(found[1] for found in (_row_of(m.lhs) for m in mine) if found and found[0] is whole)
+    rows = Counter(row[1] for row in (_row_of(m.lhs) for m in mine) if row and row[0] is whole)
     merged = any(_all_of(m.lhs) is whole for m in mine)
     if not merged and (len(rows) < MANY or 2 * len(rows) < count):
         return None

@@ -31,15 +31,15 @@ class Symbols:
 
     def constant(self, get: GetOp) -> ConstantOp | None:
         """The constant that `get` reads, None for placeholders."""
-        found = self.table.get(get.symbol.root_reference.data)
-        return found if type(found) is ConstantOp else None
+        constant = self.table.get(get.symbol.root_reference.data)
+        return constant if type(constant) is ConstantOp else None
 
     def array(self, value: SSAValue) -> Array | None:
         """The compile-time contents of a value: a constant read, a literal or a splat."""
         owner = value.owner
         if type(owner) is GetOp:
-            found = self.constant(owner)
-            return None if found is None else found.array()
+            constant = self.constant(owner)
+            return None if constant is None else constant.array()
         if type(owner) is LiteralOp or type(owner) is SplatOp:
             return owner.array()
         return None
@@ -47,28 +47,28 @@ class Symbols:
     def uniform(self, value: SSAValue) -> float | None:
         """The one value of all elements of a known tensor, where there is one; each is looked at once."""
         owner = value.owner
-        found = self.constant(owner) if isinstance(owner, GetOp) else None
-        if found is None:
+        constant = self.constant(owner) if isinstance(owner, GetOp) else None
+        if constant is None:
             array = self.array(value)
             return None if array is None else uniform_value(array)
-        if found not in self.uniforms:
-            array = found.array()
-            self.uniforms[found] = None if array is None else uniform_value(array)
-        return self.uniforms[found]
+        if constant not in self.uniforms:
+            array = constant.array()
+            self.uniforms[constant] = None if array is None else uniform_value(array)
+        return self.uniforms[constant]
 
     def add(self, array: Array, kind: Tensor, hint: str) -> ConstantOp:
         """A new constant of the module, under a name that starts with `hint`."""
         name = self.fresh(hint)
-        made = ConstantOp.of(name, array, kind)
+        constant = ConstantOp.of(name, array, kind)
         block = self.module.body.block
         first = block.first_op
         if first is None:
-            block.add_op(made)
+            block.add_op(constant)
         else:
-            block.insert_op_before(made, first)
-        self.table[name] = made
+            block.insert_op_before(constant, first)
+        self.table[name] = constant
         self.inserted += 1
-        return made
+        return constant
 
     def fresh(self, hint: str) -> str:
         """A name that no symbol has."""

@@ -45,14 +45,14 @@ def eliminate(function: InstrFuncOp) -> int:
 
 def _touching(buffers: Sequence[SSAValue], order: Mapping[Operation, int]) -> list[Operation]:
     """The function's operations on buffers or views of them, in order."""
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     left = list(buffers)
     while left:
         for use in left.pop().uses:
-            found.add(use.operation)
+            ops.add(use.operation)
             if isinstance(use.operation, ViewOp):
                 left.append(use.operation.result)
-    return sorted((op for op in found if op in order), key=order.__getitem__)
+    return sorted((op for op in ops if op in order), key=order.__getitem__)
 
 
 def _movable(copy: CopyOp, base: SSAValue, order: Mapping[Operation, int]) -> bool:

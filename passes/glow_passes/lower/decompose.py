@@ -29,9 +29,9 @@ def decompose(function: FuncOp, legal: Legal) -> int:
         op = stack.pop()
         if not op.can_decompose() or legal(op):
             continue
-        made = taken_apart(op)
-        if made is not None:
-            stack += [part for part in reversed(made[1]) if isinstance(part, GraphOp)]
+        expansion = taken_apart(op)
+        if expansion is not None:
+            stack += [part for part in reversed(expansion[1]) if isinstance(part, GraphOp)]
             count += 1
     return count
 

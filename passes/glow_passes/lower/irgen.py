@@ -31,7 +31,7 @@ class IRGen:
 
     def __init__(self, function: FuncOp) -> None:
         self.source = function
-        self.made = InstrFuncOp.of(function.sym_name.data)
+        self.generated = InstrFuncOp.of(function.sym_name.data)
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.weights: dict[str, WeightOp] = {}
         self.program: list[Operation] = []
@@ -98,9 +98,9 @@ class IRGen:
 
     def finish(self) -> InstrFuncOp:
         """The function, with each buffer deallocated after its last use."""
-        self.made.block.add_ops([*self.weights.values(), *self.program])
-        insert_deallocs(self.made)
-        return self.made
+        self.generated.block.add_ops([*self.weights.values(), *self.program])
+        insert_deallocs(self.generated)
+        return self.generated
 
 
 def insert_deallocs(function: InstrFuncOp) -> None:
@@ -133,7 +133,7 @@ class IrgenPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in list(functions(op)):
-            made = generate(function)
+            generated = generate(function)
             block = op.body.block
-            block.insert_op_before(made, function)
+            block.insert_op_before(generated, function)
             block.erase_op(function)

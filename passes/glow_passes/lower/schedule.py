@@ -16,23 +16,23 @@ from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
 
 
 def _parents(op: Operation) -> list[Operation]:
-    found: list[Operation] = []
+    parents: list[Operation] = []
     for value in op.operands:
         owner = value.owner
-        if isinstance(owner, Operation) and owner not in found:
-            found.append(owner)
-    return found
+        if isinstance(owner, Operation) and owner not in parents:
+            parents.append(owner)
+    return parents
 
 
 def _users(value: SSAValue) -> list[Operation]:
     """The operations that read the memory of `value`, through views too."""
-    found: list[Operation] = []
+    users: list[Operation] = []
     for use in value.uses:
         op = use.operation
-        found.append(op)
+        users.append(op)
         if isinstance(op, GraphOp) and op.VIEW:
-            found += _users(op.results[0])
-    return found
+            users += _users(op.results[0])
+    return users
 
 
 def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
@@ -41,13 +41,13 @@ def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
     before: dict[str, list[Operation]] = {}
     for get in gets:
         before.setdefault(get.symbol.root_reference.data, []).extend(_users(get.result))
-    found: dict[Operation, list[Operation]] = {}
+    readers: dict[Operation, list[Operation]] = {}
     for op in ops:
         if isinstance(op, SaveOp):
             earlier = before.setdefault(op.symbol.root_reference.data, [])
-            found[op] = [o for o in earlier if o is not op]
+            readers[op] = [o for o in earlier if o is not op]
             earlier.append(op)
-    return found
+    return readers
 
 
 def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:

@@ -35,10 +35,10 @@ MOST = 32
 def function_of_bytes(op: Any, r: Rewriter) -> SSAValue | None:
     """A stored value that depends on one other alone -> lookup(other, table)."""
     result = op.results[0]
-    found = _cone(op, r) if is_byte(result) else None
-    if found is None:
+    function = _cone(op, r) if is_byte(result) else None
+    if function is None:
         return None
-    source, cone = found
+    source, cone = function
     low, high = limits_of(quantized_type(source))
     known: dict[SSAValue, Array] = {source: np.arange(low, high + 1).astype(dtype_of(source.type))}
     for each in cone:

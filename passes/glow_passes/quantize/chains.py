@@ -41,15 +41,15 @@ def chain_from(op: GraphOp, array: Contents) -> list[GraphOp]:
     """`op` and the operators after it, each of which alone reads the one before; [] if there is none."""
     if variable(op, array) is None:
         return []
-    found = [op]
-    while is_used_once(found[-1].results[0]):
-        use = found[-1].results[0].first_use
+    chain = [op]
+    while is_used_once(chain[-1].results[0]):
+        use = chain[-1].results[0].first_use
         assert use is not None
         reader = use.operation
-        if not isinstance(reader, GraphOp) or variable(reader, array) is not found[-1].results[0]:
+        if not isinstance(reader, GraphOp) or variable(reader, array) is not chain[-1].results[0]:
             break
-        found.append(reader)
-    return found
+        chain.append(reader)
+    return chain
 
 
 def evaluated(chain: Sequence[GraphOp], x: Array, array: Contents) -> Array:

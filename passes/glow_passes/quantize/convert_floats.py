@@ -59,16 +59,16 @@ class Converter:
         """A float32 operand as a narrow one: a constant where it is one, else cast (once a value)."""
         if value in self.narrow:
             return self.narrow[value]
-        made = self.constant(value, b)
-        if made is None:
+        narrowed_value = self.constant(value, b)
+        if narrowed_value is None:
             inner = value.owner
-            made = (
+            narrowed_value = (
                 inner.input
                 if isinstance(inner, CastOp) and inner.input.type == self.kind(value)
                 else b(CastOp(value, results=self.kind(value)))
             )
-        self.narrow[value] = made
-        return made
+        self.narrow[value] = narrowed_value
+        return narrowed_value
 
     def constant(self, value: SSAValue, b: Builder) -> SSAValue | None:
         """The narrow form of a value known at compile time."""
@@ -77,8 +77,8 @@ class Converter:
             number = narrowed(np.array(owner.value, np.float64), kind)
             return b(SplatOp(results=kind, value=float(number)))
         if isinstance(owner, LiteralOp):
-            made = self.symbols.add(narrowed(owner.array(), kind), kind, "literal")
-            return b.insert(GetOp.of(made)).result
+            symbol = self.symbols.add(narrowed(owner.array(), kind), kind, "literal")
+            return b.insert(GetOp.of(symbol)).result
         if isinstance(owner, GetOp) and self.symbols.constant(owner) is not None:
             array = self.symbols.array(value)
             if array is None:
@@ -137,9 +137,9 @@ def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> int:
             continue
         kind = tensor(array.shape, element)
         name = f"{op.symbol.root_reference.data}_{element}"
-        made = GetOp.of(symbols.add(narrowed(array, kind), kind, name))
+        get = GetOp.of(symbols.add(narrowed(array, kind), kind, name))
         b = Builder.before(op)
-        wide = b(CastOp(b.insert(made).result, results=op.result.type))
+        wide = b(CastOp(b.insert(get).result, results=op.result.type))
         op.result.replace_all_uses_with(wide)
         op.detach()
         op.erase()

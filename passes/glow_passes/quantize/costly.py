@@ -22,17 +22,17 @@ def costly_layers(sizes: Iterable[tuple[Operation, int]]) -> set[Operation]:
     """
     layers = [(_loss(op), size, op) for op, size in sizes]
     noise, total = sum(loss for loss, _, _ in layers), sum(size for _, size, _ in layers)
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     spent = 0
     for loss, size, op in sorted(layers, key=lambda entry: entry[0] / max(entry[1], 1), reverse=True):
         decibels = -10 * log10(max(noise, 1e-30))
         if any(decibels < enough and spent + size <= part * total for enough, part in PARTS):
-            found.add(op)
+            ops.add(op)
             spent += size
             noise -= loss
-    return found
+    return ops
 
 
 def _loss(op: Operation) -> float:
-    given = op.attributes.get(LOSS)
-    return given.value.data if isinstance(given, FloatAttr) else 0.0
+    loss = op.attributes.get(LOSS)
+    return loss.value.data if isinstance(loss, FloatAttr) else 0.0

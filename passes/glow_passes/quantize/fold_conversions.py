@@ -103,12 +103,12 @@ def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
     kind = quantized_type(parts[0].input)
     if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
         return None
-    made = type(op).create(
+    moved = type(op).create(
         operands=[p.input for p in parts],
         result_types=[_with_type(op.result, kind)],
         properties=dict(op.properties),
     )
-    return r(DequantizeOp(r(made), results=op.result.type))
+    return r(DequantizeOp(r(moved), results=op.result.type))
 
 
 def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
@@ -148,27 +148,27 @@ def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
     """relu(dequantize(quantized_conv)) -> dequantize(quantized_conv from the zero point on)."""
     limits = op.clamp_limits()
     inner: Any = producer(op.operands[0], DequantizeOp, single=True)
-    made: Any = inner and producer(inner.input, RequantizingOp, single=True)
-    if not made or limits is None or op.predicate is not None or limits[0] > limits[1]:
+    source: Any = inner and producer(inner.input, RequantizingOp, single=True)
+    if not source or limits is None or op.predicate is not None or limits[0] > limits[1]:
         return None
-    bounds = narrowed(quantized_type(made.results[0]), limits[0], limits[1], made.limits())
-    return r(DequantizeOp(requantizing_again(made, r, **bounds), results=op.result.type))
+    bounds = narrowed(quantized_type(source.results[0]), limits[0], limits[1], source.limits())
+    return r(DequantizeOp(requantizing_again(source, r, **bounds), results=op.result.type))
 
 
 def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
     """rescale(quantized_conv) -> quantized_conv with the other result type."""
-    made: Any = producer(op.input, RequantizingOp, single=True)
-    if made is None or made.predicate is not None:
+    source: Any = producer(op.input, RequantizingOp, single=True)
+    if source is None or source.predicate is not None:
         return None
     old, new = quantized_type(op.input), quantized_type(op.result)
     if new.axis.data >= 0 or new.storage.width != old.storage.width:
         return None
-    limits = np.array([made.low, made.high], np.int64)
+    limits = np.array([source.low, source.high], np.int64)
     moved = quantize_array(dequantize_array(np.clip(limits, *limits_of(old)), old), new)
     smallest, largest = limits_of(new)
     low = NO_LOW if limits[0] == NO_LOW and moved[0] == smallest else int(moved[0])
     high = NO_HIGH if limits[1] == NO_HIGH and moved[1] == largest else int(moved[1])
-    return requantizing_again(made, r, op.result.type, low=low, high=high)
+    return requantizing_again(source, r, op.result.type, low=low, high=high)
 
 
 def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
@@ -188,15 +188,15 @@ def _source(value: SSAValue) -> SSAValue:
 
 def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:
     """rescale(lookup(q, table)) -> lookup(q, rescaled table)."""
-    made: Any = producer(op.input, LookupOp, single=True)
-    table = None if made is None else r.array(made.table)
-    if made is None or table is None or quantized_type(op.result).axis.data >= 0:
+    source: Any = producer(op.input, LookupOp, single=True)
+    table = None if source is None else r.array(source.table)
+    if source is None or table is None or quantized_type(op.result).axis.data >= 0:
         return None
-    old, new = quantized_type(made.table), quantized_type(op.result)
+    old, new = quantized_type(source.table), quantized_type(op.result)
     array = quantize_array(dequantize_array(table, old), new).astype(np.int8)
     if new.storage != old.storage:
         return None
-    return r(LookupOp(made.input, r.weight(array, "table", tensor((256,), new))))
+    return r(LookupOp(source.input, r.weight(array, "table", tensor((256,), new))))
 
 
 def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
@@ -218,15 +218,15 @@ def real_result(op: Any, r: Rewriter) -> SSAValue | None:
     Not where a range that ends at zero limits the sums. Other ranges are taken for what calibration saw
     of them, which is so where the calibration was our own.
     """
-    made: Any = producer(op.input, RequantizingOp, single=True)
+    source: Any = producer(op.input, RequantizingOp, single=True)
     if (
-        made is None
-        or not made.REAL_RESULT
-        or made.limits() != (NO_LOW, NO_HIGH)
+        source is None
+        or not source.REAL_RESULT
+        or source.limits() != (NO_LOW, NO_HIGH)
         or limiting(quantized_type(op.input))
     ):
         return None
-    return requantizing_again(made, r, op.result.type) if is_float(element_of(op.result)) else None
+    return requantizing_again(source, r, op.result.type) if is_float(element_of(op.result)) else None
 
 
 PATTERNS: Sequence[Pattern] = (

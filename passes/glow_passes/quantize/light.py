@@ -48,7 +48,7 @@ def light_layers(
 
     The latter are the two products of a squeeze-and-excitation block and many a last layer.
     """
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     sizes: list[tuple[int, Operation]] = []
     total = 0
     for op in function.body.block.ops:
@@ -59,7 +59,7 @@ def light_layers(
         total += size
         axes = layer_axes(op)
         if axes is not None and axes.groups > 1 and _each(op, weights) < gains.grouped_products:
-            found.add(op)
+            ops.add(op)
         else:
             sizes.append((size, op))
     spent = 0
@@ -67,16 +67,16 @@ def light_layers(
         spent += size
         if spent > gains.light_part * total:
             break
-        found.add(op)
-    return found
+        ops.add(op)
+    return ops
 
 
 def tiled_layers(function: FuncOp, gains: IntegerGains) -> set[Operation]:
     """3 x 3 convolutions that the target's float kernels compute by tiles."""
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     for op in function.body.block.ops if gains.tiled_outputs else ():
         if isinstance(op, ConvOp) and op.group == 1:
             plain = set(op.strides) == {1} and set(op.dilations) == {1}
             if op.kernel == (3, 3) and plain and prod(op.sizes(op.result)[2]) >= gains.tiled_outputs:
-                found.add(op)
-    return found
+                ops.add(op)
+    return ops

@@ -102,10 +102,10 @@ def _signed(numbers: Array, kind: UniformQuantizedType, r: Rewriter) -> SSAValue
     """Weights of zero point 0 and the scales of `kind`."""
     scales = kind.scale_array.tolist()
     if kind.axis.data < 0:
-        made = UniformQuantizedType.of(8, scales[0])
+        kind8 = UniformQuantizedType.of(8, scales[0])
     else:
-        made = UniformQuantizedType.of(8, scales, axis=kind.axis.data)
-    return r.weight(numbers.astype(np.int8), "weights", tensor(numbers.shape, made))
+        kind8 = UniformQuantizedType.of(8, scales, axis=kind.axis.data)
+    return r.weight(numbers.astype(np.int8), "weights", tensor(numbers.shape, kind8))
 
 
 def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | None:
@@ -212,8 +212,8 @@ def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
         stored = _bias(other, w.scale_array * scale_of(x), r)
         if isinstance(stored, bool):
             continue
-        made = r(QuantizedFullyConnectedOp(inner.input, inner.weights, stored, results=inner.result.type))
-        return made if shaped is None else r(ReshapeOp(made, results=op.result.type))
+        product = r(QuantizedFullyConnectedOp(inner.input, inner.weights, stored, results=inner.result.type))
+        return product if shaped is None else r(ReshapeOp(product, results=op.result.type))
     return None
 
 

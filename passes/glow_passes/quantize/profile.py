@@ -54,25 +54,25 @@ def value_names(function: FuncOp) -> dict[SSAValue, str]:
 def observed(function: FuncOp, module: ModuleOp) -> dict[str, SSAValue]:
     """The float values computed at run time, by name: inputs and results of nodes."""
     symbols = Symbols(module)
-    found: dict[str, SSAValue] = {}
+    values: dict[str, SSAValue] = {}
     for value, name in value_names(function).items():
         op = value.owner
         known = isinstance(op, GetOp) and symbols.constant(op) is not None
         splat = isinstance(op, GraphOp) and not op.operands
         if not known and not splat and is_float(typed(value).element_type):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def channel_axes(function: FuncOp, module: ModuleOp) -> dict[str, int]:
     """The axis of channels of each value that layers with constant weights read, by name."""
     symbols, names = Symbols(module), value_names(function)
-    found: dict[str, int] = {}
+    axes_of: dict[str, int] = {}
     for op in function.body.block.ops:
         axes = layer_axes(op)
         if axes is not None and symbols.array(op.operands[1]) is not None:
-            found[names[op.operands[0]]] = axes.channels
-    return found
+            axes_of[names[op.operands[0]]] = axes.channels
+    return axes_of
 
 
 def graph_lines(module: ModuleOp) -> list[str]:
@@ -217,9 +217,9 @@ def _from_document(content: object, path: str) -> Profile:
         graph = [str(line) for line in document["graph"]]
         if graph_hash(graph) != document["graph_hash"]:
             raise QuantizationError(f"{path}: the profile is damaged: its graph and hash differ")
-        made = Profile(graph, batches=int(document["batches"]))
-        made.shapes = {str(n): tuple(int(d) for d in s) for n, s in document.get("shapes", {}).items()}
-        made.numbers = {str(n): int(v) for n, v in document.get("numbers", {}).items()}
+        profile = Profile(graph, batches=int(document["batches"]))
+        profile.shapes = {str(n): tuple(int(d) for d in s) for n, s in document.get("shapes", {}).items()}
+        profile.numbers = {str(n): int(v) for n, v in document.get("numbers", {}).items()}
         for name, entry in document["values"].items():
             counts = np.array(str(entry["histogram"]).split(), np.float64)
             low, high = float(entry["min"]), float(entry["max"])
@@ -227,20 +227,20 @@ def _from_document(content: object, path: str) -> Profile:
                 raise QuantizationError(f"{path}: the profile is damaged: range of '{name}'")
             if not (np.isfinite(counts).all() and (counts >= 0).all()):
                 raise QuantizationError(f"{path}: the profile is damaged: histogram of '{name}'")
-            made.values[str(name)] = Histogram(
+            profile.values[str(name)] = Histogram(
                 counts.size, low, high, counts, int(entry.get("not_numbers", 0))
             )
         for name, text in document["channels"].items():
             numbers = np.array(str(text).split(), np.float64)
             if not numbers.size or numbers.size % 3 or not np.isfinite(numbers).all():
                 raise QuantizationError(f"{path}: the profile is damaged: channels of '{name}'")
-            made.channels[str(name)] = Channels.of(numbers)
-        made.losses = {str(name): float(loss) for name, loss in document["losses"].items()}
-        if not np.isfinite(list(made.losses.values())).all():
+            profile.channels[str(name)] = Channels.of(numbers)
+        profile.losses = {str(name): float(loss) for name, loss in document["losses"].items()}
+        if not np.isfinite(list(profile.losses.values())).all():
             raise QuantizationError(f"{path}: the profile is damaged: losses")
         if document["end"] is not True:
             raise ValueError("its end is missing")
-        return made
+        return profile
     except KeyError as error:
         raise QuantizationError(f"{path}: the profile is damaged: it has no {error}") from None
     except (TypeError, ValueError, AttributeError) as error:

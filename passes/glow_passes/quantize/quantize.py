@@ -203,16 +203,16 @@ class Quantizer:
         if value in self.kinds:
             return self.kinds[value]
         owner = value.owner
-        found: UniformQuantizedType | None = None
+        kind: UniformQuantizedType | None = None
         if isinstance(owner, GraphOp) and owner.MOVES_ELEMENTS and len(owner.operands) == 1:
-            found = self.kind(owner.operands[0])
+            kind = self.kind(owner.operands[0])
         else:
             limits = self.limits(value)
             if limits is not None:
-                found = self.options.schema.type_of(*self._effective(value, *limits))
-        if found is not None:
-            self.kinds[value] = found
-        return found
+                kind = self.options.schema.type_of(*self._effective(value, *limits))
+        if kind is not None:
+            self.kinds[value] = kind
+        return kind
 
     def _effective(self, value: SSAValue, low: float, high: float) -> tuple[float, float]:
         """The part of a range on which the function that alone reads `value` still changes.
@@ -253,10 +253,10 @@ class Quantizer:
                 return None
             return float(array.min()), float(array.max())
         owner = value.owner
-        given = owner.attributes.get(ATTRIBUTE) if isinstance(owner, Operation) else None
-        if not isinstance(given, DenseArrayBase) or value is not owner.results[0]:  # pyright: ignore
+        limits = owner.attributes.get(ATTRIBUTE) if isinstance(owner, Operation) else None
+        if not isinstance(limits, DenseArrayBase) or value is not owner.results[0]:  # pyright: ignore
             return None
-        low, high = given.get_values()
+        low, high = limits.get_values()
         return float(low), float(high)
 
     def quantized(self, value: SSAValue, kind: UniformQuantizedType) -> SSAValue:
@@ -269,20 +269,20 @@ class Quantizer:
             return known
         owner = value.owner
         assert isinstance(owner, Operation)
-        made = Builder.after(owner)(QuantizeOp(value, results=tensor(shape_of(value), kind)))
-        self.stored[value] = made
-        return made
+        quantized = Builder.after(owner)(QuantizeOp(value, results=tensor(shape_of(value), kind)))
+        self.stored[value] = quantized
+        return quantized
 
     def channels(self, value: SSAValue) -> Channels | None:
         """What the profile knows of the channels of a layer's input."""
         owner = value.owner
-        given = owner.attributes.get(CHANNELS) if isinstance(owner, Operation) else None
-        return Channels.of(given.get_values()) if isinstance(given, DenseArrayBase) else None  # pyright: ignore
+        moments = owner.attributes.get(CHANNELS) if isinstance(owner, Operation) else None
+        return Channels.of(moments.get_values()) if isinstance(moments, DenseArrayBase) else None  # pyright: ignore
 
     def means(self, value: SSAValue) -> Array | None:
         """The mean of each channel of a layer's input."""
-        found = self.channels(value)
-        return None if found is None else found.mean
+        channels = self.channels(value)
+        return None if channels is None else channels.mean
 
     def even(self, value: SSAValue) -> tuple[SSAValue, Array] | None:
         """A float layer input with its channels evened out, and the factors its weights take over.
@@ -314,11 +314,11 @@ class Quantizer:
         inverse = (1 / factors).reshape(shape).astype(np.float32)
         owner = value.owner
         assert isinstance(owner, Operation)
-        given = self.constant(inverse, tensor_of(inverse), "even")
-        made = Builder.after(owner)(MulOp(value, given))
+        factor = self.constant(inverse, tensor_of(inverse), "even")
+        scaled = Builder.after(owner)(MulOp(value, factor))
         low, high = (np.clip(v, *limits) / factors for v in (channels.low, channels.high))
-        self.kinds[made] = self.options.schema.type_of(float(low.min()), float(high.max()))
-        self.evened[value] = (made, factors)
+        self.kinds[scaled] = self.options.schema.type_of(float(low.min()), float(high.max()))
+        self.evened[value] = (scaled, factors)
         return self.evened[value]
 
     def weight(self, array: Array, kind: UniformQuantizedType, hint: str) -> SSAValue:
@@ -330,12 +330,12 @@ class Quantizer:
         """A constant of the module, read at the start of the function."""
         from glow_dialects.core.types import dtype_of
 
-        made = GetOp.of(self.symbols.add(array.astype(dtype_of(kind)), kind, f"{hint}_q"))
+        get = GetOp.of(self.symbols.add(array.astype(dtype_of(kind)), kind, f"{hint}_q"))
         block = self.function.body.block
         first = block.first_op
         assert first is not None
-        block.insert_op_before(made, first)
-        return made.result
+        block.insert_op_before(get, first)
+        return get.result
 
     def bias(self, array: Array, units: Array, hint: str) -> SSAValue:
         """A bias as i32 in `units` (one or one a channel), rounded to fewer bits where asked for."""

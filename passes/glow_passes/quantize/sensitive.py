@@ -27,11 +27,11 @@ def sensitive(function: FuncOp) -> set[Operation]:
 
     The spectrograms at the front of audio networks: 8 bits hold their loudest numbers only.
     """
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     for op in function.body.block.ops:
         if isinstance(op, GraphOp) and op.MAGNIFIES is not None:
-            _follow(op.operands[op.MAGNIFIES].owner, found, _hands_on)
-    return found
+            _follow(op.operands[op.MAGNIFIES].owner, ops, _hands_on)
+    return ops
 
 
 def magnified(function: FuncOp) -> set[Operation]:
@@ -40,23 +40,23 @@ def magnified(function: FuncOp) -> set[Operation]:
     Squares overflow 16-bit floats, and small differences of them vanish there. What a logarithm reads
     may be small throughout, as in a spectrogram: the layers that made it belong to it.
     """
-    found: set[Operation] = set()
+    ops: set[Operation] = set()
     spectra: set[Operation] = set()
     for op in function.body.block.ops:
         if isinstance(op, GraphOp) and op.MAGNIFIES is not None:
-            found.add(op)
+            ops.add(op)
             operand = op.operands[op.MAGNIFIES]
-            _follow(operand.owner, found, _within_layers)
+            _follow(operand.owner, ops, _within_layers)
             if isinstance(op, LogOp | Log1pOp):
                 _follow(operand.owner, spectra, lambda op: op.LAYER or _within_layers(op))
-    return found | spectra
+    return ops | spectra
 
 
-def _follow(start: Any, found: set[Operation], through: Callable[[GraphOp], bool]) -> None:
+def _follow(start: Any, reached: set[Operation], through: Callable[[GraphOp], bool]) -> None:
     stack = [start]
     while stack:
         op = stack.pop()
-        if not isinstance(op, GraphOp) or op in found or not through(op):
+        if not isinstance(op, GraphOp) or op in reached or not through(op):
             continue
-        found.add(op)
+        reached.add(op)
         stack += [value.owner for value in op.operands]

@@ -90,22 +90,22 @@ def choose_block(
     must divide `vectors`. Of numbers of rows about as good the largest is taken: sizes that are near
     each other then share their code.
     """
-    found: list[tuple[float, Block]] = []
+    candidates: list[tuple[float, Block]] = []
     for v in _widths(vectors, whole):
         for limit in range(1, min(rows, max_rows) + 1):
             if not fits(Block(limit, v), target):
                 break
             block = Block(even_tiles(rows, limit)[0], v)
-            found.append((_even_cost(rows, vectors, block), block))
-    least, best = min(found, key=lambda f: f[0])
-    alike = [b for cost, b in found if cost <= ALIKE * least and b.vectors == best.vectors]
+            candidates.append((_even_cost(rows, vectors, block), block))
+    least, best = min(candidates, key=lambda f: f[0])
+    alike = [b for cost, b in candidates if cost <= ALIKE * least and b.vectors == best.vectors]
     return max(alike, key=lambda b: b.rows)
 
 
 def ends_of(rows: int) -> tuple[int, ...]:
     """The rows of the tiles that may follow those of `rows` rows, where any number of rows is cut alike."""
     ends = ((16, (16, 8, 4)), (10, (8, 4)), (7, (6, 3)), (5, (4, 2)), (0, ()))
-    return next(found for least, found in ends if rows >= least)
+    return next(end for least, end in ends if rows >= least)
 
 
 @dataclass(frozen=True)

@@ -174,19 +174,19 @@ class KernelBuilder:
 
     def part(self, name: str) -> KernelBuilder:
         """A part of this kernel as code of its own: the same operands, behind them a pointer for numbers."""
-        made = KernelBuilder(
+        builder = KernelBuilder(
             self.module, f"{self.function.name}.{name}", len(self.operands) + 1, self.target, sized=True
         )
-        made.function.shared = True
-        return made
+        builder.function.shared = True
+        return builder
 
     def run_part(self, part: KernelFunction, *numbers: int | ir.Value) -> None:
         """Run a finished part, which finds the `numbers` (i64) behind its last operand."""
-        given = self.stack(2 * max(1, len(numbers)))
+        pointer = self.stack(2 * max(1, len(numbers)))
         for i, number in enumerate(numbers):
-            self.store(self.i(number), given, i, I64)
+            self.store(self.i(number), pointer, i, I64)
         tickets = [self.function.args[-1]] if self.target.threads > 1 else []
-        self.b.call(part, [*self.operands, given, *self.table_for(part), self.worker, *tickets])
+        self.b.call(part, [*self.operands, pointer, *self.table_for(part), self.worker, *tickets])
 
     def _place(self, sizes: Sequence[int]) -> ir.Value:
         """Where in the table of this kernel's sizes some more of them are."""
@@ -197,9 +197,9 @@ class KernelBuilder:
 
     def stack(self, count: int) -> ir.Value:
         """Room for `count` floats as long as the kernel runs, aligned for vectors."""
-        made = self._entry.alloca(ir.ArrayType(F32, count))
-        made.type, made.align = PTR, self.target.vector_bytes
-        return made
+        pointer = self._entry.alloca(ir.ArrayType(F32, count))
+        pointer.type, pointer.align = PTR, self.target.vector_bytes
+        return pointer
 
     # Constants and integer arithmetic (folded when both sides are Python ints).
     def i(self, value: int | ir.Value) -> ir.Value:

@@ -100,15 +100,15 @@ class Epilogue:
 
     def _program(self, dtype: str, numbers: int) -> Pointwise:
         inputs = 1 + self.extras + numbers
-        made: list[Step] = []
+        steps: list[Step] = []
         current, extra, number = 0, 1, 1 + self.extras
         for step in self.steps:
             args, params = (current,), step.params
             if step.op == GATE:
-                zero = inputs + len(made)
-                made.append(Step("constant", (), (0.0,), dtype))
-                made.append(Step("cmp_gt", (extra, zero), (), "i1"))
-                made.append(Step("select", (zero + 1, current, zero), (), dtype))
+                zero = inputs + len(steps)
+                steps.append(Step("constant", (), (0.0,), dtype))
+                steps.append(Step("cmp_gt", (extra, zero), (), "i1"))
+                steps.append(Step("select", (zero + 1, current, zero), (), dtype))
                 current, extra = zero + 2, extra + 1
                 continue
             if step.binary:
@@ -116,11 +116,11 @@ class Epilogue:
             elif step.op in BINARY and numbers:
                 args, number, params = (current, number), number + 1, ()
             elif step.op in BINARY:
-                made.append(Step("constant", (), step.params, dtype))
-                args, params = (current, inputs + len(made) - 1), ()
-            made.append(Step(step.op, args, params, dtype))
-            current = inputs + len(made) - 1
-        return Pointwise(inputs, tuple(made), (current,), (dtype,) * inputs)
+                steps.append(Step("constant", (), step.params, dtype))
+                args, params = (current, inputs + len(steps) - 1), ()
+            steps.append(Step(step.op, args, params, dtype))
+            current = inputs + len(steps) - 1
+        return Pointwise(inputs, tuple(steps), (current,), (dtype,) * inputs)
 
 
 def residual_clip(low: float | None = None, high: float | None = None) -> tuple[EpilogueStep, ...]:

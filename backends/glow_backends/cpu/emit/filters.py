@@ -68,11 +68,11 @@ def pack_filter(weights: Array, lanes: int, width: int, tile: int = 0, stride: i
     else:
         line = line_filter(max(r, s), tile)
     matrix = np.kron(line, line) if r == s else line
-    made = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
+    packed = np.empty((len(matrix), k // width, c // lanes, lanes, width), np.float32)
     for panel, block in np.ndindex(k // width, c // lanes):
         taps = np.ascontiguousarray(parts[panel, :, block].transpose(2, 3, 1, 0), np.float64)
-        made[:, panel, block] = (matrix @ taps.reshape(r * s, -1)).reshape(-1, lanes, width)
-    return made
+        packed[:, panel, block] = (matrix @ taps.reshape(r * s, -1)).reshape(-1, lanes, width)
+    return packed
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class FilterPackSpec:
     @property
     def strides(self) -> tuple[int, int, int]:
         """Elements of the filter between output channels, input channels and taps."""
-        step, found = 1, dict[str, int]()
+        step, strides = 1, dict[str, int]()
         taps = prod(self.kernel)
         sizes = {"O": self.out_channels, "I": self.in_channels, "H": taps, "W": 1}
         for axis in reversed(self.form):
-            found[axis] = step
+            strides[axis] = step
             step *= sizes[axis]
-        return found["O"], found["I"], found["H"]
+        return strides["O"], strides["I"], strides["H"]

@@ -125,8 +125,8 @@ class LineBuilder(ir.IRBuilder):
         kind = lhs.type
         if kind is not rhs.type and kind != rhs.type:
             raise ValueError(f"operands of {opname} differ in type: {kind} and {rhs.type}")
-        made = vector(_I1, kind.count) if isinstance(kind, ir.VectorType) else _I1
-        return self._line(made, f"{opname} {kind} {lhs.get_reference()}, {rhs.get_reference()}")
+        result_type = vector(_I1, kind.count) if isinstance(kind, ir.VectorType) else _I1
+        return self._line(result_type, f"{opname} {kind} {lhs.get_reference()}, {rhs.get_reference()}")
 
     def icmp_signed(self, cmpop: str, lhs: ir.Value, rhs: ir.Value, name: str = "") -> ir.Value:
         """Comparison of signed integers."""
@@ -215,9 +215,9 @@ class LineBuilder(ir.IRBuilder):
     # Control.
     def phi(self, typ: ir.Type, name: str = "", flags: Sequence[str] = ()) -> Phi:
         """A value that depends on where control comes from."""
-        made = Phi(typ, f"%v{next(self._numbers)}")
-        self._write(made)
-        return made
+        phi = Phi(typ, f"%v{next(self._numbers)}")
+        self._write(phi)
+        return phi
 
     def call(self, fn: ir.Value, args: Sequence[ir.Value], name: str = "", **how: Any) -> ir.Value:
         """A call; those with attributes are llvmlite's."""

@@ -93,8 +93,8 @@ def _mask(lanes: int, live: int) -> ir.Constant:
 
 
 def _masked_intrinsic(k: KernelBuilder, name: str, kind: ir.FunctionType) -> ir.Function:
-    found = k.module.globals.get(name)
-    return found if isinstance(found, ir.Function) else ir.Function(k.module, kind, name)
+    function = k.module.globals.get(name)
+    return function if isinstance(function, ir.Function) else ir.Function(k.module, kind, name)
 
 
 def load_first(

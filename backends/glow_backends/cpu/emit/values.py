@@ -98,12 +98,12 @@ def with_element(kind: ir.Type, element: ir.Type) -> ir.Type:
 def constant(kind: ir.Type, value: float) -> ir.Constant:
     """`value` in every lane of `kind`; integers wrap, so bit patterns can be unsigned."""
     key = str(kind), repr(value)
-    found = _CONSTANTS.get(key)
-    if found is None:
+    known = _CONSTANTS.get(key)
+    if known is None:
         if len(_CONSTANTS) >= _MOST_CONSTANTS:
             _CONSTANTS.clear()
-        found = _CONSTANTS[key] = _constant(kind, value)
-    return found
+        known = _CONSTANTS[key] = _constant(kind, value)
+    return known
 
 
 _CONSTANTS: dict[tuple[str, str], ir.Constant] = {}

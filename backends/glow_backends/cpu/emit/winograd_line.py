@@ -57,12 +57,12 @@ def line_points(k: KernelBuilder, d: Sequence[ir.Value]) -> list[ir.Value]:
     """The values of a tile of inputs at the points: those of +-p share their even and odd parts."""
     positive, even, odd = POINTS[len(d)], d[::2], d[1::2]
     every = _squares(positive)
-    found = [_combined(k, every, even)]
+    points = [_combined(k, every, even)]
     for p in positive:
         others = _squares([q for q in positive if q != p])
         low, high = _combined(k, others, even[1:]), _combined(k, others, odd[:-1])
-        found += [_combined(k, [sign * p], [high], low) for sign in (1, -1)]
-    return [*found, _combined(k, every, odd)]
+        points += [_combined(k, [sign * p], [high], low) for sign in (1, -1)]
+    return [*points, _combined(k, every, odd)]
 
 
 def line_outputs(k: KernelBuilder, m: Sequence[ir.Value], tile: int) -> list[ir.Value]:
@@ -70,9 +70,9 @@ def line_outputs(k: KernelBuilder, m: Sequence[ir.Value], tile: int) -> list[ir.
     positive, pairs = POINTS[len(m)], list(zip(m[1:-1:2], m[2:-1:2], strict=True))
     sums = [k.b.fadd(plus, minus) for plus, minus in pairs]
     differences = [k.b.fsub(plus, minus) for plus, minus in pairs]
-    found: list[ir.Value] = []
+    outputs: list[ir.Value] = []
     for power in range(tile):
         total = m[0] if power == 0 else m[-1] if power == tile - 1 else None
         powers = [p**power for p in positive]
-        found.append(_combined(k, powers, differences if power % 2 else sums, total))
-    return found
+        outputs.append(_combined(k, powers, differences if power % 2 else sums, total))
+    return outputs

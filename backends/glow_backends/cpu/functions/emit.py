@@ -45,7 +45,7 @@ class Join:
     """Where the ways through a call that is written out meet."""
 
     block: ir.Block
-    found: list[tuple[list[ir.Value], ir.Block]]
+    incoming: list[tuple[list[ir.Value], ir.Block]]
 
 
 class Emitter:
@@ -74,21 +74,21 @@ class Emitter:
     # --- functions --------------------------------------------------------------------------------
     def declared(self, instance: Instance) -> ir.Function:
         """The LLVM function of an instance."""
-        found = self.emitted.get(instance)
-        if found is None:
+        function = self.emitted.get(instance)
+        if function is None:
             inputs = [leaf for t in instance.parameters for leaf in leaves(self.sets.resolve(t))]
             outputs = leaves(self.sets.resolve(instance.result))
             result = self._result(outputs)
             inputs = [t for t, register in zip(inputs, in_registers(inputs), strict=True) if register]
             kind = ir.FunctionType(result, [*inputs, *([POINTER] if len(outputs) > IN_REGISTERS else [])])
             name = self.module.get_unique_name(f"{instance.name}.{instance.number}")
-            found = ir.Function(self.module, kind, name)
-            found.linkage = "internal"
-            found.calling_convention = "tailcc"
-            found.attributes.add("nounwind")
-            self.emitted[instance] = found
+            function = ir.Function(self.module, kind, name)
+            function.linkage = "internal"
+            function.calling_convention = "tailcc"
+            function.attributes.add("nounwind")
+            self.emitted[instance] = function
             self.pending.append(instance)
-        return found
+        return function
 
     def _result(self, outputs: list[ir.Type]) -> ir.Type:
         if not outputs or len(outputs) > IN_REGISTERS:
@@ -97,10 +97,10 @@ class Emitter:
 
     def emit_all(self) -> ir.Function:
         """Emit the root and everything it calls; returns the root's function."""
-        made = self.declared(self.root)
+        function = self.declared(self.root)
         while self.pending:
             self._function(self.pending.pop())
-        return made
+        return function
 
     def _function(self, instance: Instance) -> None:
         function = self.emitted[instance]
@@ -130,27 +130,27 @@ class Emitter:
     def _received(self, function: ir.Function, kinds: list[ir.Type]) -> list[ir.Value]:
         """The arguments of a function, at its start."""
         values = iter(function.args)
-        made: list[ir.Value] = []
+        received: list[ir.Value] = []
         spilled = 0
         for kind, register in zip(kinds, in_registers(kinds), strict=True):
             if register:
-                made.append(next(values))
+                received.append(next(values))
             else:
-                made.append(self.b.load(self.support.argument(self.b, spilled, kind)))
+                received.append(self.b.load(self.support.argument(self.b, spilled, kind)))
                 spilled += 1
-        return made
+        return received
 
     def _passed(self, registers: list[ir.Value]) -> list[ir.Value]:
         """The arguments of a call that are registers; the others are stored for the callee to read."""
-        made: list[ir.Value] = []
+        passed: list[ir.Value] = []
         spilled = 0
         for value, register in zip(registers, in_registers([r.type for r in registers]), strict=True):
             if register:
-                made.append(value)
+                passed.append(value)
             else:
                 self.b.store(value, self.support.argument(self.b, spilled, value.type))
                 spilled += 1
-        return made
+        return passed
 
     def _body(self, instance: Instance, registers: list[Any], frame: Frame) -> None:
         """The code of an instance and of those that it goes on to, up to its return."""
@@ -177,21 +177,21 @@ class Emitter:
             if isinstance(op, CallOp):
                 if is_tail(op):
                     return self._tail(op, operands, instance, frame)
-                made = self._call(op, operands, instance, frame)
+                value = self._call(op, operands, instance, frame)
                 frame.called = True
-                if made is None:
+                if value is None:
                     return None
-                values[op.result] = made
+                values[op.result] = value
             else:
                 values[op.results[0]] = self.program.step(op, operands, instance)
         raise AssertionError(instance.name)
 
     def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:
         values: dict[SSAValue, V] = {}
-        found = iter(registers)
+        rest = iter(registers)
         for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
             resolved = self.sets.resolve(kind)
-            values[argument] = V(resolved, unflat(resolved, found))
+            values[argument] = V(resolved, unflat(resolved, rest))
         return values
 
     def _inline(self, instance: Instance, arguments: list[V]) -> V:
@@ -218,7 +218,7 @@ class Emitter:
             self.t.tensors.deliver(flat(value.code))
         registers = self._registers([value])
         if frame.join is not None:
-            frame.join.found.append((registers, self.b.block))
+            frame.join.incoming.append((registers, self.b.block))
             self.b.branch(frame.join.block)
         elif frame.out is not None:
             self._store(frame.out, registers)
@@ -228,10 +228,10 @@ class Emitter:
         elif len(registers) == 1:
             self.b.ret(registers[0])
         else:
-            made: ir.Value = ir.Constant(frame.function.function_type.return_type, ir.Undefined)
+            result: ir.Value = ir.Constant(frame.function.function_type.return_type, ir.Undefined)
             for index, register in enumerate(registers):
-                made = self.b.insert_value(made, register, index)
-            self.b.ret(made)
+                result = self.b.insert_value(result, register, index)
+            self.b.ret(result)
 
     def _registers(self, values: list[V]) -> list[ir.Value]:
         """The registers of values; tensors that wait are computed together."""
@@ -259,8 +259,8 @@ class Emitter:
 
     def _arguments(self, target: Instance, bound: tuple[Type, ...], codes: list[Any], x: list[V]) -> list[V]:
         values = [V(self.sets.resolve(t), c) for t, c in zip(bound, codes, strict=True)]
-        given = [*values, *x[1:]]
-        return [self.program.convert(v, t) for v, t in zip(given, target.parameters, strict=True)]
+        values_of_call = [*values, *x[1:]]
+        return [self.program.convert(v, t) for v, t in zip(values_of_call, target.parameters, strict=True)]
 
     def _branches(self, op: CallOp, x: list[V], instance: Instance) -> Any:
         """For each possible callee: (instance, arguments), with the builder in its block."""
@@ -315,10 +315,10 @@ class Emitter:
                     self.support.count_call(self.b, target.number)
                 function = self.declared(target)
                 extra = [frame.out] if frame.out is not None else []
-                made = self.b.call(
+                result = self.b.call(
                     function, [*self._passed(registers), *extra], cconv="tailcc", tail="musttail"
                 )
-                self.b.ret_void() if isinstance(made.type, ir.VoidType) else self.b.ret(made)
+                self.b.ret_void() if isinstance(result.type, ir.VoidType) else self.b.ret(result)
             else:
                 self._return(self._invoke(target, registers), frame)
         return None
@@ -356,7 +356,7 @@ class Emitter:
         merged: list[ir.Value] = []
         for index, leaf in enumerate(leaves(kind)):
             phi = builder.phi(leaf)
-            for registers, block in join.found:
+            for registers, block in join.incoming:
                 phi.add_incoming(registers[index], block)
             merged.append(phi)
         return V(kind, unflat(kind, iter(merged)))
@@ -376,15 +376,15 @@ class Emitter:
             if not several and self.survey.inlined(target):
                 return self.program.convert(self._inline(target, arguments), kind)
             if target is frame.root and frame.nested < self.survey.nesting(target):
-                made = self._nested(arguments, frame)
+                result = self._nested(arguments, frame)
             else:
-                made = self._invoke(target, self._registers(arguments))
-            value = self.program.convert(made, kind)
+                result = self._invoke(target, self._registers(arguments))
+            value = self.program.convert(result, kind)
             if not several:
                 return value
             if join is None:
                 join = Join(self.b.append_basic_block("done"), [])
-            join.found.append((self._registers([value]), self.b.block))
+            join.incoming.append((self._registers([value]), self.b.block))
             self.b.branch(join.block)
         return None if join is None else self._met(join, kind)
 
@@ -398,10 +398,10 @@ class Emitter:
         floor = support.aligned_top(b)
         b.store(floor, support.heap)
         b.store(floor, support.floor)
-        made = self._called(target, registers)
-        made = support.collect(b, floor, made, sizes(kind))
+        registers_of_result = self._called(target, registers)
+        registers_of_result = support.collect(b, floor, registers_of_result, sizes(kind))
         b.store(before, support.floor)
-        return V(kind, unflat(kind, iter(made)))
+        return V(kind, unflat(kind, iter(registers_of_result)))
 
     def _called(self, target: Instance, registers: list[ir.Value]) -> list[ir.Value]:
         function = self.declared(target)

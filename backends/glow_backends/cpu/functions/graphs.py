@@ -45,19 +45,19 @@ class Graphs:
         self.faults: list[Faults] = []
         self._target = target
         self._sizes = [0]
-        made: dict[tuple[Any, ...], Compiled] = {}
+        compiled: dict[tuple[Any, ...], Compiled] = {}
         faults: dict[Run, Faults] = {}
         for run in runs:
             key = key_of(run)
-            if key not in made:
-                made[key] = self._compile(f"fn_graph_{len(made)}", graph_of(run), lower)
-            self.names[run], run.weights, run.host, faults[run] = made[key]
+            if key not in compiled:
+                compiled[key] = self._compile(f"fn_graph_{len(compiled)}", graph_of(run), lower)
+            self.names[run], run.weights, run.host, faults[run] = compiled[key]
         self._arena = aligned_array((max(self._sizes),), np.dtype(np.uint8))
         self._barrier = aligned_array((state_bytes(1),), np.dtype(np.uint8))
         self._barrier[...] = 0
         self.report.arena_bytes = max(self._sizes)
-        hosted = [h for _, _, h, _ in made.values() if h is not None]
-        self.report.notes.update({"graphs": len(made), "host instructions": len(hosted)})
+        hosted = [h for _, _, h, _ in compiled.values() if h is not None]
+        self.report.notes.update({"graphs": len(compiled), "host instructions": len(hosted)})
         for run in runs:
             self._prepare(run, faults[run])
 

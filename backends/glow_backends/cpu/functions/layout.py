@@ -33,8 +33,8 @@ def leaves(kind: Type) -> list[ir.Type]:
         case EnvType():
             return [leaf for _, t in kind.entries for leaf in leaves(t)]
         case FnType():
-            made = [leaf for _, bound in kind.entries for t in bound for leaf in leaves(t)]
-            return made if len(kind.entries) == 1 else [I64, *made]
+            kinds = [leaf for _, bound in kind.entries for t in bound for leaf in leaves(t)]
+            return kinds if len(kind.entries) == 1 else [I64, *kinds]
         case NamedType() | TensorType():
             return [POINTER]
         case _:
@@ -53,8 +53,8 @@ def sizes(kind: Type) -> list[int | None]:
         case EnvType():
             return [leaf for _, t in kind.entries for leaf in sizes(t)]
         case FnType():
-            made = [leaf for _, bound in kind.entries for t in bound for leaf in sizes(t)]
-            return made if len(kind.entries) == 1 else [None, *made]
+            kinds = [leaf for _, bound in kind.entries for t in bound for leaf in sizes(t)]
+            return kinds if len(kind.entries) == 1 else [None, *kinds]
         case Scalar():
             return [None]
         case _:
@@ -95,12 +95,12 @@ MAX_FLOATS, MAX_WORDS = 8, 4
 def in_registers(kinds: list[ir.Type]) -> list[bool]:
     """Which arguments travel in registers."""
     floats = words = 0
-    found: list[bool] = []
+    passing: list[bool] = []
     for kind in kinds:
         if kind == F64:
             floats += 1
-            found.append(floats <= MAX_FLOATS)
+            passing.append(floats <= MAX_FLOATS)
         else:
             words += 1
-            found.append(words <= MAX_WORDS)
-    return found
+            passing.append(words <= MAX_WORDS)
+    return passing

@@ -49,11 +49,11 @@ class _Memory:
         reserve.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
         self._advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        found = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        if found is None or found == ctypes.c_void_p(-1).value:
+        address = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if address is None or address == ctypes.c_void_p(-1).value:
             raise NotNative(f"{HEAP_LIMIT >> 30} GiB of addresses, which this system does not give")
-        self.first: int = found
-        self.end = found + HEAP_LIMIT
+        self.first: int = address
+        self.end = address + HEAP_LIMIT
 
     def release(self, used: int) -> None:
         """Give memory of a run back that is more than the next one is likely to need."""
@@ -138,7 +138,7 @@ class NativeFunction:
                 raise failure
             for faults in self.graphs.faults:
                 faults.check()
-            found = None if code else self._values.taken()
+            result = None if code else self._values.taken()
             _memory[0].release(self._setup[6])
         number, code = code >> SHIFT, code & (1 << SHIFT) - 1
         if code == MEMORY:
@@ -150,7 +150,7 @@ class NativeFunction:
         if code:
             limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
             raise RecursionLimitError(*self._places.get(number, (self.name, "")), limit)
-        return found
+        return result
 
 
 def _plain(kind: Type) -> bool:

@@ -114,22 +114,22 @@ class Results(_Words):
         for index, leaf in enumerate(kinds):
             if isinstance(leaf, TensorType):
                 if bytes_of(tensor(leaf.shape, leaf.dtype)) <= SMALL:
-                    self._small[index] = made = _memory(leaf)
-                    self._places.ints[index] = address(made)
+                    self._small[index] = memory = _memory(leaf)
+                    self._places.ints[index] = address(memory)
                 else:
                     self._large[index] = leaf
 
     def prepare(self) -> None:
         """New memory for large arrays of the next result."""
         for index, kind in self._large.items():
-            self._now[index] = made = _memory(kind)
-            self._places.ints[index] = address(made)
+            self._now[index] = memory = _memory(kind)
+            self._places.ints[index] = address(memory)
 
     def taken(self) -> Any:
         """The result of the last call."""
-        found = self._rebuilt(self._kind, iter(range(len(self.ints))))
+        result = self._rebuilt(self._kind, iter(range(len(self.ints))))
         self._now.clear()
-        return found
+        return result
 
     def _rebuilt(self, kind: Type, numbers: Iterator[int]) -> Any:
         match kind:

@@ -53,22 +53,22 @@ class Support:
         self._helpers: dict[str, ir.Function] = {}
 
     def _global(self, name: str, kind: ir.Type) -> ir.GlobalVariable:
-        made = ir.GlobalVariable(self.module, kind, name)
-        made.initializer = ir.Constant(kind, None if kind == POINTER else 0)
-        made.linkage = "internal"
-        return made
+        variable = ir.GlobalVariable(self.module, kind, name)
+        variable.initializer = ir.Constant(kind, None if kind == POINTER else 0)
+        variable.linkage = "internal"
+        return variable
 
     def stop(self, b: ir.IRBuilder, code: int) -> None:
         """Leave the program with a code: why, and SHIFT bits higher the number of the instance."""
         if code not in self._stops:
-            made = ir.Function(self.module, ir.FunctionType(ir.VoidType(), []), f"fn.stop.{code}")
-            made.linkage = "internal"
+            function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), []), f"fn.stop.{code}")
+            function.linkage = "internal"
             for word in ("noinline", "noreturn", "cold"):
-                made.attributes.add(word)
-            inner = ir.IRBuilder(made.append_basic_block("entry"))
+                function.attributes.add(word)
+            inner = ir.IRBuilder(function.append_basic_block("entry"))
             inner.call(self.longjmp, [inner.bitcast(self.jump, POINTER), ir.Constant(I32, code)])
             inner.unreachable()
-            self._stops[code] = made
+            self._stops[code] = function
         b.call(self._stops[code], [])
 
     def fail(self, b: ir.IRBuilder, error: Failure) -> None:
@@ -143,23 +143,23 @@ class Support:
 
     def _helper(self, name: str, make: Callable[[ir.Function], None]) -> ir.Function:
         if name not in self._helpers:
-            made = ir.Function(self.module, ir.FunctionType(POINTER, [I64]), f"fn.{name}")
-            made.linkage = "internal"
-            made.attributes.add("alwaysinline")
-            self._helpers[name] = made
-            make(made)
+            function = ir.Function(self.module, ir.FunctionType(POINTER, [I64]), f"fn.{name}")
+            function.linkage = "internal"
+            function.attributes.add("alwaysinline")
+            self._helpers[name] = function
+            make(function)
         return self._helpers[name]
 
-    def _allocator(self, made: ir.Function) -> None:
-        b = ir.IRBuilder(made.append_basic_block("entry"))
+    def _allocator(self, function: ir.Function) -> None:
+        b = ir.IRBuilder(function.append_basic_block("entry"))
         old = b.load(self.heap)
-        self._take(b, old, made.args[0])
+        self._take(b, old, function.args[0])
         b.ret(old)
 
-    def _aligned(self, made: ir.Function) -> None:
-        b = ir.IRBuilder(made.append_basic_block("entry"))
+    def _aligned(self, function: ir.Function) -> None:
+        b = ir.IRBuilder(function.append_basic_block("entry"))
         start = self.aligned_top(b)
-        self._take(b, start, made.args[0])
+        self._take(b, start, function.args[0])
         b.ret(start)
 
     def aligned_top(self, b: ir.IRBuilder) -> ir.Value:
@@ -216,15 +216,15 @@ class Support:
         end = b.block
         b.branch(done)
         b.position_at_end(done)
-        found: list[ir.Value] = []
+        moved_values: list[ir.Value] = []
         for old, new in zip(values, lowered, strict=True):
             if old is not new:
                 phi = b.phi(old.type)
                 phi.add_incoming(old, start)
                 phi.add_incoming(new, end)
                 new = phi
-            found.append(new)
-        return found
+            moved_values.append(new)
+        return moved_values
 
     def _delivered(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, size: int) -> None:
         """Copy a tensor to its place unless it is there."""
@@ -245,12 +245,12 @@ class Support:
         """keep(tensor, floor, size): a copy at the top of the heap where the tensor is above the floor."""
         if "keep" not in self._helpers:
             kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64])
-            made = self._helpers["keep"] = ir.Function(self.module, kind, "fn.keep")
-            made.linkage = "internal"
-            made.attributes.add("noinline")
-            value, floor, size = made.args
-            b = ir.IRBuilder(made.append_basic_block("entry"))
-            copy, same = made.append_basic_block("copy"), made.append_basic_block("same")
+            targets = self._helpers["keep"] = ir.Function(self.module, kind, "fn.keep")
+            targets.linkage = "internal"
+            targets.attributes.add("noinline")
+            value, floor, size = targets.args
+            b = ir.IRBuilder(targets.append_basic_block("entry"))
+            copy, same = targets.append_basic_block("copy"), targets.append_basic_block("same")
             used = b.sub(b.ptrtoint(b.load(self.heap), I64), b.ptrtoint(floor, I64))
             age = b.sub(b.ptrtoint(value, I64), b.ptrtoint(floor, I64))
             b.cbranch(b.icmp_unsigned("<", age, used), copy, same)
@@ -266,11 +266,11 @@ class Support:
         """lower(tensor, base, count, moved): where a tensor lies after `count` bytes at `base` moved down."""
         if "lower" not in self._helpers:
             kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64, I64])
-            made = self._helpers["lower"] = ir.Function(self.module, kind, "fn.lower")
-            made.linkage = "internal"
-            made.attributes.add("noinline")
-            value, base, count, moved = made.args
-            b = ir.IRBuilder(made.append_basic_block("entry"))
+            cycle = self._helpers["lower"] = ir.Function(self.module, kind, "fn.lower")
+            cycle.linkage = "internal"
+            cycle.attributes.add("noinline")
+            value, base, count, moved = cycle.args
+            b = ir.IRBuilder(cycle.append_basic_block("entry"))
             above = b.sub(b.ptrtoint(value, I64), b.ptrtoint(base, I64))
             below = b.gep(value, [b.neg(moved)])
             b.ret(b.select(b.icmp_unsigned("<", above, count), below, value))
@@ -291,10 +291,10 @@ class Support:
         """`fn_run(setup)`: run on the stack that `setup` gives; `bytes_of` the tensors of the result."""
         inner = self._inner(root, inputs, outputs, bytes_of)
         kind = ir.FunctionType(I32, [POINTER])
-        made = ir.Function(self.module, kind, "fn_run")
-        made.attributes.add("noinline")
-        b = ir.IRBuilder(made.append_basic_block("entry"))
-        words = b.bitcast(made.args[0], I64.as_pointer())
+        entry = ir.Function(self.module, kind, "fn_run")
+        entry.attributes.add("noinline")
+        b = ir.IRBuilder(entry.append_basic_block("entry"))
+        words = b.bitcast(entry.args[0], I64.as_pointer())
 
         def word(index: int) -> ir.Value:
             return b.load(b.gep(words, [ir.Constant(I64, index)]))
@@ -304,7 +304,7 @@ class Support:
         b.store(word(5), self.stack_limit)
         b.store(ir.Constant(I64, MAX_TAIL_CALLS), self.fuel)
         code = b.call(self.setjmp, [b.bitcast(self.jump, POINTER)])
-        failed, go = made.append_basic_block("failed"), made.append_basic_block("go")
+        failed, go = entry.append_basic_block("failed"), entry.append_basic_block("go")
         b.cbranch(b.icmp_signed("!=", code, ir.Constant(I32, 0)), failed, go)
         b.position_at_end(failed)
         b.ret(code)
@@ -314,7 +314,7 @@ class Support:
         function = ir.FunctionType(POINTER, [I64, inner.type, POINTER])
         constraints = ",".join(["={rdi}", "{rbx}", "{r13}", "0", *clobbers])
         text = "movq %rsp, %r12\n\tmovq $1, %rsp\n\tcallq *$2\n\tmovq %r12, %rsp"
-        b.asm(function, text, constraints, [word(4), inner, made.args[0]], side_effect=True)
+        b.asm(function, text, constraints, [word(4), inner, entry.args[0]], side_effect=True)
         b.store(b.ptrtoint(b.load(self.heap), I64), b.gep(words, [ir.Constant(I64, 6)]))
         b.ret(ir.Constant(I32, 0))
 
@@ -325,11 +325,11 @@ class Support:
         outputs: list[ir.Type],
         bytes_of: Sequence[int | None],
     ) -> ir.Function:
-        made = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [POINTER]), "fn.inner")
-        made.linkage = "internal"
-        made.attributes.add("noinline")
-        b = ir.IRBuilder(made.append_basic_block("entry"))
-        words = b.bitcast(made.args[0], POINTER.as_pointer())
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [POINTER]), "fn.inner")
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        words = b.bitcast(function.args[0], POINTER.as_pointer())
         arguments = b.load(words)
         results = b.load(b.gep(words, [ir.Constant(I64, 1)]))
 
@@ -363,4 +363,4 @@ class Support:
             if size:
                 self._delivered(b, b.load(place(results, index, POINTER)), self.place(b, index), size)
         b.ret_void()
-        return made
+        return function

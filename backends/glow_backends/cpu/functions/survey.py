@@ -50,8 +50,8 @@ class Survey(NoCode):
                 self.edges[now] = []
                 program.body(now)
                 pending += self.edges[now]
-        for found in self.edges.values():
-            for target in found:
+        for function in self.edges.values():
+            for target in function:
                 self.sites[target] = self.sites.get(target, 0) + 1
         #: Whether calls in tail position are counted: they could go on forever without more stack.
         self.counting = any(self.counted(i) for i in self.tails)
@@ -76,10 +76,10 @@ class Survey(NoCode):
         """The instances that an instance calls and that call it, directly or through others."""
         if instance not in self._cycles:
             reached = self._reached(instance)
-            found = {i for i in reached if i is instance or instance in self._reached(i)}
-            found = found if instance in reached else set[Instance]()
-            self._cycles[instance] = found
-            self._cycles.update(dict.fromkeys(found, found))
+            function = {i for i in reached if i is instance or instance in self._reached(i)}
+            function = function if instance in reached else set[Instance]()
+            self._cycles[instance] = function
+            self._cycles.update(dict.fromkeys(function, function))
         return self._cycles[instance]
 
     def _reached(self, instance: Instance) -> set[Instance]:

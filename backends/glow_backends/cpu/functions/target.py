@@ -100,13 +100,13 @@ class LlvmTarget:
 
     def external(self, name: str, result: ir.Type, values: Sequence[ir.Value]) -> ir.Value:
         """A call of an intrinsic or a function of the C library."""
-        found = self.helpers.get(name)
-        if found is None:
+        function = self.helpers.get(name)
+        if function is None:
             kind = ir.FunctionType(result, [v.type for v in values])
-            found = self.helpers[name] = ir.Function(self.module, kind, name)
+            function = self.helpers[name] = ir.Function(self.module, kind, name)
             if not name.startswith("llvm."):
-                found.attributes.add("nounwind")
-        return self.builder.call(found, values)
+                function.attributes.add("nounwind")
+        return self.builder.call(function, values)
 
     def scalar(self, card: ScalarPrimitive, kind: str, x: Sequence[ir.Value]) -> ir.Value:
         """A primitive on scalars of one kind."""
@@ -152,8 +152,8 @@ class LlvmTarget:
     def safe_log(self, x: ir.Value) -> ir.Value:
         """The logarithm of positive numbers, 0 of others."""
         zero = ir.Constant(F64, 0.0)
-        found = self.external("llvm.log.f64", F64, [x])
-        return self.builder.select(self.builder.fcmp_ordered(">", x, zero), found, zero)
+        logarithm = self.external("llvm.log.f64", F64, [x])
+        return self.builder.select(self.builder.fcmp_ordered(">", x, zero), logarithm, zero)
 
     def float_rest(self, x: ir.Value, by: ir.Value) -> ir.Value:
         """x % by with the sign of `by`."""
@@ -190,9 +190,9 @@ class LlvmTarget:
             self.support.fits(b, b.icmp_signed("<", by, ir.Constant(I64, 0)))
             return b.ashr(x, b.select(b.icmp_signed("<", by, most), by, most))
         self.support.fits(b, b.icmp_unsigned(">=", by, most))
-        made = b.shl(x, by)
-        self.support.fits(b, b.icmp_signed("!=", b.ashr(made, by), x))
-        return made
+        product = b.shl(x, by)
+        self.support.fits(b, b.icmp_signed("!=", b.ashr(product, by), x))
+        return product
 
     def divided(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
         """x // by or x % by, rounded down as in Python; by 0, x // 0 is 0 and x % 0 is 0."""
@@ -207,19 +207,19 @@ class LlvmTarget:
         below = b.and_(b.icmp_signed("!=", rest, zero), signs)
         if name == "mod":
             return b.add(rest, b.select(below, safe, zero))
-        made = b.sub(quotient, b.zext(below, I64))
-        return b.select(b.icmp_signed("==", by, zero), zero, made)
+        quotient_down = b.sub(quotient, b.zext(below, I64))
+        return b.select(b.icmp_signed("==", by, zero), zero, quotient_down)
 
     def power(self) -> ir.Function:
         """Integer power by squaring; negative exponents, which give floats, are not native."""
         if "fn.ipow" not in self.helpers:
-            made = ir.Function(self.module, ir.FunctionType(I64, [I64, I64]), "fn.ipow")
-            made.linkage = "internal"
-            self.helpers["fn.ipow"] = made
-            entry, loop, done = (made.append_basic_block(n) for n in ("entry", "loop", "done"))
+            function = ir.Function(self.module, ir.FunctionType(I64, [I64, I64]), "fn.ipow")
+            function.linkage = "internal"
+            self.helpers["fn.ipow"] = function
+            entry, loop, done = (function.append_basic_block(n) for n in ("entry", "loop", "done"))
             zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
             b = ir.IRBuilder(entry)
-            self.support.fits(b, b.icmp_signed("<", made.args[1], zero))
+            self.support.fits(b, b.icmp_signed("<", function.args[1], zero))
             start = b.block
             b.branch(loop)
             b.position_at_end(loop)
@@ -230,8 +230,8 @@ class LlvmTarget:
             more = b.icmp_signed(">", half, zero)
             squared = self._checked(b, "mul", b.select(more, base, one), b.select(more, base, one))
             for phi, first, then in (
-                (base, made.args[0], squared),
-                (left, made.args[1], half),
+                (base, function.args[0], squared),
+                (left, function.args[1], half),
                 (total, one, after),
             ):
                 phi.add_incoming(first, start)
@@ -264,9 +264,9 @@ class LlvmTarget:
             # Closures without captured values are all the same: one constant record each.
             name = f"fn.record.{index}"
             if name not in self.module.globals:
-                made = ir.GlobalVariable(self.module, I64, name)
-                made.initializer = ir.Constant(I64, index)
-                made.linkage = "internal"
+                variable = ir.GlobalVariable(self.module, I64, name)
+                variable.initializer = ir.Constant(I64, index)
+                variable.linkage = "internal"
             return self.builder.bitcast(self.module.globals[name], POINTER)
         b = self.builder
         record = self.support.allocate(b, 8 + 8 * len(registers))
@@ -292,7 +292,7 @@ class LlvmTarget:
         b = self.builder
         function = b.function
         done = function.append_basic_block("boxed")
-        found: list[tuple[ir.Value, ir.Block]] = []
+        boxes: list[tuple[ir.Value, ir.Block]] = []
         other = function.append_basic_block("none")
         self.tensors.registers(flat(value.code))
         cases = b.switch(value.code[0], other)
@@ -301,14 +301,14 @@ class LlvmTarget:
             cases.add_case(ir.Constant(I64, index), block)
             b.position_at_end(block)
             one = FnType((entry,))
-            made = convert(V(one, [v.code for v in captured(value, index)]), named)
-            found.append((made.code, b.block))
+            box = convert(V(one, [v.code for v in captured(value, index)]), named)
+            boxes.append((box.code, b.block))
             b.branch(done)
         b.position_at_end(other)
         b.unreachable()
         b.position_at_end(done)
         phi = b.phi(POINTER)
-        for code, block in found:
+        for code, block in boxes:
             phi.add_incoming(code, block)
         return phi
 

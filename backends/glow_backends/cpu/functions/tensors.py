@@ -153,17 +153,17 @@ class Tensors:
         if isinstance(code, Node):
             return code
         kind = marked(kind, False)
-        made = self.known.get((code, kind))
-        if made is None:
+        node = self.known.get((code, kind))
+        if node is None:
             if isinstance(kind, TensorType):
-                made = Node(tensor(kind.shape, kind.dtype), real=code)
+                node = Node(tensor(kind.shape, kind.dtype), real=code)
             else:
                 assert isinstance(kind, Scalar)
-                made = Node(tensor((), DTYPES[kind.kind]), kind.kind, code)
+                node = Node(tensor((), DTYPES[kind.kind]), kind.kind, code)
                 if isinstance(code, ir.Constant) and isinstance(code.constant, bool | int | float):
-                    made.const = np.array(code.constant, DTYPES[kind.kind])
-            self.known[code, kind] = made
-        return made
+                    node.const = np.array(code.constant, DTYPES[kind.kind])
+            self.known[code, kind] = node
+        return node
 
     def primitive(self, card: Primitive, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
         """A primitive on tensors and numbers."""
@@ -171,9 +171,9 @@ class Tensors:
         kinds = [Kind(n.type, n.scalar is not None) for n in operands]
         template = region(card, attributes, kinds, where)
         scalar = result.kind if isinstance(result, Scalar) else None
-        made = Node(template.type, scalar, template=template, operands=operands)
-        row = self._row(made) if isinstance(card, Item | Rows) else None
-        return made if row is None else row
+        node = Node(template.type, scalar, template=template, operands=operands)
+        row = self._row(node) if isinstance(card, Item | Rows) else None
+        return node if row is None else row
 
     def graph_part(self, op: TensorsOp, x: Sequence[V]) -> list[Node]:
         """The nodes of a part of a graph, one an operator's result."""
@@ -218,9 +218,9 @@ class Tensors:
             )
         return self.zeros[kind.shape, kind.dtype]
 
-    def _row(self, made: Node) -> Node | None:
+    def _row(self, node: Node) -> Node | None:
         """Rows of memory are where they are: x[i] is an address, and a number there is loaded."""
-        source, index = made.operands
+        source, index = node.operands
         whole = source.base()
         count = shape_of(source.type)[0]
         size = bytes_of(source.type) // max(count, 1)
@@ -230,28 +230,28 @@ class Tensors:
         aligned = whole.real is not None and not size % ALIGN
         if index.const is not None:
             # The graph knows better what to do with all the rows together; others may have the address.
-            if aligned and made.scalar is None:
-                made.row = (whole, int(index.const) % count * size)
+            if aligned and node.scalar is None:
+                node.row = (whole, int(index.const) % count * size)
             return None
         b = self.builder
         at = self.register(index)
-        length, last = ir.Constant(I64, count), ir.Constant(I64, count - bytes_of(made.type) // size)
+        length, last = ir.Constant(I64, count), ir.Constant(I64, count - bytes_of(node.type) // size)
         wrapped = b.select(b.icmp_signed("<", at, ir.Constant(I64, 0)), b.add(at, length), at)
         inside = b.select(b.icmp_unsigned("<", wrapped, last), wrapped, last)  # as the kernels of gather do
         place = b.gep(first, [b.mul(inside, ir.Constant(I64, size))])
-        if made.scalar is not None:
-            return Node(made.type, made.scalar, self._loaded(place, made.scalar))
+        if node.scalar is not None:
+            return Node(node.type, node.scalar, self._loaded(place, node.scalar))
         if aligned:
-            return Node(made.type, real=place)
-        made.place_of = place
+            return Node(node.type, real=place)
+        node.place_of = place
         return None
 
     def _loaded(self, place: ir.Value, kind: str) -> ir.Value:
         """The number at an address."""
         b, wanted = self.builder, SCALARS[kind]
         stored = I8 if wanted == I1 else wanted
-        found = b.load(b.bitcast(place, stored.as_pointer()))
-        return b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if wanted == I1 else found
+        stored_value = b.load(b.bitcast(place, stored.as_pointer()))
+        return b.icmp_unsigned("!=", stored_value, ir.Constant(I8, 0)) if wanted == I1 else stored_value
 
     def inside(self, index: V, size: int, error: Failure) -> None:
         """Raise an error where subscripts lie outside an axis: at once, or when their graph has run."""
@@ -349,19 +349,19 @@ class Tensors:
         b = self.builder
         size = ir.Constant(I64, 0)
         memory = self.support.allocate_aligned(b, size)
-        made = Run(None, order, list(inputs), size, memory)  # pyright: ignore[reportArgumentType]
-        for index, node in enumerate(made.inputs):
+        run = Run(None, order, list(inputs), size, memory)  # pyright: ignore[reportArgumentType]
+        for index, node in enumerate(run.inputs):
             assert node.real is not None
             if node.scalar is None:
-                self._store(b, made, node.real, "slot", index)
+                self._store(b, run, node.real, "slot", index)
             else:
                 value = b.zext(node.real, I8) if node.real.type == I1 else node.real
-                self._store(b, made, value, "scalar", index)
-        words = [self._patched(b, made, what, 0) for what in ("io", "weights", "arena")]
-        made.call = b.call(self.graph("fn.graph"), [*words, ir.Constant(I64, 0)])
-        self.runs.append(made)
+                self._store(b, run, value, "scalar", index)
+        words = [self._patched(b, run, what, 0) for what in ("io", "weights", "arena")]
+        run.call = b.call(self.graph("fn.graph"), [*words, ir.Constant(I64, 0)])
+        self.runs.append(run)
         for node in order:
-            node.run = made
+            node.run = run
         for node in wanted:
             self._hand_out(node)
 

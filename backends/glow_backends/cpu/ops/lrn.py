@@ -38,5 +38,5 @@ class BlockedLrnOp(PureOp):
         plain = unblock_channels(input, self.channels)
         numbers = {n: getattr(self, n) for n in ("size", "alpha", "beta", "bias")}
         block = Block(arg_types=[tensor_of(plain)])
-        (made,) = LrnOp(*block.args, **numbers).evaluate([plain])
-        result[...] = block_channels(made, input.shape[-1])
+        (plain_result,) = LrnOp(*block.args, **numbers).evaluate([plain])
+        result[...] = block_channels(plain_result, input.shape[-1])

@@ -81,7 +81,7 @@ class CpuRecurrentOp(PureOp):
         directions, rows, _ = recurrence.shape
         # The projection is done: the weights that are left pick the direction's columns.
         pick = np.eye(directions * rows, dtype=x.dtype).reshape(directions, rows, directions * rows)
-        found: dict[str, Any] = {
+        operands: dict[str, Any] = {
             "input": x,
             "weights": pick,
             "recurrence": widen(recurrence),
@@ -91,11 +91,11 @@ class CpuRecurrentOp(PureOp):
             "peepholes": peepholes,
         }
         if bias is not None:
-            found["bias"] = np.concatenate([np.zeros_like(bias), bias], 1)
+            operands["bias"] = np.concatenate([np.zeros_like(bias), bias], 1)
         names = card.get_irdl_definition().properties
         properties = {n: 0 if n == "layout" else getattr(self, n) for n in names}
-        made = run(ArrayMath(x.dtype), card, properties, found, [x.shape, pick.shape, recurrence.shape])
-        for out, value in zip(result, made, strict=True):
+        outputs = run(ArrayMath(x.dtype), card, properties, operands, [x.shape, pick.shape, recurrence.shape])
+        for out, value in zip(result, outputs, strict=True):
             out[...] = value
 
 

@@ -51,7 +51,7 @@ def step_text(step: Step, number: int, first: str | None) -> str:
 
 def program_of(steps: Sequence[str], dtypes: Sequence[str], outputs: Sequence[int]) -> Pointwise:
     """The program that the steps' texts describe; a VerifyException where one makes no sense."""
-    known, made = list(dtypes), list[Step]()
+    known, steps_so_far = list(dtypes), list[Step]()
     for text in steps:
         match = _STEP.fullmatch(text)
         if match is None:
@@ -67,11 +67,11 @@ def program_of(steps: Sequence[str], dtypes: Sequence[str], outputs: Sequence[in
             raise VerifyException(f"glow_cpu.stack: parameters of '{text}' cannot be read") from None
         if not values.has(kind) or not supports(op, kind):
             raise VerifyException(f"glow_cpu.stack: there is no element-wise '{op}' of {kind}")
-        made.append(Step(op, places, parsed, kind))
+        steps_so_far.append(Step(op, places, parsed, kind))
         known.append(kind)
     if not outputs or any(not 0 <= o < len(known) for o in outputs):
         raise VerifyException(f"glow_cpu.stack: outputs {list(outputs)} of {len(known)} values")
-    return Pointwise(len(dtypes), tuple(made), tuple(outputs), tuple(dtypes))
+    return Pointwise(len(dtypes), tuple(steps_so_far), tuple(outputs), tuple(dtypes))
 
 
 def steps_attr(program: Pointwise) -> ArrayAttr:
@@ -116,8 +116,8 @@ class StackOp(PureOp):
         program, known = program_in(self, inputs), list(inputs)
         for step in program.steps:
             known.append(run_step(step, [known[a] for a in step.args]))
-        made = [known[o] for o in program.outputs]
-        for out, value in zip(result, made, strict=True):
+        outputs = [known[o] for o in program.outputs]
+        for out, value in zip(result, outputs, strict=True):
             out[...] = value
 
 
@@ -136,5 +136,5 @@ def run_step(step: Step, arrays: Sequence[Array]) -> Array:
     block = Block(arg_types=[tensor_of(a) for a in arrays])
     result = tensor(np.broadcast_shapes(*(a.shape for a in arrays)), kind)
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
-    made = operator(*block.args, results=result, **properties)
-    return made.evaluate(arrays)[0]
+    op = operator(*block.args, results=result, **properties)
+    return op.evaluate(arrays)[0]

@@ -85,8 +85,8 @@ class ConvWeightsOp(PureOp):
         out, channels, kernel = sizes_of(result.shape, self.form)
         x = unblock_channels(input, channels) if input.ndim == 5 else input
         window = (self.strides, self.pads, self.dilations)
-        made = filter_gradient(x, unblock_channels(grad, out), kernel, *window)
-        result[...] = made.transpose(["OIHW".index(axis) for axis in self.form])
+        gradient = filter_gradient(x, unblock_channels(grad, out), kernel, *window)
+        result[...] = gradient.transpose(["OIHW".index(axis) for axis in self.form])
 
 
 @graph_op

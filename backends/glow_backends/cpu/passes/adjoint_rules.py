@@ -80,11 +80,11 @@ def phase_filters(array: Array, rows: Axis, columns: Axis, group: int = 1) -> Ar
     array = split.reshape(-1, *split.shape[2:])
     out, inner = array.shape[:2]
     shape = (rows.stride, columns.stride, out, inner, rows.window, columns.window)
-    made = np.zeros(shape, array.dtype)
+    phases = np.zeros(shape, array.dtype)
     for y, (row, down) in enumerate(rows.taps):
         for x, (column, right) in enumerate(columns.taps):
-            made[row, column, :, :, down - rows.low, right - columns.low] = array[:, :, y, x]
-    return made
+            phases[row, column, :, :, down - rows.low, right - columns.low] = array[:, :, y, x]
+    return phases
 
 
 def conv_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
@@ -231,8 +231,8 @@ def _blocked_phases(
     source, group = form.value, op.group
     parts = _apart(op, axes, wide, target)
     if parts is not None:
-        made = [_convolution(region, source, (r, c), own, vector, group) for r, c, own in parts]
-        y, order = region.add(ConcatOp(made, axis=0)), (2, 3, 4, 0, 5, 1, 6)
+        convs = [_convolution(region, source, (r, c), own, vector, group) for r, c, own in parts]
+        y, order = region.add(ConcatOp(convs, axis=0)), (2, 3, 4, 0, 5, 1, 6)
         shape = (rows.stride, columns.stride, batch, blocks, rows.steps, columns.steps, lanes)
     else:
         if group > 1:  # groups read channels of their own: each phase has a copy

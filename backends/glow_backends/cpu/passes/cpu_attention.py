@@ -81,8 +81,8 @@ def _four_mask(mask: SSAValue, scores: Sequence[int], r: Rewriter) -> SSAValue |
             return None
         lead = (int(np.prod(lead[:-1])), lead[-1])
     lead = (1,) * (2 - len(lead)) + lead
-    made = (*lead, *shape[-2:])
-    return mask if shape_of(mask) == made else r(ReshapeOp.to(mask, made))
+    four = (*lead, *shape[-2:])
+    return mask if shape_of(mask) == four else r(ReshapeOp.to(mask, four))
 
 
 def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
@@ -93,10 +93,10 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     rank = len(shape_of(softmax.result))
     if softmax.axis % rank != rank - 1 or dtype_of(op.result.type) != np.float32:
         return None
-    found = _scores(softmax.input)
-    if found is None or found[0].transpose_a or len(found[1]) > 1:
+    product_and_masks = _scores(softmax.input)
+    if product_and_masks is None or product_and_masks[0].transpose_a or len(product_and_masks[1]) > 1:
         return None
-    product, masks = found
+    product, masks = product_and_masks
     lead = shape_of(op.result)[:-2]
     if any(shape_of(v)[:-2] != lead for v in (product.a, product.b, op.b)):
         return None
@@ -106,7 +106,7 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     mask = [_four_mask(m, scores, r) for m in masks]
     if None in mask:
         return None
-    made: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     values: list[SSAValue] = []
     sources = (
         ("q", product.a, False),
@@ -122,25 +122,25 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
         if name == "v" and steps[3] != 1 or name == "k" and 1 not in steps[2:]:
             return None
         values.append(value)
-        made[f"{name}_order"] = order
+        options[f"{name}_order"] = order
     if product.scale is not None:
-        made["scale"] = product.scale
-    result = r(AttentionOp(*values, *mask, **made))
+        options["scale"] = product.scale
+    result = r(AttentionOp(*values, *mask, **options))
     return result if rank == 4 else r(ReshapeOp(result, results=op.result.type))
 
 
 def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(attention(q, k, v)) -> attention(q, k, v) {order}, columns last."""
-    made = producer(op.input, AttentionOp, single=True)
+    inner = producer(op.input, AttentionOp, single=True)
     permutation = op.permutation
-    if made is None or made.order != PLAIN or permutation[3] != 3:
+    if inner is None or inner.order != PLAIN or permutation[3] != 3:
         return None
     same = {
-        n: getattr(made, n)
+        n: getattr(inner, n)
         for n in ("q_order", "k_order", "v_order", "scale")
-        if getattr(made, n) is not None
+        if getattr(inner, n) is not None
     }
-    return r(AttentionOp(made.q, made.k, made.v, *present(made.mask), order=permutation, **same))
+    return r(AttentionOp(inner.q, inner.k, inner.v, *present(inner.mask), order=permutation, **same))
 
 
 PATTERNS = (Pattern((GemmOp,), attention), Pattern((TransposeOp,), ordered_result))

@@ -80,8 +80,8 @@ def packed(conv: ConvOp, target: CpuTarget) -> None:
     plan = plan_winograd(WinogradSpec(spec, tile), target) if tile else plan_conv(spec, target)
     width, lanes = plan.block.vectors * target.lanes, 1 if spec.plain_input else target.lanes
     b = Builder.before(conv)
-    made = b(PackFilterOp(conv.filter, form=conv.form, lanes=lanes, width=width, tile=tile))
-    new = rebuilt(conv, packed=[made])
+    pack = b(PackFilterOp(conv.filter, form=conv.form, lanes=lanes, width=width, tile=tile))
+    new = rebuilt(conv, packed=[pack])
     b.insert(new)
     new.results[0].name_hint = conv.result.name_hint
     conv.result.replace_all_uses_with(new.results[0])

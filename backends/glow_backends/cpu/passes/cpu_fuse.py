@@ -91,12 +91,12 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
     if name not in BINARY or len(operands) != 2:
         return None
     sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
-    found = [(k, operands[other]) for own, other in sides if (k := _kernel(operands[own]))]
-    if not found:
+    kernels = [(k, operands[other]) for own, other in sides if (k := _kernel(operands[own]))]
+    if not kernels:
         return None
-    if len(found) == 2 and found[0][0].is_before_in_block(found[1][0]):
-        found.reverse()  # the later one: its sums wait for nothing that is not there
-    kernel, other = found[0]
+    if len(kernels) == 2 and kernels[0][0].is_before_in_block(kernels[1][0]):
+        kernels.reverse()  # the later one: its sums wait for nothing that is not there
+    kernel, other = kernels[0]
     return r(fused(kernel, EpilogueStep(name), [other]))
 
 
@@ -119,10 +119,10 @@ def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
     ]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     inner = r(type(op)(*operands, results=source.type, **known))
-    made = type(move).create(
+    turned = type(move).create(
         operands=[inner], properties=dict(move.properties), result_types=[move.results[0].type]
     )
-    return r(made)
+    return r(turned)
 
 
 def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:

@@ -28,8 +28,8 @@ from glow_passes.graph.symbols import Symbols
 
 def _norm(value: SSAValue) -> BatchNormTrainOp | None:
     """The normalisation that makes `value` for one reader."""
-    found = producer(value, BatchNormTrainOp, single=True)
-    return found if found is not None and found.result is value else None
+    norm = producer(value, BatchNormTrainOp, single=True)
+    return norm if norm is not None and norm.result is value else None
 
 
 def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValue]] | None:
@@ -47,28 +47,28 @@ def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValu
     if name not in BINARY or len(operands) != 2:
         return None
     sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
-    found = [(n, operands[other]) for own, other in sides if (n := _norm(operands[own]))]
-    if len(found) == 2 and found[0][0].is_before_in_block(found[1][0]):
-        found.reverse()  # the later one waits for nothing that is not there
-    return (found[0][0], EpilogueStep(name), [found[0][1]]) if found else None
+    norms = [(n, operands[other]) for own, other in sides if (n := _norm(operands[own]))]
+    if len(norms) == 2 and norms[0][0].is_before_in_block(norms[1][0]):
+        norms.reverse()  # the later one waits for nothing that is not there
+    return (norms[0][0], EpilogueStep(name), [norms[0][1]]) if norms else None
 
 
 def _replace(old: GraphOp, new: GraphOp, before: GraphOp) -> None:
     """Put `new` in front of `before` and in the place of `old`."""
     Builder.before(before).insert(new)
-    for result, made in zip(old.results, new.results, strict=True):
-        made.name_hint = result.name_hint
-        result.replace_all_uses_with(made)
+    for result, new_result in zip(old.results, new.results, strict=True):
+        new_result.name_hint = result.name_hint
+        result.replace_all_uses_with(new_result)
     old.detach()
     old.erase()
 
 
 def _follow(op: GraphOp) -> bool:
     """relu(norm(x)) -> norm(x) {steps = ["relu"]}."""
-    found = _step(op)
-    if found is None:
+    fused = _step(op)
+    if fused is None:
         return False
-    norm, step, extras = found
+    norm, step, extras = fused
     steps = steps_attr([*steps_of(norm.properties["steps"]), step])
     every = [*norm.extras, *extras]
     epsilon = norm.epsilon

@@ -23,23 +23,23 @@ def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
     if op.predicate is not None:
         return None
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        made: Any = producer(value, QuantizedConvOp, single=True)
+        conv: Any = producer(value, QuantizedConvOp, single=True)
         kind = element_of(value)
-        if made is None or made.residual is not None or value.type.get_shape() != other.type.get_shape():
+        if conv is None or conv.residual is not None or value.type.get_shape() != other.type.get_shape():
             continue
         if not isinstance(kind, UniformQuantizedType):
             continue
         return r(
             QuantizedConvOp(
-                made.input,
-                made.filter,
-                made.bias,
+                conv.input,
+                conv.filter,
+                conv.bias,
                 other,
                 results=op.result.type,
                 between=kind,
                 sum_low=op.low,
                 sum_high=op.high,
-                **{n: getattr(made, n) for n in WINDOW},
+                **{n: getattr(conv, n) for n in WINDOW},
             )
         )
     return None

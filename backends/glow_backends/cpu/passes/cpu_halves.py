@@ -52,10 +52,10 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
         return None
     if to == i32:
         return None
-    given = {n: v for n, v in plain_properties(op).items() if n not in ("low", "high")}
+    options = {n: v for n, v in plain_properties(op).items() if n not in ("low", "high")}
     shape, sums = shape_of(op.result), tensor(shape_of(op.result), i32)
     high, low = (
-        r(type(op)(half, weights, None, results=sums, **given)) for half in _bytes_of(op.input, source, r)
+        r(type(op)(half, weights, None, results=sums, **options)) for half in _bytes_of(op.input, source, r)
     )
     row = [1] * len(shape)
     row[axis] = shape[axis]

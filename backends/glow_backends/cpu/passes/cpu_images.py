@@ -125,7 +125,7 @@ def split(run: Sequence[GraphOp], images: int, part: int) -> None:
     inside = set(run)
     b = Builder.after(run[-1])  # where all operands are known
     wanted = [r for op in run for r in op.results if any(u.operation not in inside for u in r.uses)]
-    made: dict[SSAValue, list[SSAValue]] = {v: [] for v in wanted}
+    pieces: dict[SSAValue, list[SSAValue]] = {v: [] for v in wanted}
     for first in range(0, images, part):
         known: dict[SSAValue, SSAValue] = {}
         for op in run:
@@ -137,9 +137,9 @@ def split(run: Sequence[GraphOp], images: int, part: int) -> None:
             b.insert(new)
             for old, result in zip(op.results, new.results, strict=True):
                 known[old] = result
-                if old in made:
-                    made[old].append(result)
-    for value, parts in made.items():
+                if old in pieces:
+                    pieces[old].append(result)
+    for value, parts in pieces.items():
         joined = b(ConcatOp(parts, axis=0))
         joined.name_hint = value.name_hint
         value.replace_uses_with_if(joined, lambda use: use.operation not in inside)
@@ -150,7 +150,7 @@ def split(run: Sequence[GraphOp], images: int, part: int) -> None:
 
 def _runs(function: FuncOp) -> list[tuple[int, list[GraphOp]]]:
     """Neighbouring layers of the same number of images that can be split."""
-    found: list[tuple[int, list[GraphOp]]] = []
+    runs: list[tuple[int, list[GraphOp]]] = []
     images: int | None = None
     for op in function.body.block.ops:
         if isinstance(op, GetOp):
@@ -158,20 +158,20 @@ def _runs(function: FuncOp) -> list[tuple[int, list[GraphOp]]]:
         now = takes_parts(op)
         if now is not None and isinstance(op, GraphOp):
             if now != images:
-                found.append((now, []))
-            found[-1][1].append(op)
+                runs.append((now, []))
+            runs[-1][1].append(op)
         images = now
-    return found
+    return runs
 
 
 def split_batches(function: FuncOp, target: CpuTarget, winograd: bool = True) -> None:
     """Split the runs of layers that gain by it, all into the parts by which they gain most."""
     for images, ops in _runs(function):
         parts = [p for p in range(target.threads, images) if not images % p and images // p <= MOST_PARTS]
-        found = [(best_runs([gain(op, images, p, target, winograd) for op in ops]), p) for p in parts]
-        if not found:
+        candidates = [(best_runs([gain(op, images, p, target, winograd) for op in ops]), p) for p in parts]
+        if not candidates:
             continue
-        runs, part = max(found, key=lambda f: sum(cycles for cycles, _, _ in f[0]))
+        runs, part = max(candidates, key=lambda f: sum(cycles for cycles, _, _ in f[0]))
         for _, start, stop in runs:
             if stop > start + 1:
                 split(ops[start:stop], images, part)

@@ -69,24 +69,24 @@ def assign(function: FuncOp, symbols: Symbols, target: CpuTarget) -> None:
 
 def read_in_blocks(function: FuncOp, lanes: int) -> set[Operation]:
     """Joins along channels and interpolations that one convolution reads, or others of them on its way."""
-    found: set[Operation] = set()
+    in_blocks: set[Operation] = set()
     for op in reversed(list(function.body.block.ops)):
         values: Sequence[SSAValue] = []
         if isinstance(op, ConvOp) and op.layout == "NCHW" and op.group == 1:
             values = [op.input]
-        elif isinstance(op, ConcatOp) and op in found:
+        elif isinstance(op, ConcatOp) and op in in_blocks:
             values = op.inputs
-        elif isinstance(op, ResizeOp) and op in found:
+        elif isinstance(op, ResizeOp) and op in in_blocks:
             values = [op.input]
         for value in values:
             join, resize = producer(value, ConcatOp, single=True), producer(value, ResizeOp, single=True)
             if len(shape_of(value)) != 4 or dtype_of(value.type) != np.float32:
                 continue
             if join is not None and join.axis == 1:
-                found |= {join} if all(shape_of(v)[1] % lanes == 0 for v in join.inputs) else set()
+                in_blocks |= {join} if all(shape_of(v)[1] % lanes == 0 for v in join.inputs) else set()
             elif resize is not None and shape_of(value)[1] >= lanes:
-                found.add(resize)
-    return found
+                in_blocks.add(resize)
+    return in_blocks
 
 
 def _convert(op: GraphOp, region: Region, target: CpuTarget) -> bool:

@@ -65,12 +65,12 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
 
     def state(name: str) -> list[SSAValue]:
-        given = op.operand_group(name) if name in dict(op.operand_groups()) else []
-        return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in given]
+        values_of_group = op.operand_group(name) if name in dict(op.operand_groups()) else []
+        return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in values_of_group]
 
     names = {n for n, _ in op.operand_groups()}
     properties: dict[str, Any] = {n: op.properties[n] for n in (*_SHARED, *_OWN) if n in op.properties}
-    made = r.insert(
+    op_by_direction = r.insert(
         CpuRecurrentOp(
             projected,
             recurrence if isinstance(recurrence.owner, GetOp) else weight(loop, "weights"),
@@ -84,8 +84,8 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
         )
     )
     if not batch_first:
-        return list(made.results)
-    result, *last = made.results
+        return list(op_by_direction.results)
+    result, *last = op_by_direction.results
     turned = [r(TransposeOp(v, permutation=(1, 0, 2))) for v in last]
     return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
 

@@ -49,17 +49,17 @@ def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | N
     narrow: list[SSAValue] = []
     for operand in owner.operands:
         if shape_of(operand) == shape and known_number(operand, r.symbols) is None:
-            found = column_of(operand, r, depth - 1)
+            column = column_of(operand, r, depth - 1)
         elif known_number(operand, r.symbols) is not None and prod(shape_of(operand)) > 1:
             number = known_number(operand, r.symbols)
             assert number is not None
-            found = r.splat(float(number), tensor((1,) * rank, element_of(operand)))
+            column = r.splat(float(number), tensor((1,) * rank, element_of(operand)))
         else:
             fits = len(shape_of(operand)) in (0, rank) and _is_column(operand, count)
-            found = operand if fits else None
-        if found is None:
+            column = operand if fits else None
+        if column is None:
             return None
-        narrow.append(found)
+        narrow.append(column)
     properties: dict[str, Any] = {n: a for n, a in owner.properties.items() if n != SEGMENTS}
     kind = tensor((count, *(1,) * (rank - 1)), element_of(value))
     return r(type(owner)(*narrow, results=kind, **properties))

@@ -108,12 +108,12 @@ class _Groups:
 def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
     """What the loop reads: operands from outside that are not known numbers."""
     inside = set(members)
-    found: dict[SSAValue, None] = {}
+    inputs: dict[SSAValue, None] = {}
     for op in members:
         for value in op.operands:
             if value.owner not in inside and known_number(value, symbols) is None:
-                found[value] = None
-    return list(found)
+                inputs[value] = None
+    return list(inputs)
 
 
 def _stored(members: Sequence[Operation]) -> list[SSAValue]:
@@ -156,12 +156,12 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     program = Pointwise(
         len(inputs), tuple(steps), tuple(place[v] for v in stored), tuple(dtype_name(v) for v in inputs)
     )
-    made = StackOp(
+    stack = StackOp(
         inputs, results=[v.type for v in stored], steps=steps_attr(program), outputs=program.outputs
     )
-    for old, new in zip(stored, made.results, strict=True):
+    for old, new in zip(stored, stack.results, strict=True):
         new.name_hint = old.name_hint
-    return made
+    return stack
 
 
 def stack(function: FuncOp, symbols: Symbols) -> int:
@@ -171,13 +171,13 @@ def stack(function: FuncOp, symbols: Symbols) -> int:
     groups.grow(symbols)
     count = 0
     for members in groups.loops():
-        made = _stack(members, symbols)
-        if made is None:
+        stack_op = _stack(members, symbols)
+        if stack_op is None:
             continue
         count += 1
         stored = _stored(members)
-        block.insert_op_after(made, members[-1])
-        for old, new in zip(stored, made.results, strict=True):
+        block.insert_op_after(stack_op, members[-1])
+        for old, new in zip(stored, stack_op.results, strict=True):
             old.replace_all_uses_with(new)
         for op in reversed(members):
             op.detach()

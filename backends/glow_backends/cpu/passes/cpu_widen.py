@@ -83,12 +83,12 @@ def widened(op: Any, r: Rewriter, target: CpuTarget) -> SSAValue | None:
         return None
     if op.predicate is not None or len(op.results) != 1 or not _is_narrow(op.results[0]):
         return None
-    made = type(op).create(
+    wide = type(op).create(
         operands=[_wide(v, r) for v in op.operands],
         result_types=[_wide_type(op.results[0])],
         properties=dict(op.properties),
     )
-    return r(CastOp(r.insert(made).results[0], results=op.results[0].type))
+    return r(CastOp(r.insert(wide).results[0], results=op.results[0].type))
 
 
 def _wide(value: SSAValue, r: Rewriter) -> SSAValue:

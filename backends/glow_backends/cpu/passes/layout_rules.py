@@ -123,7 +123,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if filters is None:
         return False
     bias = [region.constant(v) for v in present(op.bias)]
-    made = BlockedConvOp(
+    new = BlockedConvOp(
         source,
         filters,
         bias[0] if bias else None,
@@ -135,7 +135,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         dilations=spec.dilations,
         group=spec.group,
     )
-    region.remember(op.result, Blocked(region.add(made), out, rank, last))
+    region.remember(op.result, Blocked(region.add(new), out, rank, last))
     return True
 
 
@@ -164,7 +164,7 @@ def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
     if form is None or form.last != last or set(op.dilations) != {1}:
         return False
     average = isinstance(op, AvgPoolOp)
-    made = PoolOp(
+    new = PoolOp(
         form.value,
         mode="avg" if average else "max",
         kernel=pair(op.kernel, 1),
@@ -172,7 +172,7 @@ def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
         pads=pads_of_two(op.pads),
         count_include_pad=op.count_include_pad if average else False,
     )
-    region.remember(op.result, replace(form, value=region.add(made)))
+    region.remember(op.result, replace(form, value=region.add(new)))
     return True
 
 
@@ -183,8 +183,8 @@ def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
         return False
     kernel = shape_of(form.value)[2:4]
     mode = "avg" if isinstance(op, ReduceMeanOp) else "max"
-    made = PoolOp(form.value, mode=mode, kernel=kernel, strides=(1, 1), pads=(0, 0, 0, 0))
-    result = replace(form, value=region.add(made))
+    new = PoolOp(form.value, mode=mode, kernel=kernel, strides=(1, 1), pads=(0, 0, 0, 0))
+    result = replace(form, value=region.add(new))
     if op.keepdims:
         region.remember(op.result, result)
     else:
@@ -205,13 +205,13 @@ def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     if any(o is None for o in operands):
         return False
     wide = shape_of(forms[0].value)
-    made = type(op).create(
+    new = type(op).create(
         operands=[o for o in operands if o is not None],
         properties=dict(op.properties),
         result_types=[tensor(wide, element_of(r)) for r in op.results],
     )
-    region.builder.insert(made)
-    for result, value in zip(op.results, made.results, strict=True):
+    region.builder.insert(new)
+    for result, value in zip(op.results, new.results, strict=True):
         region.remember(result, replace(forms[0], value=value))
     return True
 
@@ -263,9 +263,9 @@ def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
     if any(p is None for p in parts):
         return False
     order = first.over_blocks(range(first.rank), first.axis, -1, -2)
-    made = ConcatOp([p.value for p in parts if p], axis=order.index(axis))
+    new = ConcatOp([p.value for p in parts if p], axis=order.index(axis))
     channels = sum(counts) if axis == first.axis else first.channels
-    region.remember(op.result, replace(first, value=region.add(made), channels=channels))
+    region.remember(op.result, replace(first, value=region.add(new), channels=channels))
     return True
 
 
@@ -278,13 +278,13 @@ def cut(op: SliceOp, region: Region, target: CpuTarget) -> bool:
     low, high, step = (v[form.axis] for v in (starts, ends, steps))
     if step != 1 or low % lanes or (high % lanes and high != form.channels) or high <= low:
         return False
-    made = SliceOp(
+    new = SliceOp(
         form.value,
         starts=form.over_blocks(starts, low // lanes, 0, 0),
         ends=form.over_blocks(ends, -(-high // lanes), lanes, 1),
         steps=form.over_blocks(steps, 1, 1, 1),
     )
-    region.remember(op.result, replace(form, value=region.add(made), channels=high - low))
+    region.remember(op.result, replace(form, value=region.add(new), channels=high - low))
     return True
 
 
@@ -294,8 +294,8 @@ def pad(op: PadOp, region: Region, target: CpuTarget) -> bool:
     if form is None or op.begins()[form.axis] or op.ends()[form.axis]:
         return False
     pads = (*form.over_blocks(op.begins(), 0, 0, 0), *form.over_blocks(op.ends(), 0, 0, 0))
-    made = PadOp(form.value, pads=pads, mode=op.mode, value=op.value)
-    region.remember(op.result, replace(form, value=region.add(made)))
+    new = PadOp(form.value, pads=pads, mode=op.mode, value=op.value)
+    region.remember(op.result, replace(form, value=region.add(new)))
     return True
 
 

@@ -20,6 +20,6 @@ def lrn(op: LrnOp, region: Region, target: CpuTarget) -> bool:
     if form is None or form.last or size > 2 * target.lanes + 1 or dtype_of(op.input.type) != np.float32:
         return False
     numbers = {n: getattr(op, n) for n in ("alpha", "beta", "bias")}
-    made = BlockedLrnOp(form.value, channels=form.channels, size=size, **numbers)
-    region.remember(op.result, replace(form, value=region.add(made)))
+    new = BlockedLrnOp(form.value, channels=form.channels, size=size, **numbers)
+    region.remember(op.result, replace(form, value=region.add(new)))
     return True

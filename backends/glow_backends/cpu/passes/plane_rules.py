@@ -92,8 +92,8 @@ def plane_conv(op: ConvOp, region: Region, spec: DirectConvSpec, filters: SSAVal
         source = region.add(ReshapeOp.to(moved, (batch, channels * stride, height, width // stride)))
     bias = [region.constant(v) for v in present(op.bias)]
     window: dict[str, Any] = {"row_stride": plane.row_stride, "dilations": plane.dilations, "phases": stride}
-    made = PlaneConvOp(source, filters, bias, [], **window)
-    value = region.add(made)
+    new = PlaneConvOp(source, filters, bias, [], **window)
+    value = region.add(new)
     if last:
         value = region.add(TransposeOp(value, permutation=(0, 2, 3, 1)))
     if value.type != op.result.type:

@@ -68,9 +68,9 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
     What quantises a float on blocks is repeated there; a plain one is blocked as bytes, of which
     there are fewer.
     """
-    found = region.known.get(value)
-    if found is not None:
-        return found if found.last == last else None
+    form_known = region.known.get(value)
+    if form_known is not None:
+        return form_known if form_known.last == last else None
     if region.is_known(value):
         return None
     kind = unsigned(_byte_kind(value))
@@ -78,7 +78,7 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
     if isinstance(owner, QuantizeOp) and element_of(owner.input) == f32:
         form = region.known.get(owner.input)
         if form is not None and form.last == last:
-            made = QuantizeOp(form.value, results=tensor(shape_of(form.value), kind))
+            new = QuantizeOp(form.value, results=tensor(shape_of(form.value), kind))
         else:
             plain = region.add(QuantizeOp(region.plain(owner.input), results=tensor(shape_of(value), kind)))
             form = region.blocked(plain, last)
@@ -89,8 +89,8 @@ def blocked(value: SSAValue, region: Region, last: bool) -> Blocked | None:
         form = region.blocked(value, last)
         if form is None or element_of(form.value) == kind:
             return form
-        made = RescaleOp(form.value, results=tensor(shape_of(form.value), kind))
-    result = replace(form, value=region.add(made))
+        new = RescaleOp(form.value, results=tensor(shape_of(form.value), kind))
+    result = replace(form, value=region.add(new))
     region.remember(value, result)
     return result
 
@@ -126,17 +126,19 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         pads = (0, 0, 0, 0)
     filters = np.moveaxis(array, -1, 1) if last else array
     filters = filters[:, :, None, :] if rank == 3 else filters
-    given = op.filter
+    filters_or_weights = op.filter
     if last or rank == 3:
-        given = region.weight(np.ascontiguousarray(filters), f"{region.name_of(op.filter)}.oihw", weights)
+        filters_or_weights = region.weight(
+            np.ascontiguousarray(filters), f"{region.name_of(op.filter)}.oihw", weights
+        )
     height, width = (
         (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
         for i, (n, k) in enumerate(zip(shape_of(source)[2:4], pair(kernel, 1), strict=True))
     )
     shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
-    made = BlockedConvOp(
+    new = BlockedConvOp(
         source,
-        region.constant(given),
+        region.constant(filters_or_weights),
         region.constant(op.bias) if op.bias is not None else None,
         results=tensor(shape, unsigned(_byte_kind(op.results[0])) if byte else to),
         lanes=target.lanes,
@@ -146,7 +148,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         group=op.group,
         **(shifted(op) if byte else {}),
     )
-    region.remember(op.result, replace(form, value=region.add(made), channels=out))
+    region.remember(op.result, replace(form, value=region.add(new), channels=out))
     return True
 
 
@@ -177,8 +179,8 @@ def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
             properties = shifted(op)
         kind = unsigned(kind)
     wide = tensor(shape_of(first.value), kind)
-    made = type(op)(*(f.value for f in forms if f), results=wide, **properties)
-    region.remember(op.results[0], replace(first, value=region.add(made)))
+    new = type(op)(*(f.value for f in forms if f), results=wide, **properties)
+    region.remember(op.results[0], replace(first, value=region.add(new)))
     return True
 
 
@@ -202,8 +204,8 @@ def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     factor = float(np.float32(scale_of(source) / scale_of(to) / prod(spatial)))
     real = steps.with_number("mul", 0, factor)
     finished = finish(steps, real, to, limits["low"], limits["high"], "u8")
-    made = region.add(_stack([total], steps, finished, tensor(shape_of(total), to)))
-    region.remember(op.result, replace(form, value=made))
+    new = region.add(_stack([total], steps, finished, tensor(shape_of(total), to)))
+    region.remember(op.result, replace(form, value=new))
     return True
 
 
@@ -241,14 +243,14 @@ def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
     limits, steps = shifted(op), Steps(1)
     real = steps.with_number("mul", 0, float(np.float32(scale_of(source) / scale_of(to) / size)))
     result = finish(steps, real, to, limits["low"], limits["high"], "u8")
-    made = region.add(_stack([total], steps, result, tensor(shape_of(total), to)))
-    region.remember(op.result, replace(form, value=made))
+    new = region.add(_stack([total], steps, result, tensor(shape_of(total), to)))
+    region.remember(op.result, replace(form, value=new))
     return True
 
 
 def _stack(values: list[SSAValue], steps: Steps, result: int, kind: Any) -> StackOp:
     dtypes = tuple(dtype_name(v) for v in values)
-    program = Pointwise(len(values), tuple(steps.made), (result,), dtypes)
+    program = Pointwise(len(values), tuple(steps.steps), (result,), dtypes)
     return StackOp(values, results=[kind], steps=steps_attr(program), outputs=(result,))
 
 
@@ -264,8 +266,8 @@ def lookup(op: LookupOp, region: Region, target: CpuTarget) -> bool:
     to = _byte_kind(op.result)
     entries = (table.astype(np.int16) + (128 if to.signed else 0)).astype(np.uint8)
     kept = region.weight(entries, f"{region.name_of(op.table)}.u8", unsigned(to))
-    made = region.add(LookupOp(form.value, kept))
-    region.remember(op.result, replace(form, value=made))
+    new = region.add(LookupOp(form.value, kept))
+    region.remember(op.result, replace(form, value=new))
     return True
 
 
@@ -276,10 +278,10 @@ def bit_cast(op: BitCastOp, region: Region, target: CpuTarget) -> bool:
     if form is None or is_byte(op.input) or many:
         return False
     shape = shape_of(form.value)
-    made = region.add(BitCastOp(form.value, results=tensor(shape, kind)))
+    new = region.add(BitCastOp(form.value, results=tensor(shape, kind)))
     if isinstance(kind, UniformQuantizedType) and is_byte(op.result) and kind.signed:
-        made = region.add(RescaleOp(made, results=tensor(shape, unsigned(kind))))
-    region.remember(op.result, replace(form, value=made))
+        new = region.add(RescaleOp(new, results=tensor(shape, unsigned(kind))))
+    region.remember(op.result, replace(form, value=new))
     return True
 
 

@@ -105,8 +105,8 @@ class Region:
 
     def weight(self, array: Array, hint: str, element: Attribute | None = None) -> SSAValue:
         """A new constant of the module; `element` is its quantised type, if it has one."""
-        made = self.symbols.add(array, tensor(array.shape, element or array.dtype), hint)
-        return self.builder.insert(GetOp.of(made)).result
+        symbol = self.symbols.add(array, tensor(array.shape, element or array.dtype), hint)
+        return self.builder.insert(GetOp.of(symbol)).result
 
     def name_of(self, value: SSAValue) -> str:
         """A name for what is made of `value`."""
@@ -128,9 +128,9 @@ class Region:
             return self.plains[value]
         if value not in self.known:
             return value
-        made = self.unblocked(self.known[value], value.type)
-        self.plains[value] = made
-        return made
+        plain = self.unblocked(self.known[value], value.type)
+        self.plains[value] = plain
+        return plain
 
     def unblocked(self, form: Blocked, kind: Attribute) -> SSAValue:
         """The plain tensor of type `kind` that a blocked value stands for (or a reshape of it)."""
@@ -145,9 +145,9 @@ class Region:
 
     def blocked(self, value: SSAValue, last: bool) -> Blocked | None:
         """The blocked form of a plain value of rank 3 or 4, made where there is none."""
-        found = self.known.get(value)
-        if found is not None:
-            return found if found.last == last else None
+        form_known = self.known.get(value)
+        if form_known is not None:
+            return form_known if form_known.last == last else None
         shape = shape_of(value)
         rank = len(shape)
         if rank not in (3, 4):
@@ -170,16 +170,16 @@ class Region:
             form = self.add(BlockOp(wide, lanes=self.lanes, layout="NCHW" if first else "NHWC"))
         else:
             return None
-        made = Blocked(form, shape[-1] if last else shape[1], rank, last)
-        self.known[value] = made
+        blocked = Blocked(form, shape[-1] if last else shape[1], rank, last)
+        self.known[value] = blocked
         self.plains.setdefault(value, value)  # its plain form, unless another took its place
-        return made
+        return blocked
 
     def operand(self, value: SSAValue, like: Blocked) -> SSAValue | None:
         """A broadcasting operand beside `like` in the form that broadcasts alike with blocks."""
-        found = self.known.get(value)
-        if found is not None:
-            return found.value if (found.last, found.rank) == (like.last, like.rank) else None
+        form_known = self.known.get(value)
+        if form_known is not None:
+            return form_known.value if (form_known.last, form_known.rank) == (like.last, like.rank) else None
         shape = shape_of(value)
         if len(shape) > like.rank:
             return None

@@ -69,9 +69,9 @@ def changing_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     if source is None:
         return False
     filters = region.constant(op.filter) if region.is_known(op.filter) else region.plain(op.filter)
-    made = _conv(op, source, filters, region, op.pads, op.strides)
+    new = _conv(op, source, filters, region, op.pads, op.strides)
     last = op.layout == "NHWC"
-    region.remember(op.result, Blocked(region.add(made), out, 4, last))
+    region.remember(op.result, Blocked(region.add(new), out, 4, last))
     return True
 
 
@@ -165,14 +165,14 @@ def _axis(op: ConvTransposeOp, axis: int, taps: int, size: int) -> list[_Part | 
     if stride == 1:
         begin = dilation * (taps - 1) - pad
         return [(0, 1, begin, size + dilation * (taps - 1) - have - begin)]
-    found: list[_Part | None] = []
+    parts: list[_Part | None] = []
     for place in range(stride):
         first = (place + pad) % stride
         count = len(range(first, taps, stride))
         begin = count - 1 - (place + pad - first) // stride
         behind = size // stride + count - 1 - have - begin
-        found.append((first, stride, begin, behind) if count else None)
-    return found
+        parts.append((first, stride, begin, behind) if count else None)
+    return parts
 
 
 def _taps(op: ConvTransposeOp, region: Region, parts: tuple[_Part, _Part]) -> SSAValue:
@@ -198,7 +198,7 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
     grad = region.blocked(op.grad, op.layout == "NHWC")
     if source is None or grad is None:
         return False
-    made = blocked.ConvWeightsOp(
+    new = blocked.ConvWeightsOp(
         source,
         grad.value,
         results=op.result.type,
@@ -208,7 +208,7 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
         pads=op.pads,
         dilations=op.dilations,
     )
-    region.plains[op.result] = region.add(made)
+    region.plains[op.result] = region.add(new)
     return True
 
 
@@ -218,8 +218,8 @@ def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) ->
     if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
         return False
     scale, bias = (region.plain(v) for v in (op.scale, op.bias))
-    made = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.epsilon)
-    return _remember(op, made, form, region)
+    new = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.epsilon)
+    return _remember(op, new, form, region)
 
 
 def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarget) -> bool:
@@ -231,17 +231,15 @@ def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarg
     if grad is None:
         return False
     scale, mean, variance = (region.plain(v) for v in (op.scale, op.mean, op.variance))
-    made = blocked.BatchNormBackwardOp(
-        form.value, scale, mean, variance, grad.value, None, epsilon=op.epsilon
-    )
-    return _remember(op, made, form, region)
+    new = blocked.BatchNormBackwardOp(form.value, scale, mean, variance, grad.value, None, epsilon=op.epsilon)
+    return _remember(op, new, form, region)
 
 
-def _remember(op: Any, made: Any, form: Blocked, region: Region) -> bool:
+def _remember(op: Any, blocked_op: Any, form: Blocked, region: Region) -> bool:
     """The first result is blocked, the others are plain."""
-    region.builder.insert(made)
-    region.remember(op.results[0], Blocked(made.results[0], form.channels, form.rank, form.last))
-    for old, new in zip(op.results[1:], made.results[1:], strict=True):
+    region.builder.insert(blocked_op)
+    region.remember(op.results[0], Blocked(blocked_op.results[0], form.channels, form.rank, form.last))
+    for old, new in zip(op.results[1:], blocked_op.results[1:], strict=True):
         region.plains[old] = new
     return True
 
@@ -266,14 +264,14 @@ def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, tar
         return False
     batch, blocks, _, _, lanes = shape_of(grad.value)
     names = ("kernel", "strides", "pads", "dilations", *(() if largest else ("count_include_pad",)))
-    made = blocked.PoolBackwardOp(
+    new = blocked.PoolBackwardOp(
         grad.value,
         None if source is None else source.value,
         results=tensor((batch, blocks, *op.sizes(op.result)[2], lanes), kind),
         mode="max" if largest else "avg",
         **{n: getattr(op, n) for n in names},
     )
-    region.remember(op.result, Blocked(region.add(made), grad.channels, 4, last))
+    region.remember(op.result, Blocked(region.add(new), grad.channels, 4, last))
     return True
 
 

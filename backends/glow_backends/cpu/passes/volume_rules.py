@@ -72,7 +72,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
             np.ascontiguousarray(filters[:, :, tap]), f"{region.name_of(op.filter)}.plane"
         )
         bias = [region.constant(v) for v in present(op.bias)] if total is None else []
-        made = BlockedConvOp(
+        new = BlockedConvOp(
             taken,
             weights,
             bias,
@@ -85,7 +85,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
             dilations=dilations[1:],
             group=group,
         )
-        total = region.add(made)
+        total = region.add(new)
     assert total is not None
     return _finish(op, region, total, last)
 
@@ -118,7 +118,7 @@ def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue
     joined = taps[0] if len(taps) == 1 else region.add(ConcatOp(taps, axis=2))
     image = region.add(ReshapeOp.to(joined, (batch * outputs[0], channels * len(taps), height, width)))
     weights = filters.transpose(0, 2, 1, 3, 4).reshape(filters.shape[0], -1, *filters.shape[3:])
-    made = BlockedConvOp(
+    new = BlockedConvOp(
         image,
         region.weight(np.ascontiguousarray(weights), f"{region.name_of(op.filter)}.planes"),
         [region.constant(v) for v in present(op.bias)],
@@ -128,7 +128,7 @@ def _as_channels(op: ConvOp, region: Region, target: CpuTarget, planes: SSAValue
         pads=(pads[1], pads[2], pads[4], pads[5]),
         dilations=dilations,
     )
-    return region.add(made)
+    return region.add(new)
 
 
 def _planes(op: ConvOp | ConvTransposeOp, region: Region, last: bool) -> SSAValue:
@@ -164,12 +164,12 @@ def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> 
         dilations=dilations[1:],
         output_pads=op.output_pads[1:],
     )
-    made = region.add(flat)
+    new = region.add(flat)
     if conv_transpose(flat, region, target):
-        made = region.plain(made)
+        new = region.plain(new)
         flat.detach()
         flat.erase()
-    parts = region.add(ReshapeOp.to(made, (batch, depth, len(axis.taps), out, *result)))
+    parts = region.add(ReshapeOp.to(new, (batch, depth, len(axis.taps), out, *result)))
     stacked = _added_planes(region, axis, parts)
     moved = region.add(TransposeOp(stacked, permutation=(0, 3, 1, 2, 4, 5)))
     value = region.add(ReshapeOp.to(moved, (batch, out, axis.steps * axis.stride, *result)))

@@ -45,11 +45,11 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
     that ONNX has no form for.
     """
     work = module.clone()
-    found = [f for f in functions(work) if f.sym_name.data == function]
-    if not found:
+    matching = [f for f in functions(work) if f.sym_name.data == function]
+    if not matching:
         raise GlowError(f"the module has no graph function @{function}")
-    _decompose(found[0], RULES)
-    unsigned_activations(found[0])
+    _decompose(matching[0], RULES)
+    unsigned_activations(matching[0])
     exporter = Exporter()
     outputs: list[ValueInfoProto] = []
     inputs: list[ValueInfoProto] = []
@@ -59,7 +59,7 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
             if op.kind.data == "input":
                 inputs.append(_value_info(op, _public(op)))
     reads: dict[str, str] = {}
-    for op in found[0].body.block.ops:
+    for op in matching[0].body.block.ops:
         match op:
             case GetOp():
                 exporter.names[op.result] = _read(op, exporter, reads)
@@ -71,8 +71,8 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
                     exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
                 outputs.append(_value_info(target, name))
             case _:
-                made = RULES[op.name](op, exporter)
-                results = [made] if isinstance(made, str) else list(made)
+                names_or_name = RULES[op.name](op, exporter)
+                results = [names_or_name] if isinstance(names_or_name, str) else list(names_or_name)
                 for value, result in zip(op.results, results, strict=False):
                     exporter.names[value] = result
     _name_outputs(exporter.nodes)
@@ -121,11 +121,11 @@ def _decompose(function: FuncOp, rules: dict[str, Rule]) -> None:
         op = queue.pop()
         if isinstance(op, GetOp | SaveOp) or op.name in rules:
             continue
-        made = taken_apart(op) if isinstance(op, GraphOp) else None
-        if made is None:
+        expansion = taken_apart(op) if isinstance(op, GraphOp) else None
+        if expansion is None:
             missing.append(f"  - {described(op)}")
         else:
-            queue += made[1]
+            queue += expansion[1]
     if missing:
         lines = "\n".join(sorted(set(missing)))
         raise UnsupportedError(f"operators that ONNX has no form for:\n{lines}")
@@ -159,8 +159,8 @@ def _first_value(target: PlaceholderOp) -> Array:
 
 
 def _public(op: PlaceholderOp) -> str:
-    given = op.attributes.get("onnx.name")
-    return given.data if isinstance(given, StringAttr) else op.sym_name.data
+    public = op.attributes.get("onnx.name")
+    return public.data if isinstance(public, StringAttr) else op.sym_name.data
 
 
 def _value_info(op: PlaceholderOp, name: str) -> ValueInfoProto:
@@ -170,13 +170,13 @@ def _value_info(op: PlaceholderOp, name: str) -> ValueInfoProto:
 
 def _name_outputs(nodes: list[NodeProto]) -> None:
     """Let the node that computes an output write it itself, where nothing else reads its result."""
-    made = {output: node for node in nodes for output in node.output}
+    producers = {output: node for node in nodes for output in node.output}
     uses: dict[str, int] = {}
     for node in nodes:
         for name in node.input:
             uses[name] = uses.get(name, 0) + 1
     for node in [n for n in nodes if n.op_type == "Identity" and not n.name]:
-        source = made.get(node.input[0])
+        source = producers.get(node.input[0])
         if source is None or uses[node.input[0]] != 1 or not source.name:
             continue
         position = list(source.output).index(node.input[0])

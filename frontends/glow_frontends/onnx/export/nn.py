@@ -28,10 +28,10 @@ def back(op: Any, name: str, rank: int, e: Exporter) -> str:
 
 def window(op: Any, *names: str) -> dict[str, Any]:
     """Strides, pads and dilations (where there are any) as attributes."""
-    made = {n: list(getattr(op, n)) for n in ("strides", "pads", "dilations", *names)}
-    if set(made["dilations"]) == {1}:
-        del made["dilations"]  # onnxruntime has quantised pools that do not take it
-    return made
+    attributes = {n: list(getattr(op, n)) for n in ("strides", "pads", "dilations", *names)}
+    if set(attributes["dilations"]) == {1}:
+        del attributes["dilations"]  # onnxruntime has quantised pools that do not take it
+    return attributes
 
 
 def _bias(op: Any, e: Exporter) -> list[str]:
@@ -41,26 +41,26 @@ def _bias(op: Any, e: Exporter) -> list[str]:
 def _conv(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)]
-    made = e.node("Conv", [*inputs, *_bias(op, e)], group=op.group, **window(op))
-    return back(op, made, rank, e)
+    conv = e.node("Conv", [*inputs, *_bias(op, e)], group=op.group, **window(op))
+    return back(op, conv, rank, e)
 
 
 def _conv_transpose(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
-    made = e.node(
+    conv = e.node(
         "ConvTranspose",
         [*(channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)), *_bias(op, e)],
         group=op.group,
         output_padding=list(op.output_pads),
         **window(op),
     )
-    return back(op, made, rank, e)
+    return back(op, conv, rank, e)
 
 
 def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
     def rule(op: Any, e: Exporter) -> str:
         rank = len(shape_of(op.input))
-        made = e.node(
+        pool = e.node(
             kind,
             [channels_second(op, e.name(op.input), rank, e)],
             kernel_shape=list(op.kernel),
@@ -68,14 +68,14 @@ def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
             **{f: int(bool(getattr(op, f))) for f in flags},
             **window(op),
         )
-        return back(op, made, rank, e)
+        return back(op, pool, rank, e)
 
     return rule
 
 
 def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
     rank = len(shape_of(op.input))
-    made = e.node(
+    pool = e.node(
         "MaxPool",
         [channels_second(op, e.name(op.input), rank, e)],
         2,
@@ -83,15 +83,15 @@ def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
         **window(op),
     )
     if op.layout != "NHWC":
-        return made
+        return pool
     # Positions count in the whole tensor: the pixel is the same, what surrounds it is not.
     batch, *spatial, channels = shape_of(op.input)
     pixels = int(np.prod(spatial))
-    pixel = e.node("Mod", [back(op, made[1], rank, e), e.constant(np.array(pixels, np.int64))])
+    pixel = e.node("Mod", [back(op, pool[1], rank, e), e.constant(np.array(pixels, np.int64))])
     scaled = e.node("Mul", [pixel, e.constant(np.array(channels, np.int64))])
     starts = np.arange(batch, dtype=np.int64).reshape(-1, *[1] * (rank - 1)) * (pixels * channels)
     base = e.constant(starts + np.arange(channels, dtype=np.int64), "base")
-    return [back(op, made[0], rank, e), e.node("Add", [scaled, base])]
+    return [back(op, pool[0], rank, e), e.node("Add", [scaled, base])]
 
 
 def _fully_connected(op: Any, e: Exporter) -> str:

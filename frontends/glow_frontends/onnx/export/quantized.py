@@ -85,8 +85,8 @@ def _bias(op: Any, weights: SSAValue, e: Exporter) -> list[str]:
 def _conv(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, real(v, e), rank, e) for v in (op.input, op.filter)]
-    made = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.group, **window(op))
-    return stored(op, back(op, made, rank, e), e)
+    conv = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.group, **window(op))
+    return stored(op, back(op, conv, rank, e), e)
 
 
 def _input_kind(op: Any) -> UniformQuantizedType:
@@ -113,14 +113,14 @@ def _matmul(op: Any, e: Exporter) -> str:
 
 def _avg_pool(op: Any, e: Exporter) -> str:
     rank = len(shape_of(op.input))
-    made = e.node(
+    pool = e.node(
         "AveragePool",
         [channels_second(op, real(op.input, e), rank, e)],
         kernel_shape=list(op.kernel),
         count_include_pad=int(bool(op.count_include_pad)),
         **window(op),
     )
-    return stored(op, back(op, made, rank, e), e)
+    return stored(op, back(op, pool, rank, e), e)
 
 
 def _lookup(op: Any, e: Exporter) -> str:

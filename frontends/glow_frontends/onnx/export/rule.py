@@ -38,10 +38,10 @@ class Exporter:
 
     def node(self, kind: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; returns its output name, or the list of them."""
-        made = [self.fresh(f"{kind.lower()}_out") for _ in range(outputs)]
-        given = {n: v for n, v in attributes.items() if v is not None}
-        self.nodes.append(helper.make_node(kind, list(inputs), made, self.fresh(kind), **given))
-        return made[0] if outputs == 1 else made
+        names = [self.fresh(f"{kind.lower()}_out") for _ in range(outputs)]
+        present = {n: v for n, v in attributes.items() if v is not None}
+        self.nodes.append(helper.make_node(kind, list(inputs), names, self.fresh(kind), **present))
+        return names[0] if outputs == 1 else names
 
     def constant(self, array: Array, hint: str = "const") -> str:
         """An initializer; small equal ones are written once."""
@@ -76,6 +76,6 @@ def tensor_proto(array: Array, name: str) -> TensorProto:
     dtype = array.dtype
     if dtype.name in ("int4", "uint4"):
         return helper.make_tensor(name, onnx_type(dtype), array.shape, array.reshape(-1).tolist())
-    made = numpy_helper.from_array(np.asarray(array, order="C"), name)
-    made.data_type = onnx_type(dtype)
-    return made
+    proto = numpy_helper.from_array(np.asarray(array, order="C"), name)
+    proto.data_type = onnx_type(dtype)
+    return proto

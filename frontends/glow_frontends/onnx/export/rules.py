@@ -41,16 +41,16 @@ def _wide(rule: Rule) -> Rule:
     def wide(op: Any, e: Exporter) -> str:
         dtype = element_dtype(op.results[0])
         if dtype.kind not in "iu" or dtype in (np.dtype(np.int32), np.dtype(np.int64)):
-            made = rule(op, e)
-            assert isinstance(made, str)
-            return made
+            result = rule(op, e)
+            assert isinstance(result, str)
+            return result
         saved = {v: e.names[v] for v in op.operands}
         for value in saved:
             e.names[value] = e.node("Cast", [saved[value]], to=onnx_type(np.dtype(np.int64)))
-        made = rule(op, e)
+        result = rule(op, e)
         e.names.update(saved)
-        assert isinstance(made, str)
-        return e.node("Cast", [made], to=onnx_type(dtype))
+        assert isinstance(result, str)
+        return e.node("Cast", [result], to=onnx_type(dtype))
 
     return wide
 

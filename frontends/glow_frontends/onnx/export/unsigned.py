@@ -66,10 +66,10 @@ def _exposed(op: Operation) -> bool:
 
 
 def _shift(op: Any, name: str) -> None:
-    given = op.properties.get(name)
-    if given is None or getattr(op, name) in (NO_LOW, NO_HIGH):
+    attribute = op.properties.get(name)
+    if attribute is None or getattr(op, name) in (NO_LOW, NO_HIGH):
         return
-    op.properties[name] = type(given)(getattr(op, name) + _SHIFT, given.type)
+    op.properties[name] = type(attribute)(getattr(op, name) + _SHIFT, attribute.type)
 
 
 def _constant(get: GetOp) -> None:
@@ -81,12 +81,12 @@ def _constant(get: GetOp) -> None:
     array = source.array()
     assert array is not None
     name = f"{source.sym_name.data}.unsigned"
-    made = ConstantOp.of(name, (array.astype(np.int16) + _SHIFT).astype(np.uint8), _typed(get, kind))
+    constant = ConstantOp.of(name, (array.astype(np.int16) + _SHIFT).astype(np.uint8), _typed(get, kind))
     parent = source.parent
     assert parent is not None
     if not any(isinstance(o, ConstantOp) and o.sym_name.data == name for o in parent.ops):
-        parent.insert_op_before(made, source)
-    get.properties["symbol"] = GetOp.of(made).symbol
+        parent.insert_op_before(constant, source)
+    get.properties["symbol"] = GetOp.of(constant).symbol
     Rewriter.replace_value_with_new_type(get.result, _typed(get, kind))
 
 

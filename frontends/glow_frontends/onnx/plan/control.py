@@ -50,8 +50,8 @@ def loop(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     scans: list[list[Array]] = [[] for _ in body.outputs[1 + len(state) :]]
     count = 0
     while going and (limit is None or count < limit):
-        given = [np.array(count, np.int64), np.array(going), *state]
-        out = _turn(body, given, values)
+        arguments = [np.array(count, np.int64), np.array(going), *state]
+        out = _turn(body, arguments, values)
         going = bool(_array(out[0]).reshape(-1)[0])
         state = out[1 : 1 + len(state)]
         for parts, value in zip(scans, out[1 + len(state) :], strict=True):
@@ -71,15 +71,15 @@ def _stack(parts: Sequence[Array], info: ValueInfoProto, axis: int) -> Array:
 def scan(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """Scan (opset 9 on): the body over slices of the scanned inputs."""
     body = plan.body(node, "body")
-    given = _attributes(node)
-    count = int(given["num_scan_inputs"])  # pyright: ignore[reportArgumentType]
+    attributes = _attributes(node)
+    count = int(attributes["num_scan_inputs"])  # pyright: ignore[reportArgumentType]
     inputs = [_array(values[n]) for n in node.input]
     states: list[AnyValue] = [*inputs[: len(inputs) - count]]
     sources = inputs[len(inputs) - count :]
     yields = len(body.outputs) - len(states)
 
     def option(name: str, length: int) -> list[int]:
-        return list(given.get(name, [0] * length))  # pyright: ignore
+        return list(attributes.get(name, [0] * length))  # pyright: ignore
 
     sources = [np.moveaxis(s, a, 0) for s, a in zip(sources, option("scan_input_axes", count), strict=True)]
     backwards = option("scan_input_directions", count)
@@ -103,13 +103,13 @@ def scan(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
 def sequence_map(plan: GraphPlan, node: NodeProto, values: Values) -> list[AnyValue]:
     """SequenceMap: the body on each element; tensors are passed to every call."""
     body = plan.body(node, "body")
-    given = [values[n] for n in node.input]
-    first = given[0]
+    inputs = [values[n] for n in node.input]
+    first = inputs[0]
     if not isinstance(first, SequenceValue):
         raise RuleError("input 0 is not a sequence")
     rows: list[list[AnyValue]] = []
     for index in range(len(first.items)):
-        items = [v.items[index] if isinstance(v, SequenceValue) else v for v in given]
+        items = [v.items[index] if isinstance(v, SequenceValue) else v for v in inputs]
         rows.append(_turn(body, items, values))
     columns = [[row[i] for row in rows] for i in range(len(body.outputs))]
     kinds = [numpy_type(o.type.tensor_type.elem_type) for o in body.graph_outputs]

@@ -128,8 +128,8 @@ class GraphPlan:
         wanted = list(need.wanted)
         if not wanted and self.nodes[index].op_type not in CONTROL:
             wanted = [n for n in sorted(self._uses[index]) if _whole(values.get(n))]
-        found = {n: values.get(n) for n in wanted if n not in contents and n not in self.weights}
-        small = {n: v for n, v in found.items() if isinstance(v, np.ndarray) and _small(v)}
+        contents_of_stage = {n: values.get(n) for n in wanted if n not in contents and n not in self.weights}
+        small = {n: v for n, v in contents_of_stage.items() if isinstance(v, np.ndarray) and _small(v)}
         if not small:
             return False
         with self.setting.lock:

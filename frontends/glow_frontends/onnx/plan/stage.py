@@ -208,8 +208,8 @@ class _Building:
             stage.module = self.importing.module
             return
         left = set(stage.left)
-        made = {o for i, n in nodes.items() if i not in left for o in n.output if o}
-        for name in sorted(made & needed(stage.left)):
+        results = {o for i, n in nodes.items() if i not in left for o in n.output if o}
+        for name in sorted(results & needed(stage.left)):
             value = scope.values[name]
             if isinstance(value, np.ndarray):
                 stage.fixed[name] = value

@@ -82,10 +82,10 @@ def find_rule(domain: str, op: str, version: int) -> Rule | None:
         if versions is None:
             continue
         entries = ((0, versions),) if callable(versions) else versions
-        found = [rule for since, rule in entries if since <= version]
-        if not found:
+        rules = [rule for since, rule in entries if since <= version]
+        if not rules:
             return None
-        return strings.moving(found[-1]) if op in strings.MOVING else found[-1]
+        return strings.moving(rules[-1]) if op in strings.MOVING else rules[-1]
     return None
 
 

@@ -96,10 +96,10 @@ def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> 
 def _longer(g: Emitter, test: Value, yes: AnyValue, no: AnyValue, condition: SSAValue) -> AnyValue:
     """A selection of results of which one has a length that only the run tells."""
     kinds = (np.ndarray, SSAValue, BoundedValue)
-    made = counts.chosen(g, test, yes, no) if isinstance(yes, kinds) and isinstance(no, kinds) else None
-    if made is None:
+    longer = counts.chosen(g, test, yes, no) if isinstance(yes, kinds) and isinstance(no, kinds) else None
+    if longer is None:
         raise NeedsValue(condition, "the shape of a branch's result")
-    return made
+    return longer
 
 
 def _branch(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
@@ -116,10 +116,10 @@ def _branch(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> li
 
 def _tensors(values: Sequence[AnyValue]) -> list[Value]:
     """The values of a body that stays one."""
-    found = [_tensor(v) for v in values]
-    if any(isinstance(v, np.ndarray) and v.dtype == object for v in found):
+    tensors = [_tensor(v) for v in values]
+    if any(isinstance(v, np.ndarray) and v.dtype == object for v in tensors):
         raise RuleError("strings")
-    return found
+    return tensors
 
 
 def loop(g: Emitter, n: Node) -> list[AnyValue]:
@@ -144,7 +144,7 @@ def _shortest(
 
 def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     """A loop at run time, whose state keeps its types."""
-    first = [_tensor(_given(n, i)) for i in range(2, len(n.inputs))]
+    first = [_tensor(_initial(n, i)) for i in range(2, len(n.inputs))]
     going = np.array(True) if n.get(1) is None else n[1]
     counters = forecast(n, body, n.get(0), going, first)
     known = {} if counters is None else counters.values
@@ -152,24 +152,24 @@ def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
 
     def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
         state = iter(now)
-        given = [known[k].at(g, number) if k in known else next(state) for k in range(len(first))]
+        values = [known[k].at(g, number) if k in known else next(state) for k in range(len(first))]
         # The condition that a body gets says that the loop goes on.
-        again, *made = _tensors(n.scope.subgraph(body, [number, np.array(True), *given]))
+        again, *results = _tensors(n.scope.subgraph(body, [number, np.array(True), *values]))
         on = again if counters is None else np.array(True)
-        return on, [made[k] for k in kept], made[len(first) :]
+        return on, [results[k] for k in kept], results[len(first) :]
 
     limit, start = n.get(0), going
     if counters is not None:
         limit, start = np.array(counters.turns, np.int64), np.array(True)
-    made = iter(loops.Loop(g, n, limit, start, [g.value(first[k]) for k in kept], turn).run())
-    state = [known[k].last if k in known else next(made) for k in range(len(first))]
-    return [*state, *made]
+    results = iter(loops.Loop(g, n, limit, start, [g.value(first[k]) for k in kept], turn).run())
+    state = [known[k].last if k in known else next(results) for k in range(len(first))]
+    return [*state, *results]
 
 
 def _unrolled(g: Emitter, n: Node, body: GraphProto, most_nodes: int) -> list[AnyValue]:
     limit = None if n.get(0) is None else g.integer(n[0], "the trip count of Loop")
     going = n.get(1) is None or bool(g.known(n[1], "the condition of Loop").reshape(-1)[0])
-    state: list[AnyValue] = [_given(n, i) for i in range(2, len(n.inputs))]
+    state: list[AnyValue] = [_initial(n, i) for i in range(2, len(n.inputs))]
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     count, stacked, most = 0, 0, _bytes(state) + MAX_GROWTH
     outputs = state
@@ -203,7 +203,7 @@ def _check_length(n: Node, steps: int, body: GraphProto, values: Sequence[AnyVal
         raise NeedsHost(n.op)
 
 
-def _given(n: Node, index: int) -> AnyValue:
+def _initial(n: Node, index: int) -> AnyValue:
     value = n.any_input(index)
     if value is None:
         raise RuleError(f"input {index} is missing")
@@ -261,11 +261,11 @@ def _scan_results(g: Emitter, n: Node, stacks: Sequence[Value]) -> list[AnyValue
     """Stacks of the turns' values with their axes and directions."""
     axes = per_axis(n, "scan_output_axes", (0,) * len(stacks))
     backwards = per_axis(n, "scan_output_directions", (0,) * len(stacks))
-    made: list[AnyValue] = []
+    results: list[AnyValue] = []
     for stack, axis, back in zip(stacks, axes, backwards, strict=True):
         turned = g(FlipOp, stack, axes=(0,)) if back else stack
-        made.append(_moved(g, turned, 0, axis_of(axis, rank(stack))))
-    return made
+        results.append(_moved(g, turned, 0, axis_of(axis, rank(stack))))
+    return results
 
 
 def _moved(g: Emitter, x: Value, source: int, target: int) -> Value:
@@ -302,12 +302,12 @@ def _scanned(g: Emitter, n: Node, inputs: Sequence[Value]) -> list[AnyValue]:
 
     def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
         items = [g(GatherOp, s, number, axis=0) for s in sources]
-        made = _tensors(n.scope.subgraph(body, [*now, *items]))
-        return np.array(True), made[: len(state)], made[len(state) :]
+        results = _tensors(n.scope.subgraph(body, [*now, *items]))
+        return np.array(True), results[: len(state)], results[len(state) :]
 
     length = np.array(shape(sources[0])[0], np.int64)
-    made = loops.Loop(g, n, length, np.array(True), state, turn).run()
-    return [*made[: len(state)], *_scan_results(g, n, [_tensor(v) for v in made[len(state) :]])]
+    results = loops.Loop(g, n, length, np.array(True), state, turn).run()
+    return [*results[: len(state)], *_scan_results(g, n, [_tensor(v) for v in results[len(state) :]])]
 
 
 def at(g: Emitter, x: Value, axis: int, index: int) -> Value:

@@ -177,8 +177,8 @@ def clip(g: Emitter, n: Node) -> Value:
         low, high = n.number("min"), n.number("max")
         bounds = [None if b is None else g.like(b, x) for b in (low, high)]
     else:
-        given = [n.get(1), n.get(2)]
-        bounds = [b if b is None or prod(shape(b)) != 1 else g.reshape(b, ()) for b in given]
+        limits = [n.get(1), n.get(2)]
+        bounds = [b if b is None or prod(shape(b)) != 1 else g.reshape(b, ()) for b in limits]
     return clamp(g, x, bounds[0], bounds[1])
 
 

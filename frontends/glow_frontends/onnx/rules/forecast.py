@@ -79,11 +79,11 @@ def forecast(
             counters = [_counter(h) for h in history]
             if all(counters):
                 return _bisected(watch, [c for c in counters if c], most)
-        made = watch.turn(turns, [h[-1] for h in history])
-        if made is None or turns >= MAX_TURNS:
+        result = watch.turn(turns, [h[-1] for h in history])
+        if result is None or turns >= MAX_TURNS:
             return None
-        on = made[0]
-        for values, value in zip(history, made[1], strict=True):
+        on = result[0]
+        for values, value in zip(history, result[1], strict=True):
             values.append(value)
         turns += 1
     return Forecast(turns, {k: c for k, h in zip(places, history, strict=True) if (c := _counter(h))})
@@ -100,22 +100,22 @@ class _Watch:
 
     def turn(self, number: int, state: Sequence[Array]) -> tuple[bool, list[Array]] | None:
         """Whether the loop goes on after a turn, and the state then; None where that is not known."""
-        given: dict[int, AnyValue] = dict(zip(self.places, state, strict=True))
-        values = [np.array(number, np.int64), np.array(True), *(given.get(k) for k in range(self.width))]
+        inputs: dict[int, AnyValue] = dict(zip(self.places, state, strict=True))
+        values = [np.array(number, np.int64), np.array(True), *(inputs.get(k) for k in range(self.width))]
         try:
-            made = self.n.scope.subgraph(self.part, values)  # pyright: ignore[reportArgumentType]
+            results = self.n.scope.subgraph(self.part, values)  # pyright: ignore[reportArgumentType]
         except RuleError:
             return None
-        known = [v for v in made if isinstance(v, np.ndarray)]
-        return (bool(known[0].reshape(-1)[0]), known[1:]) if len(known) == len(made) else None
+        known = [v for v in results if isinstance(v, np.ndarray)]
+        return (bool(known[0].reshape(-1)[0]), known[1:]) if len(known) == len(results) else None
 
 
 def _bisected(watch: _Watch, counters: Sequence[Counter], most: int) -> Forecast | None:
     """The first turn after which the loop ends, among turns of which the first SURE go on."""
 
     def ends(turn: int) -> bool:
-        made = watch.turn(turn, [c.after(turn) for c in counters])
-        return made is None or not made[0]
+        outcome = watch.turn(turn, [c.after(turn) for c in counters])
+        return outcome is None or not outcome[0]
 
     low, high = SURE - 1, SURE  # the loop goes on after `low`
     while high < most and not ends(high):
@@ -127,8 +127,8 @@ def _bisected(watch: _Watch, counters: Sequence[Counter], most: int) -> Forecast
         middle = (low + high) // 2
         low, high = (low, middle) if ends(middle) else (middle, high)
     turns = high + 1
-    found = {k: replace(c, last=c.after(turns)) for k, c in zip(watch.places, counters, strict=True)}
-    return Forecast(turns, found)
+    counters_after = {k: replace(c, last=c.after(turns)) for k, c in zip(watch.places, counters, strict=True)}
+    return Forecast(turns, counters_after)
 
 
 def _what_decides(body: GraphProto) -> tuple[GraphProto, list[int]]:

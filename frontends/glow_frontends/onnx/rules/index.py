@@ -64,8 +64,8 @@ def gather(g: Emitter, n: Node) -> Value:
 
 def taken(g: Emitter, n: Node, x: Value, indices: Value, axis: int) -> Value:
     """numpy.take for a node, with indices that are checked."""
-    found, checked = indices_of(g, n, indices, [shape(x)[axis]])
-    return take(g, x, found, axis, checked)
+    places, checked = indices_of(g, n, indices, [shape(x)[axis]])
+    return take(g, x, places, axis, checked)
 
 
 def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = None) -> Value:

@@ -75,8 +75,8 @@ class Loop:
         """
         kinds = [v.type for v in self.state]
         body = self._body(kinds)
-        made = [v.type for v in yielded(body).values[1:]]
-        if made[: len(kinds)] != kinds:
+        types = [v.type for v in yielded(body).values[1:]]
+        if types[: len(kinds)] != kinds:
             raise NeedsHost(self.n.op)
         rows = [typed(v) for v in yielded(body).values[1 + len(kinds) :]]
         if not rows:
@@ -137,10 +137,10 @@ class Loop:
         each: int,
     ) -> tuple[Sequence[SSAValue], list[Value], list[SSAValue]]:
         """A loop that writes `each` rows at most, of turns from `first` on."""
-        given = [*state, *(self._room(each, r) for r in rows), *ended]
-        body = self._body([v.type for v in given], first, each)
+        carried = [*state, *(self._room(each, r) for r in rows), *ended]
+        body = self._body([v.type for v in carried], first, each)
         return self._parts(
-            self._loop(limit, np.array(True) if not ended else ended[1], given, body), len(rows)
+            self._loop(limit, np.array(True) if not ended else ended[1], carried, body), len(rows)
         )
 
     def _blocks(
@@ -149,7 +149,7 @@ class Loop:
         """A loop over blocks of `each` rows around the loop over rows."""
         g = self.g
         blocks = -(-most // each)
-        given = [
+        carried = [
             *self.state,
             *(self._room(blocks, tensor((each, *shape_of(r)), element_of(r))) for r in rows),
             *ended,
@@ -159,14 +159,16 @@ class Loop:
             first = g(MulOp, values[0], np.array(each, np.int64))
             rest = g(MinOp, g(SubOp, np.array(most, np.int64), first), np.array(each, np.int64))
             state, whole, last = self._parts(values[1:], len(rows))
-            state, made, last = self._rows(rest, first, state, last, rows, each)
-            stacks = [_written(g, w, values[0], g.value(v)) for w, v in zip(whole, made, strict=True)]
+            state, blocks_of_rows, last = self._rows(rest, first, state, last, rows, each)
+            stacks = [
+                _written(g, w, values[0], g.value(v)) for w, v in zip(whole, blocks_of_rows, strict=True)
+            ]
             return [last[1] if last else np.array(True), *state, *stacks, *last]
 
-        body = body_of(g, self.n, [tensor((), i64), *(v.type for v in given)], make)
+        body = body_of(g, self.n, [tensor((), i64), *(v.type for v in carried)], make)
         going = np.array(True) if not ended else ended[1]
-        found = self._loop(np.array(blocks, np.int64), going, given, body)
-        state, whole, last = self._parts(found, len(rows))
+        results = self._loop(np.array(blocks, np.int64), going, carried, body)
+        state, whole, last = self._parts(results, len(rows))
         flat = [g.reshape(v, (blocks * each, *shape(v)[2:])) for v in whole]
         return state, [cut(g, v, [0] * rank(v), [most, *shape(v)[1:]]) for v in flat], last
 

@@ -51,8 +51,8 @@ def dict_vectorizer(g: Emitter, n: Node) -> Array:
     entries = _map(n).entries
     words = n.texts("string_vocabulary") or n.integers("int64_vocabulary") or ()
     whole = all(isinstance(v, int) for v in entries.values())
-    found = [entries.get(word, 0) for word in words]
-    return np.array([found], np.int64 if whole else np.float32)
+    numbers = [entries.get(word, 0) for word in words]
+    return np.array([numbers], np.int64 if whole else np.float32)
 
 
 def cast_map(g: Emitter, n: Node) -> Array:

@@ -65,8 +65,8 @@ def imputer(g: Emitter, n: Node) -> Value:
     replaced = read(f"replaced_value_{name}", 0)
     fill = np.array(values, dtype_of_value(x))
     is_nan = not whole and np.isnan(replaced)
-    found = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, g.like(replaced, x))
-    return g(SelectOp, found, fill, x)
+    matches = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, g.like(replaced, x))
+    return g(SelectOp, matches, fill, x)
 
 
 def normalizer(g: Emitter, n: Node) -> Value:
@@ -175,8 +175,8 @@ def label_encoder(g: Emitter, n: Node) -> Value:
         out: Value = default
         for key, value in reversed(list(zip(keys, values, strict=True))):
             is_nan = keys.dtype.kind == "f" and np.isnan(key)
-            found = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, np.array(key, dtype_of_value(x)))
-            out = g(SelectOp, found, np.array(value), out)
+            matches = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, np.array(key, dtype_of_value(x)))
+            out = g(SelectOp, matches, np.array(value), out)
         return out
     (array,) = inputs_of(n, 1)
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))

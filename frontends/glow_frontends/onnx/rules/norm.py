@@ -47,13 +47,13 @@ def _trailing(g: Emitter, n: Node, kind: type[GraphOp], scale: Value, bias: Valu
     x = n[0]
     axis = axis_of(n.integer("axis", -1), rank(x))
     inner = shape(x)[axis:]
-    given = [None if p is None else cast_to(g, p, dtype_of_value(x)) for p in (scale, bias)]
-    fitted = [None if p is None else _fitted(g, p, inner) for p in given]
+    parameters = [None if p is None else cast_to(g, p, dtype_of_value(x)) for p in (scale, bias)]
+    fitted = [None if p is None else _fitted(g, p, inner) for p in parameters]
     options: dict[str, Any] = {"axis": axis, "epsilon": n.number("epsilon", 1e-5)}
-    if all(f is not None for p, f in zip(given, fitted, strict=True) if p is not None):
+    if all(f is not None for p, f in zip(parameters, fitted, strict=True) if p is not None):
         return g(kind, x, *fitted[: 1 if kind is RmsNormOp else 2], **options)
     y = g(kind, x, *[None] * (1 if kind is RmsNormOp else 2), **options)
-    for operation, parameter in zip((MulOp, AddOp), given, strict=True):
+    for operation, parameter in zip((MulOp, AddOp), parameters, strict=True):
         y = y if parameter is None else g(operation, y, parameter)
     return y
 

@@ -26,12 +26,12 @@ def packed_matrix(g: Emitter, n: Node) -> Value | None:
     codes, scale, zero = n[0], n[1], n.get(2)
     if g.training or not isinstance(codes, np.ndarray) or not isinstance(scale, np.ndarray):
         return None
-    found = re.fullmatch(r"(u?)int([24])", codes.dtype.name)
-    if found is None or not (zero is None or isinstance(zero, np.ndarray)):
+    match = re.fullmatch(r"(u?)int([24])", codes.dtype.name)
+    if match is None or not (zero is None or isinstance(zero, np.ndarray)):
         return None
     if codes.ndim != 2 or codes.size < FEWEST or scale.dtype != np.float32:
         return None
-    bits = int(found[2])
+    bits = int(match[2])
     assert bits in WIDTHS
     axis, block = axis_of(n.integer("axis", 1), 2), n.integer("block_size", 0)
     along = axis if block or scale.size == 1 else 1 - axis
@@ -48,11 +48,11 @@ def packed_matrix(g: Emitter, n: Node) -> Value | None:
     scales = by_rows(scale)
     if scales.shape != (rows, blocks):
         return None
-    lowest = 0 if found[1] else 1 << (bits - 1)  # what makes codes of the numbers
+    lowest = 0 if match[1] else 1 << (bits - 1)  # what makes codes of the numbers
     shifted = (np.moveaxis(codes, along, -1).astype(np.int8) + np.int8(lowest)).astype(np.uint8)
     points = None if zero is None else g.value(by_rows(zero) + np.float32(lowest))
     form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth}
     form["point"] = 0.0 if points is not None else float(lowest)
     parts = [g.value(pack(shifted, bits)), g.value(scales), points]
-    made = g(DequantizeBlocksOp, *parts, **form)
-    return made if along == 1 else g.transpose(made, (1, 0))
+    matrix = g(DequantizeBlocksOp, *parts, **form)
+    return matrix if along == 1 else g.transpose(matrix, (1, 0))

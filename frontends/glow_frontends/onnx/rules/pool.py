@@ -23,15 +23,15 @@ def max_pool(g: Emitter, n: Node) -> list[Value]:
     """MaxPool, with the flat indices of the maxima where they are used."""
     x = n[0]
     window = window_of(n, shape(x)[2:])
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "kernel": window.kernel,
         "strides": window.strides,
         "pads": window.padded(),
         "dilations": window.dilations,
     }
     if not n.wants(1):
-        return [g(MaxPoolOp, x, **given)]
-    result, indices = g.many(MaxPoolWithArgmaxOp, x, **given)
+        return [g(MaxPoolOp, x, **options)]
+    result, indices = g.many(MaxPoolWithArgmaxOp, x, **options)
     if n.flag("storage_order"):
         indices = _column_major(g, indices, shape(x))
     return [result, indices]

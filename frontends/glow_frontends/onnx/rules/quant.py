@@ -246,8 +246,8 @@ def _product_by_bytes(
     columns times the others."""
     rows, depth = int(np.prod(shape(a)[:-1])), shape(a)[-1]
     flat = g.reshape(a, (rows, depth))
-    made = tensor((rows, weights.shape[1]), INT32)
-    total = g(QuantizedFullyConnectedOp, _bytes(g, flat), _held(g, weights), None, results=made)
+    kind = tensor((rows, weights.shape[1]), INT32)
+    total = g(QuantizedFullyConnectedOp, _bytes(g, flat), _held(g, weights), None, results=kind)
     columns = weights.astype(np.int32)
     if rest is not None:
         columns = columns + rest
@@ -281,23 +281,23 @@ def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
     w, result = n[3], dtype_of_value(n[7])
     if not isinstance(w, np.ndarray) or w.dtype != np.int8 or not isinstance(n[0], SSAValue):
         return None
-    made = [
+    candidates = [
         kind_of(n[0], n[1], n[2], dtype_of_value(n[0]), 0),
         kind_of(w, n[4], n[5], w.dtype, axis),
         kind_of(n[0], n[6], n[7], result, 0),
     ]
-    found = [k for k in made if k is not None]
-    whole = len(found) == 3 and found[0].axis.data < 0 and found[2].axis.data < 0
-    fits = whole and not found[1].zero_point_array.any() and (axis == 0 or rank(w) == 2)
-    return found if fits else None
+    kinds = [k for k in candidates if k is not None]
+    whole = len(kinds) == 3 and kinds[0].axis.data < 0 and kinds[2].axis.data < 0
+    fits = whole and not kinds[1].zero_point_array.any() and (axis == 0 or rank(w) == 2)
+    return kinds if fits else None
 
 
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
     """The int32 convolution of centred bytes, in float where its sums are exact."""
     terms, inner = int(np.prod(shape(w)[2:])), ranked(w, 2)[1]
     if terms * inner <= EXACT:
-        made = _windowed(g, n, cast_to(g, x, FLOAT), cast_to(g, w, FLOAT))
-        return cast_to(g, made, INT32)
+        conv = _windowed(g, n, cast_to(g, x, FLOAT), cast_to(g, w, FLOAT))
+        return cast_to(g, conv, INT32)
     if n.integer("group", 1) > 1 or terms > EXACT:
         return _windowed(g, n, x, w)
     total: Value | None = None
@@ -347,13 +347,13 @@ def _conv_of_bytes(g: Emitter, n: Node, weights: np.ndarray, rest: np.ndarray | 
     stored, group = _bytes(g, x, known or 0), n.integer("group", 1)
     where = (window.strides, window.pads, window.dilations, group)
     taps = convolve(np.ones((1, *shape(x)[1:])), weights.astype(np.float64), *where)
-    given = dict(zip(("strides", "pads", "dilations", "group"), where, strict=True))
-    made = tensor((shape(x)[0], *taps.shape[1:]), INT32)
-    total = g(QuantizedConvOp, stored, _held(g, weights), None, results=made, **given)
+    options = dict(zip(("strides", "pads", "dilations", "group"), where, strict=True))
+    kind = tensor((shape(x)[0], *taps.shape[1:]), INT32)
+    total = g(QuantizedConvOp, stored, _held(g, weights), None, results=kind, **options)
     if rest is not None:
         ones = np.ones((1, *weights.shape[1:]), np.int8)
         sums = tensor((shape(x)[0], 1, *taps.shape[2:]), INT32)
-        sums = g(QuantizedConvOp, stored, _held(g, ones), None, results=sums, **given)
+        sums = g(QuantizedConvOp, stored, _held(g, ones), None, results=sums, **options)
         factor = np.broadcast_to(rest, (len(weights), *(1,) * (rank(weights) - 1)))[None, :, 0]
         factor = factor.reshape(1, -1, *(1,) * (rank(x) - 2))
         total = g(AddOp, total, g(MulOp, sums, np.ascontiguousarray(factor, np.int32)))
@@ -391,8 +391,8 @@ def _quantized_conv(g: Emitter, n: Node, kinds: Sequence[UniformQuantizedType]) 
         scales = (weights.scale_array * source.scale_array).tolist()
         unit = UniformQuantizedType.of(32, scales, axis=0) if len(scales) > 1 else None
         bias = as_real(g, bias, unit or UniformQuantizedType.of(32, scales[0]))
-    made = _windowed(g, n, as_real(g, n[0], source), as_real(g, n[3], weights), bias)
-    return as_stored(g, made, result, dtype_of_value(n[7]))
+    conv = _windowed(g, n, as_real(g, n[0], source), as_real(g, n[3], weights), bias)
+    return as_stored(g, conv, result, dtype_of_value(n[7]))
 
 
 RULES: dict[str, Versions] = {

@@ -34,10 +34,10 @@ def recurrent(kind: type[GraphOp], defaults: Sequence[str], operands: int, flag:
                 properties[name] = n.numbers(name)
         if flag is not None:
             properties[flag] = n.flag(flag)
-        given = [*(n[i] for i in range(3)), *(n.get(i) for i in range(3, operands))]
+        arguments = [*(n[i] for i in range(3)), *(n.get(i) for i in range(3, operands))]
         if 0 in shape(n[0])[:2]:
-            return _of_nothing(n, given[5:7], kind is LstmOp)
-        return g.many(kind, *given, **properties)
+            return _of_nothing(n, arguments[5:7], kind is LstmOp)
+        return g.many(kind, *arguments, **properties)
 
     return rule
 

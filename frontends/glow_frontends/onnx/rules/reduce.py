@@ -39,9 +39,9 @@ def reduction(kind: type[GraphOp]) -> Rule:
     def rule(g: Emitter, n: Node) -> Value:
         x = n[0]
         axes = n.integers("axes")
-        given = n.get(1)
-        if given is not None:
-            axes = g.ints(given, "the axes of a reduction")
+        axes_input = n.get(1)
+        if axes_input is not None:
+            axes = g.ints(axes_input, "the axes of a reduction")
         if not axes:
             if n.integer("noop_with_empty_axes", 0) == 1:
                 return _pointwise(g, kind, x)

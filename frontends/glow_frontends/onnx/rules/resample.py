@@ -42,10 +42,10 @@ def resize(g: Emitter, n: Node) -> Value:
         raise RuleError("either scales or sizes are expected")
     whole = list(shape(x))
     ratios = [1.0] * rank(x)
-    given = scales if scales is not None else sizes
-    assert given is not None
-    if len(given) != len(axes):
-        raise RuleError(f"{len(given)} scales or sizes for {len(axes)} axes")
+    factors = scales if scales is not None else sizes
+    assert factors is not None
+    if len(factors) != len(axes):
+        raise RuleError(f"{len(factors)} scales or sizes for {len(axes)} axes")
     if sizes:
         chosen, sizes = _from_sizes(n, [whole[a] for a in axes], sizes)
     else:

@@ -117,8 +117,8 @@ def grid_sample(g: Emitter, n: Node) -> Value:
         raise RuleError(f"a grid of shape {shape(grid)} for a tensor of shape {shape(x)}")
     points = shape(grid)[1:-1]
     flat = g.reshape(grid, (shape(grid)[0], int(np.prod(points)), axes))
-    given: str = n.text("mode", "linear")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
+    mode_of_node: str = n.text("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode_of_node, mode_of_node)
     padding, aligned = n.text("padding_mode", "zeros"), n.flag("align_corners")
     taps: list[Taps] = []
     for axis in range(axes):

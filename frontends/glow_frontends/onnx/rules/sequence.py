@@ -94,18 +94,18 @@ def split(g: Emitter, n: Node) -> SequenceValue:
     x = n[0]
     axis = axis_of(n.integer("axis", 0), rank(x))
     total = shape(x)[axis]
-    given = n.get(1)
-    ones = given is None
-    if given is None:
+    lengths = n.get(1)
+    ones = lengths is None
+    if lengths is None:
         sizes = (1,) * total
-    elif rank(given) == 0:
-        chunk = g.integer(given, "the chunk of SplitToSequence")
+    elif rank(lengths) == 0:
+        chunk = g.integer(lengths, "the chunk of SplitToSequence")
         if chunk < 1:
             raise RuleError(f"chunks of {chunk}")
         ones = chunk == 1
         sizes = tuple(min(chunk, total - i) for i in range(0, total, chunk))
     else:
-        sizes = g.ints(given, "the sizes of SplitToSequence")
+        sizes = g.ints(lengths, "the sizes of SplitToSequence")
     parts = pieces(g, x, axis, sizes)
     if ones and not n.flag("keepdims", True):
         dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])

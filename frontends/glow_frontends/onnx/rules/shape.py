@@ -118,9 +118,9 @@ def squeeze(g: Emitter, n: Node) -> Value:
     """Squeeze: axes by attribute, by input since opset 13, or all of size 1."""
     dims = shape(n[0])
     axes = n.integers("axes")
-    given = n.get(1)
-    if given is not None:
-        axes = g.ints(given, "the axes of Squeeze")
+    axes_input = n.get(1)
+    if axes_input is not None:
+        axes = g.ints(axes_input, "the axes of Squeeze")
     chosen = [i for i, d in enumerate(dims) if d == 1] if axes is None else axes_of(axes, len(dims))
     if any(dims[i] != 1 for i in chosen):
         raise RuleError(f"axes {list(chosen)} of {'x'.join(map(str, dims))} are not all 1")
@@ -287,9 +287,9 @@ def range_(g: Emitter, n: Node) -> Array | BoundedValue:
         bound = shaped(g, g.reshape(limit, (1,)))
         if bound is not None and not np.any(start) and np.all(delta == 1):
             (dims, axis, length) = bound
-            made = g.bounded(np.arange(dims[0], dtype=np.int64), axis, length)
-            assert isinstance(made, BoundedValue)
-            return made
+            numbers = g.bounded(np.arange(dims[0], dtype=np.int64), axis, length)
+            assert isinstance(numbers, BoundedValue)
+            return numbers
     start, limit, delta = (g.scalar(n[i], "a bound of Range") for i in range(3))
     if not delta:
         raise RuleError("a step of 0")

@@ -72,10 +72,10 @@ def _open(g: Emitter, x: Value, axis: int, step: int, start: Value, end: Value) 
     rounded = g(AddOp, g(MaxOp, g(SubOp, high, low), zero), np.array(step - 1, np.int64))
     length = g(FloorDivOp, rounded, width)
     places = g(MinOp, g(AddOp, low, np.arange(0, dim, step, dtype=np.int64)), last)
-    made = g(GatherOp, x, places, axis=axis)
-    if isinstance(made, SSAValue):
-        g.spans[made] = (g.value(x), g.value(g(MinOp, low, last)))
-    return g.bounded(made, axis, length)
+    gathered = g(GatherOp, x, places, axis=axis)
+    if isinstance(gathered, SSAValue):
+        g.spans[gathered] = (g.value(x), g.value(g(MinOp, low, last)))
+    return g.bounded(gathered, axis, length)
 
 
 def _width(g: Emitter, start: Value, end: Value, dim: int) -> int | None:

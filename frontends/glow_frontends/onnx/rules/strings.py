@@ -25,11 +25,11 @@ def _texts(values: list[Any], shape: tuple[int, ...]) -> Array:
 
 def texts_of(n: Node, count: int) -> list[Array]:
     """The first `count` inputs, all of strings."""
-    found = inputs_of(n, count)
-    for index, value in enumerate(found):
+    texts = inputs_of(n, count)
+    for index, value in enumerate(texts):
         if not _is_text(value):
             raise RuleError(f"input {index} is missing" if value is None else f"input {index} is not strings")
-    return found
+    return texts
 
 
 def string_concat(g: Emitter, n: Node) -> Array:
@@ -64,8 +64,8 @@ def regex_full_match(g: Emitter, n: Node) -> Array:
         pattern = re.compile(n.text("pattern", ""))
     except re.error as error:
         raise RuleError(f"the pattern is no regular expression: {error}") from None
-    found = [pattern.fullmatch(s) is not None for s in x.reshape(-1)]
-    return np.array(found, dtype=bool).reshape(x.shape)
+    matches = [pattern.fullmatch(s) is not None for s in x.reshape(-1)]
+    return np.array(matches, dtype=bool).reshape(x.shape)
 
 
 def string_normalizer(g: Emitter, n: Node) -> Array:
@@ -90,14 +90,14 @@ def tokenizer(g: Emitter, n: Node) -> Array:
     del g
     (x,) = texts_of(n, 1)
     least, fill = n.integer("mincharnum", REQUIRED), n.text("pad_value", REQUIRED)
-    separators, found = n.texts("separators", ()), n.text("tokenexp", "")
+    separators, expression = n.texts("separators", ()), n.text("tokenexp", "")
     try:
-        words, cuts = re.compile(found), [re.compile(s) for s in separators]
+        words, cuts = re.compile(expression), [re.compile(s) for s in separators]
     except re.error as error:
         raise RuleError(f"the pattern is no regular expression: {error}") from None
 
     def tokens(text: str) -> list[str]:
-        if found:
+        if expression:
             parts = [m.group() for m in words.finditer(text)]
         elif separators in ((), ("",)):
             parts = list(text)
@@ -149,23 +149,23 @@ def _pool(n: Node) -> dict[tuple[Any, ...], int]:
     """Position of each n-gram among the n-grams of the pool."""
     items = list(n.texts("pool_strings") or n.integers("pool_int64s") or ())
     starts = [*n.integers("ngram_counts"), len(items)]
-    found: dict[tuple[Any, ...], int] = {}
+    grams: dict[tuple[Any, ...], int] = {}
     for index in range(len(starts) - 1):
         length = index + 1
         for begin in range(starts[index], starts[index + 1], length):
-            found[tuple(items[begin : begin + length])] = len(found)
-    return found
+            grams[tuple(items[begin : begin + length])] = len(grams)
+    return grams
 
 
 def _grams(row: list[Any], shortest: int, longest: int, skips: int) -> list[tuple[Any, ...]]:
     """Every n-gram of the row with every allowed number of skipped elements; single ones once."""
-    found: list[tuple[Any, ...]] = []
+    grams: list[tuple[Any, ...]] = []
     for length in range(shortest, longest + 1):
         for skip in range(1 if length == 1 else skips + 1):
             step = skip + 1
             span = (length - 1) * step
-            found += [tuple(row[i : i + span + 1 : step]) for i in range(len(row) - span)]
-    return found
+            grams += [tuple(row[i : i + span + 1 : step]) for i in range(len(row) - span)]
+    return grams
 
 
 #: Operators that move elements and never look at them: what they do to numbers, they do to strings.

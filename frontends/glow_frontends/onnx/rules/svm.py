@@ -129,15 +129,15 @@ def _coupled(pairs: Array, count: int) -> Array:
         active &= np.abs(image - norm[:, None]).max(1) >= 0.005 / count
         if not active.any():
             break
-        made = out.copy()
+        updated = out.copy()
         for k in range(count):
             diagonal = system[:, k, k]
             step = (norm - image[:, k]) / diagonal
-            made[:, k] += step
+            updated[:, k] += step
             norm = (norm + step * (step * diagonal + 2 * image[:, k])) / (1 + step) ** 2
             image = (image + step[:, None] * system[:, k]) / (1 + step[:, None])
-            made /= 1 + step[:, None]
-        out = np.where(active[:, None], made, out)
+            updated /= 1 + step[:, None]
+        out = np.where(active[:, None], updated, out)
     return out.astype(FLOAT)
 
 

@@ -148,16 +148,16 @@ class Forest:
 
 def forest_of(trees: Trees) -> Forest | None:
     """The trees as `TreeSumsOp` takes them; None where that would take far more nodes."""
-    made = Forest(trees)
-    todo = [made.place(root) for root in trees.roots]
+    forest = Forest(trees)
+    todo = [forest.place(root) for root in trees.roots]
     most = MOST_COPIES * len(trees.features) + 64
     for at in todo:
-        node = made.origins[at]
+        node = forest.origins[at]
         if trees.yes[node] != node or trees.no[node] != node:
-            todo += made.branch(at)
-        if len(made.left) > most:
+            todo += forest.branch(at)
+        if len(forest.left) > most:
             return None
-    return made
+    return forest
 
 
 def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dtype: Any) -> Value:

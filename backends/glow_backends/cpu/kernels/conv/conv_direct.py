@@ -350,7 +350,7 @@ class DirectEmission:
                 taken = k.add(b, begin * chunk)
                 places = [j * run.rows + r for j in lines for r in range(low, high)]
                 held = [place * vectors + v for place in places for v in range(vectors)]
-                found = multiply(
+                new = multiply(
                     k,
                     k.gep(x_at, k.add(a, begin * column_step)),
                     [k.add(k.mul(line_step, j), r * step) for j in lines for r in range(low, high)],
@@ -361,7 +361,7 @@ class DirectEmission:
                     stream=stream and stream.moved(k, taken),
                     dot=self.dot,
                 )
-                for i, value in zip(held, found, strict=True):
+                for i, value in zip(held, new, strict=True):
                     after[i] = value
             return after
 
@@ -372,8 +372,8 @@ class DirectEmission:
             b = k.add(b, k.mul(phase.low, columns * chunk))
 
             def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                found = across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
-                return self.after_row(found)
+                values_of_row = across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
+                return self.after_row(values_of_row)
 
             return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
 

@@ -369,8 +369,8 @@ class _Weights(_Base):
             Loop(across, spec.strides[1], width),
         ]
         image = k.gep(self.part["image"], k.mul(c, self.plane))
-        found = multiply(k, image, offsets, self.part["panel"], plan.vectors, nest, held)
-        for (r, v), value in zip(places, found, strict=True):
+        new = multiply(k, image, offsets, self.part["panel"], plan.vectors, nest, held)
+        for (r, v), value in zip(places, new, strict=True):
             k.store(value, sums, r * stride + v * self.lanes)
 
 

@@ -106,12 +106,12 @@ def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]
     for tile in (*range(inner.start), *inner[:1], *range(inner.stop, tiles)):
         pixel = min(tile * rows, last)
         count = min(rows, out_width - pixel)
-        found = columns_inside(spec, pixel, count)
+        columns = columns_inside(spec, pixel, count)
         stop = inner.stop if tile in inner else tile + 1
-        if runs and (runs[-1].rows, runs[-1].columns) == (count, found):
+        if runs and (runs[-1].rows, runs[-1].columns) == (count, columns):
             runs[-1] = replace(runs[-1], stop=stop)
         else:
-            runs.append(TileRun(tile, stop, count, found, last))
+            runs.append(TileRun(tile, stop, count, columns, last))
     return tuple(runs)
 
 

@@ -189,11 +189,11 @@ class _Emission:
         def body(a_at: Index, b_at: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
             at = [k.add(b_at, v * self.places * lanes) for v in range(plan.vectors)]
             grads = [k.load(dy, offset, lanes=lanes) for offset in at]
-            made: list[ir.Value] = []
+            new: list[ir.Value] = []
             for r, offset in enumerate(offsets):
                 scalar = k.splat(k.load(x, k.add(a_at, offset)), lanes)
-                made += [k.fma(scalar, g, sums[r * plan.vectors + v]) for v, g in enumerate(grads)]
-            return made
+                new += [k.fma(scalar, g, sums[r * plan.vectors + v]) for v, g in enumerate(grads)]
+            return new
 
         for (r, v), value in zip(places, reduce_nest(k, nest, body, held), strict=True):
             k.store(value, sums, r * self.width + v * lanes)

@@ -100,10 +100,10 @@ def _shared_runs(spec: DirectConvSpec, pixels: int, runs: tuple[TileRun, ...]) -
     ends = (n for n in (pixels, *_SHORT_RUNS) if n <= pixels)
     kinds = [(pixels, columns_inside(spec, 0, pixels)), (pixels, None)]
     kinds += [(count, columns_inside(spec, width - count, count)) for count in ends]
-    found = {(run.rows, run.columns): run for run in runs}
-    if not found.keys() <= set(kinds):
+    distinct = {(run.rows, run.columns): run for run in runs}
+    if not distinct.keys() <= set(kinds):
         return runs
-    return tuple(found.get(kind, TileRun(0, 0, *kind, 0)) for kind in dict.fromkeys(kinds))
+    return tuple(distinct.get(kind, TileRun(0, 0, *kind, 0)) for kind in dict.fromkeys(kinds))
 
 
 class DepthwiseEmission:

@@ -80,7 +80,7 @@ class FilterTaps:
     def _line(self, w: list[ir.Value]) -> list[ir.Value]:
         """G w."""
         k, lanes = self.k, self.vector
-        made: list[ir.Value] = []
+        line: list[ir.Value] = []
         for row in FILTER[self.spec.tile]:
             total: ir.Value | None = None
             for factor, value in zip(row.tolist(), w, strict=True):
@@ -91,8 +91,8 @@ class FilterTaps:
                     else:
                         total = k.fma(value, scale, total)
             assert total is not None
-            made.append(total)
-        return made
+            line.append(total)
+        return line
 
     def emit(self, packed: ir.Value) -> None:
         """A vector of output channels and one input channel after another."""

@@ -328,13 +328,13 @@ class StridedEmission(WinogradEmission):
     def output_line(self, m: Sequence[ir.Value]) -> list[ir.Value]:
         add, sub = self.k.b.fadd, self.k.b.fsub
         sums, differences = (add(m[0], m[1]), add(m[2], m[3])), (sub(m[0], m[1]), sub(m[2], m[3]))
-        found: list[ir.Value] = []
+        line: list[ir.Value] = []
         for power in range(4):
             total = add(m[4], m[5 + power]) if power == 3 else m[5 + power]
             for point, value in zip((C, D), differences if power % 2 else sums, strict=True):
                 total = self.scale(point**power, value, total)
-            found.append(total)
-        return found
+            line.append(total)
+        return line
 
 
 class SquareEmission(WinogradEmission):

@@ -127,7 +127,7 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         # The more blocks, the better a worker that the machine holds up is helped.
         fewest = max(fewest, min(4 * threads, total // (2 * _FEW_TILES)))
         fewest = ceil_div(fewest, threads) * threads
-    found: list[tuple[float, Block, int, int]] = []
+    candidates: list[tuple[float, Block, int, int]] = []
     for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
         for rows in range(1, min(total, 28) + 1):
             block = Block(rows, vectors)
@@ -138,9 +138,9 @@ def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
                 cut = ceil_div(total, count * rows)
                 passes = _passes(order, bits, count * rows, rows) * ceil_div(cut * parts, threads) / cut
                 cost = passes * block.cycles() / vectors
-                found.append((cost, block, count * rows, round(passes * rows)))
-    least, best, *_ = min(found, key=lambda f: f[0])
-    alike = [f for f in found if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
+                candidates.append((cost, block, count * rows, round(passes * rows)))
+    least, best, *_ = min(candidates, key=lambda f: f[0])
+    alike = [f for f in candidates if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
 
     def merit(choice: tuple[float, Block, int, int]) -> tuple[bool, bool, int, int]:
         _, block, tiles, products = choice

@@ -92,14 +92,14 @@ def _parts(spec: ConvWeightsSpec, target: CpuTarget) -> tuple[int, int, int]:
     """Elements of the sums of all workers, of dw before it is written, and of a worker's V and D."""
     plan, lanes = plan_weights(spec, target), target.lanes
     pieces = target.threads if plan.blocks == 1 else plan.units * plan.panels
-    made = plan.units * plan.panels * _TAPS * lanes * lanes * plan.vectors
-    return pieces * plan.sums(lanes), made, _POINTS * (plan.v_stride + plan.d_stride)
+    packed = plan.units * plan.panels * _TAPS * lanes * lanes * plan.vectors
+    return pieces * plan.sums(lanes), packed, _POINTS * (plan.v_stride + plan.d_stride)
 
 
 def winograd_weights_scratch_bytes(spec: ConvWeightsSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand."""
-    sums, made, own = _parts(spec, target)
-    return 4 * (sums + made + own * target.threads)
+    sums, packed, own = _parts(spec, target)
+    return 4 * (sums + packed + own * target.threads)
 
 
 class _Emission(TileEmission):
@@ -107,9 +107,9 @@ class _Emission(TileEmission):
         super().__init__(k, spec.conv, _TILE)
         self.spec, self.plan = spec, plan_weights(spec, k.target)
         self.dw, self.x, self.dy, self.sums = k.operands
-        sums, made, own = _parts(spec, k.target)
-        self.made = k.gep(self.sums, sums)
-        self.v = k.gep(self.made, k.add(made, k.mul(k.worker, own)))
+        sums, packed, own = _parts(spec, k.target)
+        self.packed = k.gep(self.sums, sums)
+        self.v = k.gep(self.packed, k.add(packed, k.mul(k.worker, own)))
         self.d = k.gep(self.v, _POINTS * self.plan.v_stride)
         self.width = self.plan.vectors * self.lanes
 
@@ -146,9 +146,9 @@ class _Emission(TileEmission):
             with k.loop(*panels) as panel, k.loop(*units) as unit:
                 self._finish(unit, panel)
         with k.loop(*units) as unit, k.loop(*panels) as panel, k.loop(0, plan.vectors) as v:
-            at = k.add(self._made_at(unit, panel), k.mul(v, self.lanes))
+            at = k.add(self._packed_at(unit, panel), k.mul(v, self.lanes))
             output = k.add(k.mul(panel, plan.vectors), v)
-            write_weights(k, self.spec, self.dw, k.gep(self.made, at), self.width, unit, output)
+            write_weights(k, self.spec, self.dw, k.gep(self.packed, at), self.width, unit, output)
 
     # --- addresses ------------------------------------------------------------------------------
     def _sums_at(self, unit: Index, panel: Index) -> Index:
@@ -157,7 +157,7 @@ class _Emission(TileEmission):
             return k.mul(k.worker, size) if k.target.threads > 1 else 0
         return k.index((panel, self.plan.units * size), (unit, size))
 
-    def _made_at(self, unit: Index, panel: Index) -> Index:
+    def _packed_at(self, unit: Index, panel: Index) -> Index:
         size = _TAPS * self.lanes * self.width
         return self.k.index((unit, self.plan.panels * size), (panel, size))
 
@@ -187,12 +187,12 @@ class _Emission(TileEmission):
     def _grad_line(self, d: Sequence[ir.Value]) -> list[ir.Value]:
         """G d: rows are 1, p, p^2, p^3 over the product of differences of point p from the others."""
         k = self.k
-        made = [d[0]]
+        line = [d[0]]
         for point, factor in ((A, 1 / -1.5), (B, 1 / 6)):
             even = k.b.fmul(self.scale(point**2, d[2], d[0]), k.splat(factor, self.lanes))
             odd = k.b.fmul(self.scale(point**2, d[3], d[1]), k.splat(factor * point, self.lanes))
-            made += [k.b.fadd(even, odd), k.b.fsub(even, odd)]
-        return [*made, d[3]]
+            line += [k.b.fadd(even, odd), k.b.fsub(even, odd)]
+        return [*line, d[3]]
 
     def _product(self, point: Index, unit: Index, panel: Index, count: Index, fresh: ir.Value | None) -> None:
         """sums[point] (+)= V[point, unit]^T D[point, panel]; `fresh`: whether they start from zero."""
@@ -212,12 +212,12 @@ class _Emission(TileEmission):
 
             def body(a: Index, b: Index, held: Sequence[ir.Value], rows: ir.Value = rows) -> list[ir.Value]:
                 grads = [k.load(d, k.add(b, i * plane), lanes=lanes) for i in range(plan.vectors)]
-                made: list[ir.Value] = []
+                new: list[ir.Value] = []
                 for r in range(plan.rows):
                     scalar = k.splat(k.load(rows, k.add(a, r)), lanes)
                     own = held[r * plan.vectors : (r + 1) * plan.vectors]
-                    made += [k.fma(scalar, g, s) for g, s in zip(grads, own, strict=True)]
-                return made
+                    new += [k.fma(scalar, g, s) for g, s in zip(grads, own, strict=True)]
+                return new
 
             for (r, i), value in zip(
                 places, reduce_nest(k, [Loop(count, lanes, lanes)], body, held), strict=True
@@ -228,11 +228,11 @@ class _Emission(TileEmission):
         """A^T sums A of every pair of channels, in the order in which `write_weights` takes them."""
         k, lanes, side = self.k, self.lanes, self.side
         sums = k.gep(self.sums, self._sums_at(unit, panel))
-        made = k.gep(self.made, self._made_at(unit, panel))
+        panel_at = k.gep(self.packed, self._packed_at(unit, panel))
         row, tap = (_TAPS, 1) if self.spec.form == "OIHW" else (1, lanes)
         with k.loop(0, lanes) as channel, k.loop(0, self.width, lanes) as at:
             from_here = k.gep(sums, k.add(k.mul(channel, self.width), at))
-            to = k.gep(made, k.add(k.mul(channel, row * self.width), at))
+            to = k.gep(panel_at, k.add(k.mul(channel, row * self.width), at))
             half = [
                 self._weights_line(
                     [self.vector(from_here, (r * side + c) * lanes * self.width) for r in range(side)]

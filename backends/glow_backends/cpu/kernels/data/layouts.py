@@ -141,7 +141,7 @@ def lookup_spec(shape: Shape, places: Sequence[Sequence[int]], width: int) -> Co
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int, int, int]]:
     """(position, count, first place, step) of maximal runs; runs of step 1 are preferred."""
-    found: list[tuple[int, int, int, int]] = []
+    runs: list[tuple[int, int, int, int]] = []
     at = 0
     while at < len(places):
         best = (at, 1, places[at], 0)
@@ -152,9 +152,9 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int, int, int]]:
             # The last element of a border often starts the run of the interior.
             if end - at > 2 or abs(step) == 1 or end == len(places):
                 best = (at, end - at, places[at], step)
-        found.append(best)
+        runs.append(best)
         at += best[1]
-    return found
+    return runs
 
 
 def _squares(channels: int, block: int, mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -30,11 +30,11 @@ def emit_non_zero(module: ir.Module, name: str, spec: NonZeroSpec, target: CpuTa
     indices, count, source = k.operands
     total = prod(spec.shape)
 
-    def walk(at: list[Index], found: ir.Value) -> ir.Value:
+    def walk(at: list[Index], count_so_far: ir.Value) -> ir.Value:
         axis = len(at)
         if axis == len(spec.shape):
             for number, index in enumerate(at):
-                k.store(k.i(index), indices, k.add(number * total, found), I64)
+                k.store(k.i(index), indices, k.add(number * total, count_so_far), I64)
             x = values.load(
                 k, source, k.index(*zip(at, common.row_major(spec.shape), strict=True)), spec.dtype
             )
@@ -42,17 +42,17 @@ def emit_non_zero(module: ir.Module, name: str, spec: NonZeroSpec, target: CpuTa
                 there = k.b.fcmp_unordered("!=", x, values.zero(x.type))
             else:
                 there = k.b.icmp_unsigned("!=", x, values.zero(x.type))
-            return k.b.add(found, k.b.zext(there, I64))
+            return k.b.add(count_so_far, k.b.zext(there, I64))
         return k.reduce_loop(
-            0, spec.shape[axis], 1, [found], lambda index, carried: [walk([*at, index], carried[0])]
+            0, spec.shape[axis], 1, [count_so_far], lambda index, carried: [walk([*at, index], carried[0])]
         )[0]
 
     with common.first_worker(k):
-        found = walk([], k.i(0)) if total else k.i(0)
-        with k.loop(found, total) as rest:
+        count_of_all = walk([], k.i(0)) if total else k.i(0)
+        with k.loop(count_of_all, total) as rest:
             for number in range(len(spec.shape)):
                 k.store(k.i(0), indices, k.add(number * total, rest), I64)
-        k.store(found, count, 0, I64)
+        k.store(count_of_all, count, 0, I64)
     return k.finish()
 
 

@@ -24,14 +24,14 @@ _ALIGN = 64
 
 @dataclass(frozen=True)
 class AxisPass:
-    """[outer, size, inner] -> [outer, made, inner]: result[j] = sum of weights[j, t] * input[places[j, t]].
+    """[outer, size, inner] -> [outer, new_size, inner]: sums of weights[j, t] * input[places[j, t]].
 
     `repeat` f > 0 says that result[j] is input[j / f], and neither table is read.
     """
 
     outer: int
     size: int
-    made: int
+    new_size: int
     inner: int
     taps: int = 1
     repeat: int = 0
@@ -41,8 +41,8 @@ class AxisPass:
 class ResizeSpec:
     """Passes over each of `planes` equal parts of the input.
 
-    Operands: result, input, for every pass its places (i32 [made, taps]) and, if `weighted`, its
-    weights ([made, taps] of the compute type), then scratch where there are several passes.
+    Operands: result, input, for every pass its places (i32 [new_size, taps]) and, if `weighted`, its
+    weights ([new_size, taps] of the compute type), then scratch where there are several passes.
     """
 
     planes: int
@@ -58,7 +58,7 @@ class ResizeSpec:
     @property
     def scratch(self) -> int:
         """Bytes of work space a worker: two buffers, each with room for any intermediate result."""
-        sizes = [p.outer * p.made * p.inner for p in self.passes[:-1]]
+        sizes = [p.outer * p.new_size * p.inner for p in self.passes[:-1]]
         return 2 * -(-max(sizes, default=0) * values.size(self.working) // _ALIGN) * _ALIGN
 
 
@@ -68,20 +68,20 @@ def emit_resize(module: ir.Module, name: str, spec: ResizeSpec, target: CpuTarge
     k = KernelBuilder(module, name, 2 + tables + (spec.scratch > 0), target, sized=True)
     first, last = spec.passes[0], spec.passes[-1]
     read = first.outer * first.size * first.inner
-    made = last.outer * last.made * last.inner
-    if not spec.planes * read * made:
+    written = last.outer * last.new_size * last.inner
+    if not spec.planes * read * written:
         return k.finish()
     buffers: list[ir.Value] = []
     if spec.scratch:
         own = k.gep(k.operands[-1], k.mul(k.worker, k.size(spec.scratch)), I8)
         buffers = [own, k.gep(own, k.size(spec.scratch // 2), I8)]
-    size = spec.planes * (read + made) * values.size(spec.dtype)
+    size = spec.planes * (read + written) * values.size(spec.dtype)
     with common.nest(k, [spec.planes], size) as (plane,):
         source, origin, kind = k.operands[1], k.mul(plane, common.length(k, read)), spec.dtype
         for number, step in enumerate(spec.passes):
             final = number == len(spec.passes) - 1
             goal = k.operands[0] if final else buffers[number % 2]
-            to = k.mul(plane, common.length(k, made)) if final else 0
+            to = k.mul(plane, common.length(k, written)) if final else 0
             goal_kind = spec.dtype if final else spec.working
             at = 2 + number * (2 if spec.weighted else 1)
             weights = k.operands[at + 1] if spec.weighted else None
@@ -109,14 +109,14 @@ class _Pass:
     def emit(self, places: ir.Value, weights: ir.Value | None) -> None:
         """Vectors along the axes behind this one; along this one where it is the last."""
         k, step = self.k, self.step
-        read, written, inner = (common.length(k, n * step.inner) for n in (step.size, step.made, 1))
+        read, written, inner = (common.length(k, n * step.inner) for n in (step.size, step.new_size, 1))
         with k.loop(0, common.length(k, step.outer)) as o:
             base = k.add(self.source[1], k.mul(o, read))
             to = k.add(self.goal[1], k.mul(o, written))
             if step.repeat and step.inner == 1 and self.lanes % step.repeat == 0:
                 self._repeated(base, to)
                 return
-            with k.loop(0, common.length(k, step.made)) as j:
+            with k.loop(0, common.length(k, step.new_size)) as j:
                 row = [k.load(places, k.add(k.mul(j, step.taps), t), I32) for t in range(step.taps)]
                 starts = [k.add(base, k.mul(k.b.sext(r, I64), inner)) for r in row]
                 factors: list[ir.Value] = []
@@ -193,12 +193,12 @@ class Resize(Kernel[ResizeOp, ResizeSpec]):
         first = min(t.axis for t in sampled)
         passes: list[AxisPass] = []
         for tap in sampled:
-            axis, (made, each) = tap.axis, tap.indices.shape
+            axis, (new_size, each) = tap.axis, tap.indices.shape
             repeat = 0 if weighted else _repeat(tap, size[axis])
             passes.append(
-                AxisPass(prod(size[first:axis]), size[axis], made, prod(size[axis + 1 :]), each, repeat)
+                AxisPass(prod(size[first:axis]), size[axis], new_size, prod(size[axis + 1 :]), each, repeat)
             )
-            size[axis] = made
+            size[axis] = new_size
         return ResizeSpec(prod(size[:first]), tuple(passes), dtype_name(op.input), weighted)
 
     def operands(self, op: ResizeOp, spec: ResizeSpec, context: CallContext) -> list[Operand]:
@@ -227,9 +227,9 @@ def _weighted(sampled: list[Taps]) -> bool:
 
 def _repeat(tap: Taps, size: int) -> int:
     """f where each element is taken f times in a row, else 0."""
-    made = len(tap.indices)
+    new_size = len(tap.indices)
     if not size:
         return 0
-    factor = made // size
-    same = factor * size == made and (tap.indices[:, 0] == np.arange(made) // factor).all()
+    factor = new_size // size
+    same = factor * size == new_size and (tap.indices[:, 0] == np.arange(new_size) // factor).all()
     return factor if same else 0

@@ -95,17 +95,17 @@ class _Class:
     def run(self, boxes: ir.Value) -> ir.Value:
         """Rows written so far, those of this class included."""
         k = self.k
-        found = k.reduce_loop(0, boxes, 1, [k.i(0)], self._candidate)[0]
-        half = k.b.lshr(found, k.i(1))
+        candidate = k.reduce_loop(0, boxes, 1, [k.i(0)], self._candidate)[0]
+        half = k.b.lshr(candidate, k.i(1))
         with k.loop(0, half) as step:
-            self._sink(k.b.sub(k.b.sub(half, k.i(1)), step), found)
+            self._sink(k.b.sub(k.b.sub(half, k.i(1)), step), candidate)
         end = k.b.add(self.total, self.most)
 
         def unfinished(carried: list[ir.Value]) -> ir.Value:
             left, kept = carried
             return k.b.and_(k.b.icmp_signed(">", left, k.i(0)), k.b.icmp_signed("<", kept, end))
 
-        return common.repeat(k, [found, self.total], unfinished, self._take)[1]
+        return common.repeat(k, [candidate, self.total], unfinished, self._take)[1]
 
     def _candidate(self, box: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Put a box into the heap if it is good enough."""

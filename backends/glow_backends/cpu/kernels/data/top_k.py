@@ -60,11 +60,11 @@ def emit_top_k(module: ir.Module, name: str, spec: TopKSpec, target: CpuTarget) 
             to = k.add(k.mul(o, spec.k * spec.inner), i)
             line = _Line(k, spec, base)
             if spec.scratch:
-                found = line.sort()
+                winner = line.sort()
             else:
-                found = line.select()
+                winner = line.select()
             with k.loop(0, spec.k) as j:
-                index = k.load(found, j, I64)
+                index = k.load(winner, j, I64)
                 place = k.add(to, k.mul(j, spec.inner))
                 raw = f"u{8 * values.size(spec.dtype)}"
                 here = k.add(base, k.mul(index, spec.inner))

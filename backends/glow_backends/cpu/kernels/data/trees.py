@@ -46,10 +46,10 @@ class TreesSpec:
 def emit_trees(module: ir.Module, name: str, spec: TreesSpec, target: CpuTarget) -> ir.Function:
     """Emit the sums; see `TreesSpec` for the operands."""
     k = KernelBuilder(module, name, 7, target)
-    made = _Trees(k, spec)
+    trees = _Trees(k, spec)
     if spec.samples * spec.targets:
-        few = 2 * spec.samples <= made.lanes and spec.trees >= made.lanes
-        made.by_tree() if few else made.by_sample()
+        few = 2 * spec.samples <= trees.lanes and spec.trees >= trees.lanes
+        trees.by_tree() if few else trees.by_sample()
     return k.finish()
 
 

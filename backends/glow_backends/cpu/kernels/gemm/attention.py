@@ -144,11 +144,11 @@ class _Emission:
     def _panels(self, columns: int) -> list[tuple[int, int, int, int]]:
         """(first panel, panels, vectors, live lanes of the last one) of the full panels and of the rest."""
         full, rest = divmod(columns, self.panel)
-        made = [(0, full, _WIDE, self.lanes)] if full else []
+        panels = [(0, full, _WIDE, self.lanes)] if full else []
         if rest:
             vectors = ceil_div(rest, self.lanes)
-            made.append((full, 1, vectors, rest - (vectors - 1) * self.lanes))
-        return made
+            panels.append((full, 1, vectors, rest - (vectors - 1) * self.lanes))
+        return panels
 
     def _pack_columns(self, source: ir.Value, target: ir.Value, rows: int, columns: int, stride: int) -> None:
         """rows x columns, the columns adjacent, as panels [columns / panel][rows][panel]."""

@@ -103,13 +103,13 @@ class _Emission:
                 return held
 
             end = k.add(start, self.spec.plane * lanes)
-            found = k.reduce_loop(start, end, chains * lanes, zeros, pixels)
-            return [k.b.fadd(t, f) for t, f in zip(totals, found, strict=True)]
+            sums = k.reduce_loop(start, end, chains * lanes, zeros, pixels)
+            return [k.b.fadd(t, f) for t, f in zip(totals, sums, strict=True)]
 
-        found = k.reduce_loop(0, self.spec.batch, 1, zeros, image)
+        sums = k.reduce_loop(0, self.spec.batch, 1, zeros, image)
         for other in range(2, 2 * chains, 2):
-            found[:2] = [k.b.fadd(found[i], found[other + i]) for i in range(2)]
-        return found[:2]
+            sums[:2] = [k.b.fadd(sums[i], sums[other + i]) for i in range(2)]
+        return sums[:2]
 
     def _each(self, value: Callable[[Index], ir.Value], result: ir.Value) -> None:
         """result = value(offset) for every vector of the block."""
@@ -119,8 +119,8 @@ class _Emission:
             end = k.add(start, self.spec.plane * lanes)
             with k.loop(start, end, self.chains * lanes) as at:
                 places = [k.add(at, chain * lanes) for chain in range(self.chains)]
-                for place, made in zip(places, [value(p) for p in places], strict=True):
-                    k.store(made, result, place)
+                for place, result_value in zip(places, [value(p) for p in places], strict=True):
+                    k.store(result_value, result, place)
 
     def _inverse(self, variance: ir.Value) -> ir.Value:
         root = self.k.intrinsic("sqrt", [self.k.b.fadd(variance, self._number(self.spec.epsilon))])
@@ -152,8 +152,8 @@ class _Emission:
         bias = self._row(biases, live)
 
         def value(at: Index) -> ir.Value:
-            made = k.fma(k.b.fsub(self._at(x, at), mean), factor, bias)
-            return spec.epilogue.apply(k, made, None, extras, lambda extra: self._at(extra, at))
+            y = k.fma(k.b.fsub(self._at(x, at), mean), factor, bias)
+            return spec.epilogue.apply(k, y, None, extras, lambda extra: self._at(extra, at))
 
         self._each(value, y)
 

@@ -94,8 +94,8 @@ class _Channel:
                 add(held, k.add(base, at), chain, min(self.lanes, inner - at))
             return held
 
-        found = k.reduce_loop(0, self.spec.outer, 1, zero, run)
-        return [self._total(found[i * _CHAINS : (i + 1) * _CHAINS]) for i in range(count)]
+        sums = k.reduce_loop(0, self.spec.outer, 1, zero, run)
+        return [self._total(sums[i * _CHAINS : (i + 1) * _CHAINS]) for i in range(count)]
 
     def _total(self, chains: list[ir.Value]) -> ir.Value:
         k, value = self.k, chains[0]

@@ -24,4 +24,4 @@ class QuantizedElementwise(Kernel[Operator, ElementwiseSpec]):
             return None
         steps = Steps(len(ins))
         result = expand(op, out, ins, range(len(ins)), steps)
-        return loop_spec(Pointwise(len(ins), tuple(steps.made), (result,), tuple(names[1:])), [out], ins)
+        return loop_spec(Pointwise(len(ins), tuple(steps.steps), (result,), tuple(names[1:])), [out], ins)

@@ -219,13 +219,13 @@ class _Channels(_Pool):
             totals = [self.start(lanes) for _ in spots]
 
             def body(place: Index, carried: list[ir.Value]) -> list[ir.Value]:
-                made = list(carried)
+                new = list(carried)
                 for tap in taps:
                     for number, (pixel, (offset, active)) in enumerate(spots):
                         at = k.add(k.add(k.add(here, place), first), tap + pixel * self.moves[-1] + offset)
                         x = values.load(k, self.source, at, self.dtype, lanes, active)
-                        made[number] = self.combine(k, made[number], x)
-                return made
+                        new[number] = self.combine(k, new[number], x)
+                return new
 
             totals = self.window(bounds, steps, totals, body)
             for (pixel, (offset, active)), total in zip(spots, totals, strict=True):

@@ -142,12 +142,12 @@ class _Emission:
             number: Index = spec.kernel[axis]
             if (spec.pads[axis] or spec.pads[axis + 2]) and not spec.count_include_pad:
                 first = k.add(k.mul(at, spec.strides[axis]), -spec.pads[axis])
-                found: ir.Value = k.i(0)
+                winner: ir.Value = k.i(0)
                 for tap in range(spec.kernel[axis]):
                     where = k.i(k.add(first, tap * spec.dilations[axis]))
                     inside = k.b.icmp_unsigned("<", where, k.i(spec.size[axis]))
-                    found = k.b.add(found, k.b.zext(inside, found.type))
-                number = found
+                    winner = k.b.add(winner, k.b.zext(inside, winner.type))
+                number = winner
             count = k.b.fmul(count, k.b.sitofp(k.i(number), F32))
         share = k.b.fmul(grad, k.splat(k.b.fdiv(k.splat(1.0, 1), count), self.lanes))
         for at, inside in taps:

@@ -236,14 +236,14 @@ class _Block:
                     k.load(self.weights, k.add(at, v * plan.lanes), self.kind, plan.lanes)
                     for v in range(plan.vectors)
                 ]
-                made: list[ir.Value] = []
+                new: list[ir.Value] = []
                 for row in range(plan.rows):
                     x = k.load(source, k.add(row * plan.width, i), self.kind)
                     wide = values.splat(k, x, plan.lanes)
-                    made += [
+                    new += [
                         k.fma(wide, c, t) for c, t in zip(columns, totals[row * plan.vectors :], strict=False)
                     ]
-                return made
+                return new
 
             totals = k.reduce_loop(0, spec.hidden, 1, zeros, body)
             for place, total in enumerate(totals):

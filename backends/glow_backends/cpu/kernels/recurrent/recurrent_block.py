@@ -222,14 +222,14 @@ class Block:
                     values.load(k, weights, k.add(at, place), self.spec.dtype, lanes, active)
                     for place, lanes, active in widths
                 ]
-                made: list[ir.Value] = []
+                new: list[ir.Value] = []
                 for row in range(plan.rows):
                     x = k.load(source, k.add(row * stride, i), self.kind)
                     for number, column in enumerate(columns):
                         lanes = widths[number][1]
                         total = totals[row * len(widths) + number]
-                        made.append(k.fma(values.splat(k, x, lanes) if lanes > 1 else x, column, total))
-                return made
+                        new.append(k.fma(values.splat(k, x, lanes) if lanes > 1 else x, column, total))
+                return new
 
             totals = k.reduce_loop(0, inner, 1, zeros, body)
             for number, total in enumerate(totals):

@@ -82,15 +82,15 @@ def _blocks(g: Emitter, n: Node, place: Place, batch: int, heads: int) -> Value:
     kept = np.zeros((layouts, rows, -(-place.total // size)), np.bool_)
     for layout in range(layouts):
         for row in range(rows):
-            found = columns[layout, ends[layout, row] : ends[layout, row + 1]]
-            kept[layout, row, found[(found >= 0) & (found < kept.shape[2])]] = True
+            listed = columns[layout, ends[layout, row] : ends[layout, row + 1]]
+            kept[layout, row, listed[(listed >= 0) & (listed < kept.shape[2])]] = True
     wide = np.repeat(kept, size, 2)[:, :, : place.total]
     wide = np.tile(np.moveaxis(wide, 0, 1), (1, heads // layouts, 1))  # [rows, H, T]
     queries = g(AddOp, place.start, _steps(place.new, 2))
     row = g(FloorDivOp, g(MaxOp, queries, np.array(0)), np.array(size))
-    found = take(g, wide, g(MinOp, g.reshape(row, (shape(row)[0], place.new)), np.array(rows - 1)), 0)
-    found = g.transpose(found, (0, 2, 1, 3))
-    return g.reshape(found, (batch, shared, heads // shared, place.new, place.total))
+    listed = take(g, wide, g(MinOp, g.reshape(row, (shape(row)[0], place.new)), np.array(rows - 1)), 0)
+    listed = g.transpose(listed, (0, 2, 1, 3))
+    return g.reshape(listed, (batch, shared, heads // shared, place.new, place.total))
 
 
 def _projections(g: Emitter, n: Node) -> list[Value]:

@@ -213,8 +213,8 @@ def all_finite(g: Emitter, n: Node) -> Value:
         kinds = [] if n.flag("isinf_only") else [IsNanOp]
         kinds += [] if n.flag("isnan_only") else [IsInfOp]
         for kind in kinds:
-            found = cast_to(g, g(kind, x), INT32)
-            most = g(ReduceMaxOp, found, axes=tuple(range(rank(x))), keepdims=False)
+            count = cast_to(g, g(kind, x), INT32)
+            most = g(ReduceMaxOp, count, axes=tuple(range(rank(x))), keepdims=False)
             wrong = g(OrOp, wrong, cast_to(g, most, BOOL))
     return g(NotOp, wrong)
 

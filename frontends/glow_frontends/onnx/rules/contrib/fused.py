@@ -61,10 +61,10 @@ def activate(g: Emitter, n: Node, x: Value) -> Value:
         raise RuleError(f"activation '{name}' is unknown; known are {', '.join(PARAMETERS)}")
     kind, names = PARAMETERS[name]
     single = [n.number(f"activation_{p}") for p in ("alpha", "beta")]
-    given = n.numbers("activation_params") or tuple(v for v in single if v is not None)
-    if len(given) < len(names):
-        raise RuleError(f"activation '{name}' needs {len(names)} parameters, got {len(given)}")
-    return g(kind, x, **dict(zip(names, given, strict=False)))
+    parameters = n.numbers("activation_params") or tuple(v for v in single if v is not None)
+    if len(parameters) < len(names):
+        raise RuleError(f"activation '{name}' needs {len(names)} parameters, got {len(parameters)}")
+    return g(kind, x, **dict(zip(names, parameters, strict=False)))
 
 
 def fused_conv(g: Emitter, n: Node) -> Value:

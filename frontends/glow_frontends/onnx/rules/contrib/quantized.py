@@ -43,12 +43,12 @@ def stored(g: Emitter, n: Node, y: Value, scale: Value, zero: Value | None, like
 def quantized(rule: Callable[[Emitter, Node, list[Value]], Value], operands: int) -> Rule:
     """An operator on `operands` triples of tensor, scale and zero point, then the result's pair."""
 
-    def made(g: Emitter, n: Node) -> Value:
+    def of_bytes(g: Emitter, n: Node) -> Value:
         parts = [real(g, n, n[3 * i], n[3 * i + 1], n.get(3 * i + 2)) for i in range(operands)]
         last = 3 * operands
         return stored(g, n, rule(g, n, parts), n[last], n.get(last + 1), n[0])
 
-    return made
+    return of_bytes
 
 
 def average_pool(g: Emitter, n: Node, parts: list[Value]) -> Value:
@@ -164,8 +164,8 @@ def _product(g: Emitter, left: Triple, right: Triple, bias: Value | None) -> Val
 def dynamic_matmul(g: Emitter, n: Node) -> Value:
     """DynamicQuantizeMatMul: DynamicQuantizeLinear, MatMulInteger, and the product of the scales."""
     proto = NodeProto(op_type="DynamicQuantizeLinear", input=["x"], output=["y", "scale", "zero"])
-    made = n.scope.expand(replace(n, proto=proto, inputs=[n[0]], attributes={}, opset=11))
-    a, scale, zero = (_tensor(v) for v in made)
+    parts = n.scope.expand(replace(n, proto=proto, inputs=[n[0]], attributes={}, opset=11))
+    a, scale, zero = (_tensor(v) for v in parts)
     return _product(g, (a, scale, zero), (n[1], n[2], n.get(3)), n.get(4))
 
 
