@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glow_dialects.core.errors import GlowError
 
+STALE = 3600.0
+"""Seconds after which a temporary file is what a killed process left."""
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}")
+
 
 @contextmanager
-def whole(path: Path) -> Generator[Path]:
+def whole(path: Path, tidy: bool = True) -> Generator[Path]:
     """A new file to write in the place of `path`; it becomes `path` when the block ends well, else it goes.
 
     A link stays one, and a device or pipe is written to. GlowError says why `path` cannot be written.
+    With `tidy`, what killed processes left of earlier writes of `path` goes.
     """
     through = path.is_relative_to("/dev") or (path.exists() and not path.is_file())
     target = path if through else Path(os.path.realpath(path))
     folder = Path(tempfile.gettempdir()) if through else target.parent
     temporary = folder / f".{path.name}.{os.urandom(8).hex()}"
+    if tidy:
+        remove_stale(folder, path.name)
     try:
         temporary.touch(exist_ok=False)
         mode = (target if target.exists() else temporary).stat().st_mode & 0o777
@@ -37,3 +46,15 @@ def whole(path: Path) -> Generator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def remove_stale(folder: Path, name: str | None = None) -> None:
+    """Remove temporary files of killed processes, those of one file or of all."""
+    with suppress(OSError):
+        for file in os.scandir(folder):
+            match = _TEMPORARY.fullmatch(file.name)
+            if match is None or name not in (None, match["name"]):
+                continue
+            with suppress(OSError):
+                if file.is_file() and time.time() - file.stat().st_mtime > STALE:
+                    os.unlink(file)

@@ -29,13 +29,16 @@ def check_indices(op: str, indices: SSAValue) -> None:
 def checked_prop() -> str | None:
     """`checked`: what to call the operator in the error that an index out of range is when the program runs.
 
-    Without it such an index is a mistake of the caller: machine code brings it into range.
+    A text that ends in a full stop is the whole message. Without it such an index is a mistake of the
+    caller: machine code brings it into range.
     """
     return opt_str_prop()
 
 
 def out_of_range(what: str, index: int, limit: int) -> GlowError:
     """The error of an index outside an axis of `limit` elements."""
+    if what.endswith("."):
+        return GlowError(what[:-1])
     return GlowError(f"{what}: index {index} is out of range for {limit} elements")
 
 

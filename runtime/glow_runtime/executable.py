@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
-from glow_dialects.core.errors import BindingError, ClosedError, ShapeError
+from glow_dialects.core.errors import BindingError, ClosedError, CompileError, ShapeError
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.flights import Flights
 
@@ -114,7 +114,10 @@ class Executable:
         if program is not None:  # another thread compiled it after this one had looked
             return program
         self._log(shapes, contents)
-        program = self._source.program(shapes, contents)
+        try:
+            program = self._source.program(shapes, contents)
+        except MemoryError:
+            raise CompileError("the program needs more memory than there is") from None
         with self._lock:
             if self._closed:
                 return program

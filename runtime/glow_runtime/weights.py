@@ -63,7 +63,7 @@ def attach(module: ModuleOp, path: Path) -> None:
     """Give the module's weights their arrays, mapped; GlowError where the file does not fit the module."""
     try:
         arrays = mapped(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise GlowError(f"{path}: not a weights file: {error}") from None
     for resource, op in resources(module):
         name = resource.name
@@ -98,7 +98,8 @@ def mapped(path: Path) -> dict[str, Array]:
     """The arrays of a safetensors file, read when they are looked at.
 
     The file: the length of the header (8 bytes), the header as JSON (name -> dtype, shape, first and
-    last offset behind the header), the data. ValueError, KeyError or TypeError where it is no such file.
+    last offset behind the header), the data. ValueError, KeyError, TypeError, OverflowError or
+    RecursionError where it is no such file.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -106,6 +107,8 @@ def mapped(path: Path) -> dict[str, Array]:
         if not 2 <= length <= size - 8:
             raise ValueError("its header is cut short")
         header = json.loads(file.read(length))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no object of JSON")
     data = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
     arrays: dict[str, Array] = {}
     for name, entry in header.items():

@@ -115,3 +115,43 @@ def test_nothing_is_left_of_failed_writes(
     monkeypatch.setattr(Path, "write_bytes", full)
     run(model)
     assert not [f for f in (tmp_path / "cache").rglob("*") if f.is_file()]
+
+
+def test_a_folder_that_others_can_write(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is kept there, and nothing is read: a cache holds machine code. The message comes once."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(shared))
+    assert cache.directory() is None
+    run(model)
+    assert not list(shared.iterdir())
+    assert caplog.text.count("others can write") == 1
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path / "own"))
+    assert cache.directory() == tmp_path / "own"
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(cache, "_user", lambda: shared.stat().st_uid + 1)
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    assert (cache.directory() is None) == (tmp_path.stat().st_uid != 0)
+
+
+def test_old_objects_and_leftovers_go(model: Path, tmp_path: Path) -> None:
+    """The oldest objects above a size, and what killed processes left."""
+    run(model)
+    folder = tmp_path / "cache"
+    old, new = folder / "old.o", folder / "new.o"
+    left = [folder / f".a.o.{0:016x}", folder / "notes" / f".n.{1:016x}", folder / "programs" / "tmpabc"]
+    for file in (old, new, *left[:2]):
+        file.write_bytes(bytes(100))
+    left[2].mkdir()
+    for file in (old, *left):
+        os.utime(file, (0, 0))
+    cache.forget_old_programs()
+    cache.forget_old_objects()
+    assert not any(file.exists() for file in left)
+    assert old.exists() and new.exists()
+    cache.forget_old_objects(limit=150)
+    assert not old.exists()
+    run(model)

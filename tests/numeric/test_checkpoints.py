@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from small_training import BATCH, data, mlp
 
 import glow_compiler as glow
+from glow_compiler import checkpoint
 from glow_compiler.trainer import Trainer
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.sample import random
 from glow_frontends.builder import GraphBuilder
+from glow_runtime.weights import save_arrays
 
 optim = glow.optim
 
@@ -148,3 +151,33 @@ def test_weights_of_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(trainer.parameters()["w2"], random(7, 2, seed=5))
     with pytest.raises(GlowError, match="'w1' is missing"):
         trainer.load_weights(path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ("", "no object of JSON"),
+        ("[1]", "no object of JSON"),
+        ("5", "no object of JSON"),
+        ('{"a":' * 100_000, "no object of JSON"),
+        ("{}", "steps, epoch, position, seed cannot be read"),
+        ({"steps": None}, "its steps cannot"),
+        ({"epoch": "x", "seed": [1]}, "its epoch, seed cannot"),
+        ({"position": 10**400}, "its position cannot"),
+        ({"belonging": 7}, "its belonging.fields cannot"),
+        ({"belonging": {"graph": 5}}, "its belonging.graph cannot"),
+        ({"belonging": {"graph": [5]}}, "its belonging.graph cannot"),
+        ({"belonging": {"batch": None}}, "its belonging.batch cannot"),
+    ],
+)
+def test_damaged_facts(tmp_path: Path, facts: str | dict[str, Any], message: str) -> None:
+    """A training state of other types is refused, and the training goes on as if it had not been read."""
+    path = tmp_path / "a.safetensors"
+    trainer = Trainer(mlp(), optimizer=optim.SGD(lr=0.1), backend="interpreter")
+    trainer.save(path)
+    arrays, there = checkpoint._opened(path)
+    text = facts if isinstance(facts, str) else json.dumps({**(there or {}), **facts})
+    save_arrays(arrays, path, {"glow.training": text})
+    with pytest.raises(GlowError, match=message):
+        trainer.load(path)
+    trainer.step(*data(1)[0])

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -22,6 +22,7 @@ from glow_dialects.core.types import Array
 from glow_runtime.weights import save_arrays
 
 _KEY = "glow.training"
+_NUMBERS = ("steps", "epoch", "position", "seed")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,34 @@ def _opened(path: Path) -> tuple[dict[str, Array], dict[str, Any] | None]:
             arrays: dict[str, Array] = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise GlowError(f"{path}: not a checkpoint: {error}") from None
-    return arrays, None if text is None else json.loads(text)
+    return arrays, None if text is None else _facts(path, text)
+
+
+def _facts(path: Path, text: str) -> dict[str, Any]:
+    """The facts of a checkpoint; GlowError where they are not of the types that `write` writes."""
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise GlowError(f"{path}: not a checkpoint: its training state is no object of JSON")
+    found = cast(dict[str, Any], facts)
+    wrong = [n for n in _NUMBERS if type(found.get(n)) is not int or not 0 <= found[n] < 1 << 63]
+    wrong += [f"belonging.{n}" for n in _ill_typed(found.get("belonging", {}))]
+    if wrong:
+        raise GlowError(f"{path}: not a checkpoint: its {', '.join(wrong)} cannot be read")
+    return found
+
+
+def _ill_typed(belonging: Any) -> list[str]:
+    """Fields of a `Belonging` that hold something else; those that are not there are told later."""
+    if not isinstance(belonging, dict):
+        return ["fields"]
+    there = cast(dict[str, Any], belonging)
+    kinds = {"loss": str, "optimizer": str, "batch": int, "graph": list}
+    wrong = [n for n, kind in kinds.items() if n in there and type(there[n]) is not kind]
+    lines = there.get("graph", [])
+    return wrong or ([] if all(isinstance(line, str) for line in lines) else ["graph"])
 
 
 def _unlike(name: str, array: Array, here: Array) -> str | None:

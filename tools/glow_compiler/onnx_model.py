@@ -114,10 +114,10 @@ class OnnxModel:
 def state(path: Path) -> str:
     """A text that changes when the file does: where it is, its size and time of change."""
     try:
-        status = path.stat()
-    except OSError:
+        status, whole = path.stat(), path.resolve()
+    except (OSError, ValueError, RuntimeError):  # also names that no file can have, links in a circle
         return f"{path} is missing"
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {path.resolve()}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {whole}"
 
 
 def _settled(path: Path) -> bool:

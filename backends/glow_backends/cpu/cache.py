@@ -6,8 +6,10 @@ Files end in a digest of what they hold: one that was cut short or damaged is no
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from functools import cache
@@ -17,17 +19,26 @@ from pathlib import Path
 import llvmlite
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.files import whole
+from glow_dialects.core.files import STALE, remove_stale, whole
 
 PROGRAM_BYTES = 4 << 30
 """Programs (their weights, mostly) kept on disk; the oldest go first."""
+OBJECT_BYTES = 1 << 30
+"""Objects and notes kept on disk; those written first go first."""
+LOG = logging.getLogger("glow")
 
 
 def directory() -> Path | None:
     """Where objects are kept: GLOW_CACHE_DIR, else the user's cache folder.
 
-    None when that is empty, and where there is no home folder (containers with a user of their own).
+    None when that is empty, where there is no home folder (containers with a user of their own), and
+    where others can write to it: it holds machine code.
     """
+    base = _named_directory()
+    return base if base is not None and _is_ours(base) else None
+
+
+def _named_directory() -> Path | None:
     folder = os.environ.get("GLOW_CACHE_DIR")
     if folder == "":
         return None
@@ -40,6 +51,33 @@ def directory() -> Path | None:
         return Path.home() / ".cache" / "glow"
     except RuntimeError:
         return None
+
+
+_OTHERS, _GROUP = 0o002, 0o020
+"""Bits of a folder's mode: who may write."""
+
+
+def _user() -> int | None:
+    """The number of this user; None on systems whose users have none."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
+@cache
+def _is_ours(base: Path) -> bool:
+    """Whether only this user (and root) can write to a folder; one that is not there yet becomes private."""
+    with suppress(OSError):
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        found = base.stat()
+    except OSError:
+        return True  # nothing can be read or written there
+    if _user() is None:
+        return True
+    shared = found.st_mode & _OTHERS or (found.st_mode & _GROUP and found.st_gid != found.st_uid)
+    if found.st_uid in (_user(), 0) and not shared:
+        return True
+    LOG.warning("%s is not used: others can write to it, and a cache holds machine code", base)
+    return False
 
 
 @cache
@@ -81,9 +119,10 @@ _written = count()
 
 
 def program_written() -> None:
-    """Forget old programs at times; called for each program that has been written."""
+    """Forget what is old at times; called for each program that has been written."""
     if next(_written) % _WRITES == 0:
         forget_old_programs()
+        forget_old_objects()
 
 
 def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
@@ -95,8 +134,29 @@ def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
     folders = sorted((base / "programs").iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
     for folder in folders:
         total += sum(f.stat().st_size // f.stat().st_nlink for f in folder.iterdir())
-        if total > limit:
+        aside = folder.name.startswith("tmp") and time.time() - folder.stat().st_mtime > STALE
+        if total > limit or aside:  # a killed process leaves what it was writing
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget_old_objects(limit: int = OBJECT_BYTES) -> None:
+    """Remove the objects and notes written first while all together are larger than `limit` bytes."""
+    base = directory()
+    if base is None:
+        return
+    files: list[tuple[float, int, str]] = []
+    for folder in (base, base / "notes"):
+        remove_stale(folder)
+        with suppress(OSError):
+            files += [
+                (f.stat().st_mtime, f.stat().st_size, f.path) for f in os.scandir(folder) if f.is_file()
+            ]
+    total = 0
+    for _, size, path in sorted(files, reverse=True):
+        total += size
+        if total > limit:
+            with suppress(OSError):
+                os.unlink(path)
 
 
 def _note_file(key: str) -> Path | None:
@@ -188,5 +248,5 @@ def read(path: Path) -> bytes | None:
 def _write(path: Path, data: bytes) -> None:
     with suppress(OSError, GlowError):  # a cache that cannot be written is no cache
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(path) as temporary:
+        with whole(path, tidy=False) as temporary:
             temporary.write_bytes(sealed(data))

@@ -8,6 +8,8 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import uses_external_data
 
+from glow_frontends.onnx.tensors import real_file
+
 
 def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
     """Digest of a model; `path` is the file that it was read from, if it was.
@@ -21,10 +23,10 @@ def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
         digest = hashlib.sha256(model.SerializeToString())
     folder = Path() if path is None else path.parent
     for location in sorted(external_files(model) - {path.name if path is not None else ""}):
-        data = folder / location
-        if data.is_file():
+        data = real_file(folder / location)
+        if data is not None and data.is_file():
             status = data.stat()
-            digest.update(f"{data.resolve()} {status.st_size} {status.st_mtime_ns}\0".encode())
+            digest.update(f"{data} {status.st_size} {status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
 
 

@@ -94,17 +94,28 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def real_file(path: Path) -> Path | None:
+    """Where a path leads to; None for names that no file can have and links in a circle."""
+    try:
+        path.stat()
+        return path.resolve()
+    except FileNotFoundError:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
 def _external(tensor: TensorProto, dims: Sequence[int], count: int, folder: Path | None) -> Array:
     entries = {e.key: e.value for e in tensor.external_data}
     where = f"tensor '{tensor.name}': external data"
     if folder is None:
         raise GlowError(f"{where} need the model's path; give the file name instead of the model")
-    root = folder.resolve()
-    path = (root / entries.get("location", "")).resolve()
-    if not path.is_relative_to(root):
-        raise GlowError(f"{where} '{entries.get('location')}' lie outside the model's folder")
-    if not path.is_file():
-        raise GlowError(f"{where} '{entries.get('location')}' are missing")
+    location, root = entries.get("location", ""), folder.resolve()
+    path = real_file(root / location)
+    if path is not None and not path.is_relative_to(root):
+        raise GlowError(f"{where} '{location[:200]}' lie outside the model's folder")
+    if path is None or not path.is_file():
+        raise GlowError(f"{where} '{location[:200]}' are missing")
     dtype = numpy_type(tensor.data_type)
     bits = PACKED.get(tensor.data_type)
     size = (count * bits + 7) // 8 if bits else count * dtype.itemsize

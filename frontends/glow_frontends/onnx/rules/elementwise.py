@@ -64,6 +64,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.index import divisors
 from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape, type_of
 
@@ -126,7 +127,13 @@ def power(g: Emitter, n: Node) -> Value:
 
 def modulo(g: Emitter, n: Node) -> Value:
     """Mod: the sign of the divisor, or of the dividend with fmod=1."""
-    return g(FmodOp if n.flag("fmod") else ModOp, n[0], n[1])
+    return g(FmodOp if n.flag("fmod") else ModOp, n[0], divisors(g, n, n[1]))
+
+
+def divide(g: Emitter, n: Node) -> Value:
+    """Div, of integers as well."""
+    x, by = aligned(g, n)
+    return g(DivOp, x, divisors(g, n, by))
 
 
 def shift(g: Emitter, n: Node) -> Value:
@@ -199,7 +206,7 @@ UNARY: dict[str, type[GraphOp]] = {
     "Tanh": TanhOp, "Not": NotOp, "BitwiseNot": BitwiseNotOp, "IsNaN": IsNanOp,
 }  # fmt: skip
 BINARY: dict[str, type[GraphOp]] = {
-    "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "Div": DivOp, "And": AndOp, "Or": OrOp, "Xor": XorOp,
+    "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "And": AndOp, "Or": OrOp, "Xor": XorOp,
  "Greater": CmpGtOp, "GreaterOrEqual": CmpGeOp, "Less": CmpLtOp,
     "LessOrEqual": CmpLeOp, "BitwiseAnd": BitwiseAndOp, "BitwiseOr": BitwiseOrOp,
     "BitwiseXor": BitwiseXorOp,
@@ -213,6 +220,7 @@ RULES: dict[str, Versions] = {
     "Min": variadic(MinOp),
     "Mean": mean,
     "Pow": power,
+    "Div": divide,
     "Mod": modulo,
     "BitShift": shift,
     "Equal": equal,

@@ -13,6 +13,7 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
+from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
@@ -24,6 +25,8 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
+
+INT64 = np.dtype(np.int64)
 
 
 def non_negative(g: Emitter, indices: Value, limit: int) -> Value:
@@ -54,6 +57,35 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     if g.guessing:
         return g(MaxOp, g(MinOp, indices, most - most.dtype.type(1)), -most), None
     return indices, None if n.padded else f"{n.op} '{label(n.proto)}'"
+
+
+def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> Value:
+    """Integers that lie between two bounds: known ones are checked now, others when the program runs."""
+    text = f"{what} is not within {low} to {high}"
+    if isinstance(x, np.ndarray):
+        if x.size and (x.min() < low or x.max() > high):
+            raise RuleError(text)
+        return x
+    if g.guessing or n.padded:
+        return g(MaxOp, g(MinOp, x, g.like(high, x)), g.like(low, x))
+    place = g(SubOp, cast_to(g, x, INT64), np.array(low, np.int64))
+    place = g(SelectOp, g(CmpLtOp, place, g.like(0, place)), g.like(high - low + 1, place), place)
+    values = np.arange(low, high + 1, dtype=dtype_of_value(x))
+    return take(g, values, place, 0, f"{n.op} '{label(n.proto)}': {text}.")
+
+
+def divisors(g: Emitter, n: Node, x: Value) -> Value:
+    """What integers are divided by: an error where one is 0, now or when the program runs."""
+    text = "a divisor is 0"
+    if dtype_of_value(x).kind not in "iu" or 0 in shape(x) or g.guessing or n.padded:
+        return x
+    if isinstance(x, np.ndarray):
+        if not x.all():
+            raise RuleError(text)
+        return x
+    zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), INT64)
+    found = g(ReduceMaxOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
+    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{n.op} '{label(n.proto)}': {text}."))
 
 
 def gather(g: Emitter, n: Node) -> Value:
@@ -164,6 +196,7 @@ def reverse_sequence(g: Emitter, n: Node) -> Value:
     x, lengths = n[0], n[1]
     time, batch = (axis_of(n.integer(f"{name}_axis", i), rank(x)) for i, name in enumerate(("time", "batch")))
     steps = np.arange(shape(x)[time], dtype=np.int64).reshape(-1, 1)
+    lengths = in_range(g, n, lengths, 0, shape(x)[time], "a length")
     rows = g.reshape(lengths, (1, shape(x)[batch]))
     mirrored = g(SubOp, g(SubOp, rows, g.like(1, rows)), steps)
     positions = g(SelectOp, g(CmpLtOp, steps, rows), mirrored, steps)

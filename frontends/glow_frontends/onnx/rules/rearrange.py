@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from glow_dialects.ops.arithmetic import AddOp, DivOp, ModOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLtOp
 from glow_dialects.ops.cumprod import CumprodOp
+from glow_dialects.ops.logic import OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
@@ -14,8 +15,10 @@ from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.index import in_range
 from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import broadcast, cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
@@ -65,11 +68,20 @@ def max_unpool(g: Emitter, n: Node) -> Value:
     target = dims if n.get(2) is None else g.ints(n[2], "the output shape of MaxUnpool")
     flat = int(np.prod(shape(x)))
     rows = g.reshape(places, (flat, 1))
+    bad: Value | None = None
+    if isinstance(rows, np.ndarray):
+        rows = in_range(g, n, rows, 0, int(np.prod(dims)) - 1, "an index")
+    else:
+        outside = g.like(int(np.prod(dims)), rows)
+        bad = g(OrOp, g(CmpLtOp, rows, g.like(0, rows)), g(CmpGeOp, rows, outside))
     if tuple(target) != dims:
         # Indices count elements of the inferred shape, which lies at the target's beginning.
         rows = _moved(g, rows, dims, target)
     zero = uniform(np.zeros((), dtype_of_value(x)), (int(np.prod(target)),))
-    y = g(ScatterNdOp, zero, rows, g.reshape(x, (flat,)), reduction="none")
+    if bad is not None:
+        rows = g(SelectOp, bad, g.like(int(np.prod(target)), rows), rows)
+    checked = f"MaxUnpool '{label(n.proto)}': an index is not within {'x'.join(map(str, dims))} places."
+    y = g(ScatterNdOp, zero, rows, g.reshape(x, (flat,)), reduction="none", checked=checked)
     return g.reshape(y, target)
 
 

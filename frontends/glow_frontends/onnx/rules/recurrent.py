@@ -13,6 +13,7 @@ from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.index import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
@@ -37,6 +38,9 @@ def recurrent(kind: type[GraphOp], defaults: Sequence[str], operands: int, flag:
         arguments = [*(n[i] for i in range(3)), *(n.get(i) for i in range(3, operands))]
         if 0 in shape(n[0])[:2]:
             return _of_nothing(n, arguments[5:7], kind is LstmOp)
+        if arguments[4] is not None:
+            steps = shape(n[0])[n.integer("layout", 0)]
+            arguments[4] = in_range(g, n, arguments[4], 0, steps, "a length")
         return g.many(kind, *arguments, **properties)
 
     return rule

@@ -27,8 +27,10 @@ from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import AbsOp, LogOp
 from glow_frontends.onnx.counts import upper
 from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.index import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
@@ -113,9 +115,15 @@ def top_k(g: Emitter, n: Node) -> list[Value | BoundedValue]:
         "sorted": n.flag("sorted", True),
     }
     if n.opset >= 10 and isinstance(n[1], SSAValue):
-        return first_of(g, x, g.reshape(n[1], ()), **options)
+        k = in_range(g, n, g.reshape(n[1], ()), 0, shape(x)[axis], "k")
+        bound = upper(g, n[1])
+        if bound is not None and isinstance(k, SSAValue):
+            g.limits[k] = bound
+        return first_of(g, x, k, **options)
     k = n.integer("k") if n.opset < 10 else g.integer(n[1], "k of TopK")
-    return list(g.many(TopKOp, x, k=min(k, shape(x)[axis]), **options))
+    if not 0 <= k <= shape(x)[axis]:
+        raise RuleError(f"the {k} largest of {shape(x)[axis]} elements")
+    return list(g.many(TopKOp, x, k=k, **options))
 
 
 def cumulative(g: Emitter, n: Node) -> Value:

@@ -21,7 +21,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.index import in_range, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import cut, join
@@ -173,6 +173,7 @@ def roi_align(g: Emitter, n: Node) -> Value:
     height, width = n.integer("output_height", 1), n.integer("output_width", 1)
     if rank(x) != 4 or rank(rois) != 2 or shape(rois)[1] != 4 or shape(batches) != shape(rois)[:1]:
         raise RuleError("expected a tensor [N, C, H, W], regions [R, 4] and their batch indices [R]")
+    batches = in_range(g, n, batches, 0, shape(x)[0] - 1, "a batch index")
     scale, ratio = n.number("spatial_scale", 1.0), n.integer("sampling_ratio", 0)
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
     half = n.text("coordinate_transformation_mode", default) == "half_pixel"

@@ -1,0 +1,77 @@
+"""Files of no form that the project writes, and what killed processes leave: one message, nothing kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import refused, run
+from onnx import TensorProto, helper, numpy_helper
+
+import glow_compiler as glow
+from glow_dialects.core.files import whole
+from glow_tools import opt
+from glow_tools import run as run_command
+
+
+def saved(folder: Path) -> Path:
+    """A program beside its weights."""
+    g = glow.GraphBuilder()
+    w = g.constant(np.ones((30, 30), np.float32), "wide")
+    g.save(g.matmul(g.placeholder("x", (2, 30)), w), "y")
+    glow.save(g, folder / "big.mlir")
+    return folder / "big.mlir"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[1, 2]",
+        "null",
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"wide": 1}',
+        '{"wide": {"dtype": "F32", "shape": [Infinity], "data_offsets": [0, 4]}}',
+        '{"wide": {"dtype": "F32", "shape": [1], "data_offsets": [0, Infinity]}}',
+        '{"wide": {"dtype": "F32", "shape": [1e400], "data_offsets": {}}}',
+    ],
+)
+def test_weights_of_another_form(tmp_path: Path, header: str) -> None:
+    """Headers that no weights file has."""
+    path, text = saved(tmp_path), header.encode()
+    weights = tmp_path / "big.weights.safetensors"
+    weights.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    refused(run(opt.main, path), "not a weights file", "big.weights.safetensors")
+
+
+@pytest.mark.parametrize("location", ["a\0b", "x" * 5000, "loop", "missing"])
+def test_places_of_external_data(tmp_path: Path, location: str) -> None:
+    """Names that no file can have, and a link to itself: the data are missing."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy"]
+    weights = numpy_helper.from_array(np.ones(3, np.float32), "w")
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    made = helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:], [weights]))
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    path = tmp_path / "outside.onnx"
+    path.write_bytes(made.SerializeToString())
+    refused(run(run_command.main, path, "--random", "0"), "external data", "are missing")
+
+
+def test_leftovers_of_killed_writes_go(tmp_path: Path) -> None:
+    """Those of the file that is written, when they are old."""
+    left = [tmp_path / f".y.mlir.{number:016x}" for number in range(2)]
+    others = [tmp_path / f".z.mlir.{0:016x}", tmp_path / ".y.mlir.txt"]
+    for file in (*left, *others):
+        file.write_text("")
+    for file in (left[0], *others):
+        os.utime(file, (0, 0))
+    with whole(tmp_path / "y.mlir") as temporary:
+        temporary.write_text("text")
+    assert {f.name for f in tmp_path.iterdir()} == {"y.mlir", left[1].name, *(f.name for f in others)}
