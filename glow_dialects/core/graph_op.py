@@ -149,6 +149,15 @@ class GraphOp(Operator):
         """The axes of channels of a layer whose operand 1 may be weights; None where it is no such."""
         return None
 
+    def work(self) -> int:
+        """Arithmetic operations, about: what the time on a device is estimated from."""
+        elements = sum(math.prod(shape_of(r)) for r in self.results)
+        axes = self.layer_axes()
+        if axes is None:
+            return elements
+        weights = shape_of(self.operands[1])
+        return 2 * elements * math.prod(weights) // max(weights[axes.outputs], 1)
+
     def clamp_limits(self) -> tuple[float, float] | None:
         """(least, largest) where the result is operand 0 between them and nothing else."""
         return None

@@ -37,7 +37,7 @@ from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
 _NO_PATH: ArrayAttr[StringAttr] = ArrayAttr(())
 """What follows the name of a symbol of the module itself."""
-KINDS = ("input", "output", "state", "trainable")
+KINDS = ("input", "output", "state", "trainable", "transfer")
 
 
 @irdl_op_definition
@@ -109,7 +109,10 @@ def _self_typed(value: Attribute) -> bool:
 
 @irdl_op_definition
 class PlaceholderOp(IRDLOperation):
-    """A tensor bound at run time (Glow: Placeholder): `input`, `output`, `state` or `trainable`."""
+    """A tensor bound at run time (Glow: Placeholder): `input`, `output`, `state` or `trainable`.
+
+    A `transfer` is written by one function and read by others: what partitions hand to each other.
+    """
 
     name = "glow.placeholder"
     sym_name = prop_def(StringAttr)

@@ -25,6 +25,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.lower.decompose import DecomposePass
     from glow_passes.lower.irgen import IrgenPass
     from glow_passes.lower.schedule import SchedulePass
+    from glow_passes.partition.partition import PartitionPass
     from glow_passes.quantize import QUANTIZE_PASSES
 
     own: tuple[type[ModulePass], ...] = (
@@ -40,6 +41,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         ShareBuffersPass,
         ShrinkLivesPass,
         PlanMemoryPass,
+        PartitionPass,
     )
     return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *own)}
 

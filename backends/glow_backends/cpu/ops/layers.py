@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,10 @@ class ConvOp(PureOp):
     def plain_input(self) -> bool:
         """Whether the input is NCHW."""
         return len(shape_of(self.input)) == 4
+
+    def work(self) -> int:
+        filter = shape_of(self.filter)
+        return 2 * prod(shape_of(self.result)) * prod(filter) // max(filter[self.form.index("O")], 1)
 
     def infer(self) -> Sequence[Attribute]:
         check_choice(self.name, "algorithm", self.algorithm, ALGORITHMS)
@@ -258,6 +263,9 @@ class GemmOp(PureOp):
         if k != rows:
             raise VerifyException(f"{self.name}: {k} columns of a meet {rows} rows of b")
         return [tensor((*broadcast_shapes(a_batch, b_batch), m, n), element_of(self.a))]
+
+    def work(self) -> int:
+        return 2 * prod(shape_of(self.result)) * shape_of(self.a)[-2 if self.transpose_a else -1]
 
     def check(self) -> None:
         check_columns(self)

@@ -1,0 +1,99 @@
+"""glow-partition: one graph function becomes several, which devices can run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.errors import PartitionError
+from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.lower.schedule import schedule
+from glow_passes.partition.cut import Place, cut
+from glow_passes.partition.nodes import Node, node_graph
+from glow_passes.partition.split import DEVICE, mark, partition_of, split
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def bytes_named(text: str) -> int:
+    """`64M` -> 67108864; K, M and G are powers of 1024."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
+    if match is None:
+        raise PartitionError(f"'{text}' is no number of bytes: give one such as 65536, 64K or 2G")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list[FuncOp]:
+    """Take a function apart for some places: by the plan in it, else by memory and time; see `cut`.
+
+    A node that the program's plan does not name goes with those that it reads. The functions have the
+    names of their places.
+    """
+    schedule(function)
+    graph = node_graph(function)
+    if any(partition_of(node.op) is not None for node in graph.nodes):
+        parts = _completed(graph.nodes, [partition_of(n.op) for n in graph.nodes], list(graph.edges()))
+        at = {part: part % len(places) for part in parts}
+    else:
+        plan = cut(graph, places, count)
+        parts, at = [part for part, _ in plan], dict(plan)
+    made = split(function, parts)
+    for part, function in zip(_ordered(made), made, strict=True):
+        if places[at[part]].name:
+            function.attributes[DEVICE] = StringAttr(places[at[part]].name)
+    return made
+
+
+def _ordered(made: Sequence[FuncOp]) -> list[int]:
+    return [part for f in made if (part := partition_of(f)) is not None]
+
+
+def _completed(
+    nodes: Sequence[Node], parts: list[int | None], edges: Sequence[tuple[int, int, object]]
+) -> list[int]:
+    """A partition for each node: that of what it reads last, or of the first node that has one."""
+    before: dict[int, list[int]] = {}
+    for writer, reader, _ in edges:
+        before.setdefault(reader, []).append(writer)
+    default = min(p for p in parts if p is not None)
+    complete: list[int] = []
+    for index in range(len(nodes)):
+        part = parts[index]
+        if part is None:
+            part = max((complete[w] for w in before.get(index, ()) if w < index), default=default)
+        complete.append(part)
+    return complete
+
+
+@dataclass(frozen=True)
+class PartitionPass(ModulePass):
+    """Divide functions into `count` partitions, or into as few as have `memory` bytes of constants each.
+
+    f(x) = relu(x w) v  ->  f_0(x) saves t = relu(x w), f_1 reads t and saves t v
+
+    A program that has `partition` attributes at nodes is divided as they say. `devices` bounds the number
+    of partitions by memory; `split=false` only writes the attributes.
+    """
+
+    name = "glow-partition"
+    count: int = 0
+    memory: int | str = 0
+    devices: int = 0
+    split: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        memory = bytes_named(str(self.memory)) if self.memory else None
+        for function in list(functions(op)):
+            count = len(node_graph(function).nodes)
+            places = [Place(memory=memory)] * (self.devices or self.count or min(count, 64) or 1)
+            if self.split:
+                partition(function, places, self.count)
+                continue
+            schedule(function)
+            graph = node_graph(function)
+            mark(graph, [part for part, _ in cut(graph, places, self.count)])

@@ -1,0 +1,194 @@
+"""A function as several, joined by placeholders; and each of them as a module of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Operation, SSAValue
+
+from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.types import typed
+from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, lookup, module_of
+from glow_passes.partition.nodes import COPIED, NodeGraph, node_graph, read_values
+
+#: The attribute of a node or function that says which partition it is, and of a function on what device.
+PARTITION, DEVICE = "partition", "device"
+
+
+def partition_of(op: Operation) -> int | None:
+    """The partition that the program names for a node, if it names one."""
+    value = op.attributes.get(PARTITION)
+    return value.value.data if isinstance(value, IntegerAttr) else None
+
+
+def device_of(function: FuncOp) -> str | None:
+    """The device that the program names for a function, if it names one."""
+    value = function.attributes.get(DEVICE)
+    return value.data if isinstance(value, StringAttr) else None
+
+
+def mark(graph: NodeGraph, parts: Sequence[int]) -> None:
+    """Write the plan into the program."""
+    for node, part in zip(graph.nodes, parts, strict=True):
+        node.op.attributes[PARTITION] = IntegerAttr(part, i64)
+
+
+def order_of(graph: NodeGraph, parts: Sequence[int]) -> list[int]:
+    """The partitions in an order in which each comes after those it reads; PartitionError names a circle."""
+    links: dict[tuple[int, int], tuple[str, str]] = {}
+    for writer, reader, _ in graph.edges():
+        pair = parts[writer], parts[reader]
+        if pair[0] != pair[1]:
+            links.setdefault(pair, (graph.nodes[writer].label, graph.nodes[reader].label))
+    left = sorted(set(parts))
+    order: list[int] = []
+    while left:
+        ready = [p for p in left if not any(w in left for w, r in links if r == p)]
+        if not ready:
+            raise PartitionError(_circle(left, links))
+        order += ready
+        left = [p for p in left if p not in ready]
+    return order
+
+
+def _circle(left: Sequence[int], links: Mapping[tuple[int, int], tuple[str, str]]) -> str:
+    """Partitions that wait for each other, with the nodes that make them."""
+    path = [left[0]]
+    while path[-1] not in path[:-1]:
+        path.append(next(w for w, r in links if r == path[-1] and w in left))
+    circle = path[path.index(path[-1]) :][::-1]
+    steps = [
+        f"node {writer} of partition {a} feeds {reader} of {b}"
+        for a, b in zip(circle, circle[1:], strict=False)
+        for writer, reader in [links[a, b]]
+    ]
+    return f"partitions {' -> '.join(map(str, circle))} form a circle: {'; '.join(steps)}"
+
+
+@dataclass
+class _Split:
+    """A function that is being taken apart."""
+
+    function: FuncOp
+    graph: NodeGraph
+    parts: Sequence[int]
+
+    def __post_init__(self) -> None:
+        module = module_of(self.function)
+        assert module is not None
+        self.module: ModuleOp = module
+        self.name = self.function.sym_name.data
+        self.part_of = {n.op: p for n, p in zip(self.graph.nodes, self.parts, strict=True)}
+        self.values: dict[int, dict[SSAValue, SSAValue]] = {}
+        self.made: dict[int, FuncOp] = {}
+        self.transfers: dict[SSAValue, PlaceholderOp] = {}
+        symbols = (getattr(op, "sym_name", None) for op in module.body.block.ops)
+        self.names = {s.data for s in symbols if isinstance(s, StringAttr)}
+
+    def run(self, order: Sequence[int]) -> list[FuncOp]:
+        """The functions, in order, in place of the one."""
+        self.names.discard(self.name)
+        for place, part in enumerate(order):
+            made = self.made[part] = FuncOp.of(self._unique(f"{self.name}_{place}"))
+            made.attributes |= self.function.attributes | {PARTITION: IntegerAttr(part, i64)}
+            self.values[part] = {}
+        for part in order:
+            for node in self.graph.nodes:
+                if self.part_of[node.op] == part:
+                    self._node(node.op, part)
+        block = self.module.body.block
+        for part in order:
+            block.insert_op_before(self.made[part], self.function)
+        self.function.detach()
+        self.function.erase(safe_erase=False)
+        return [self.made[part] for part in order]
+
+    def _node(self, op: Operation, part: int) -> None:
+        values, block = self.values[part], self.made[part].body.block
+        for value in read_values(op):
+            if value not in values:
+                block.add_op(self._read(value, part))
+        copy = op.clone(dict(values))
+        copy.attributes.pop(PARTITION, None)
+        block.add_op(copy)
+        for old, new in zip(op.results, copy.results, strict=True):
+            new.name_hint = old.name_hint
+            values[old] = new
+            if any(self._reader(use.operation) != part for use in old.uses):
+                placeholder = self._transfer(old)
+                block.add_op(SaveOp.of(new, placeholder))
+
+    def _reader(self, op: Operation) -> int:
+        """The partition of the node around an operation."""
+        while op not in self.part_of:
+            parent = op.parent_op()
+            assert parent is not None
+            op = parent
+        return self.part_of[op]
+
+    def _read(self, value: SSAValue, part: int) -> Operation:
+        """The operation that gives a partition a value from outside."""
+        owner = value.owner
+        made = owner.clone() if isinstance(owner, COPIED) else GetOp.of(self.transfers[value])
+        made.results[0].name_hint = value.name_hint
+        self.values[part][value] = made.results[0]
+        return made
+
+    def _transfer(self, value: SSAValue) -> PlaceholderOp:
+        name = self._unique(f"{self.name}.{value.name_hint or 'value'}")
+        placeholder = self.transfers[value] = PlaceholderOp.of(name, typed(value), "transfer")
+        self.module.body.block.insert_op_before(placeholder, self.function)
+        return placeholder
+
+    def _unique(self, name: str) -> str:
+        wanted, number = name, 0
+        while name in self.names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.names.add(name)
+        return name
+
+
+def split(function: FuncOp, parts: Sequence[int]) -> list[FuncOp]:
+    """Put functions in the place of one, each with the nodes of a partition, in an order that runs.
+
+    Values between them are saved to placeholders of kind `transfer`. PartitionError where they wait for
+    each other.
+    """
+    graph = node_graph(function)
+    return _Split(function, graph, parts).run(order_of(graph, parts))
+
+
+def extract(function: FuncOp) -> ModuleOp:
+    """A module of one partition's function, called `main`, that shares its constants' arrays.
+
+    A transfer that it writes is an output there, one that it reads an input.
+    """
+    made = ModuleOp([])
+    written = {op.symbol.root_reference.data for op in function.body.block.ops if isinstance(op, SaveOp)}
+    for name in dict.fromkeys(_symbols(function)):
+        target = lookup(function, name)
+        assert target is not None
+        copy = target.clone()
+        if isinstance(copy, PlaceholderOp) and copy.kind.data == "transfer":
+            copy.properties["kind"] = StringAttr("output" if name in written else "input")
+        made.body.block.add_op(copy)
+    body = function.clone()
+    body.properties["sym_name"] = StringAttr("main")
+    made.body.block.add_op(body)
+    return made
+
+
+def _symbols(function: FuncOp) -> Iterator[str]:
+    """The constants and placeholders of a function: first those that it reads, then those that it writes."""
+    for kind in (GetOp, SaveOp):
+        for op in function.walk():
+            if isinstance(op, kind):
+                yield op.symbol.root_reference.data
+
+
+def partitions(module: ModuleOp) -> list[FuncOp]:
+    """The functions of a module that are partitions, in their order."""
+    return [f for f in functions(module) if PARTITION in f.attributes]
