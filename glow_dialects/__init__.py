@@ -1,1 +1,1 @@
-"""What programs are: the dialects and the operator cards."""
+"""Programs: the dialects and the operator cards."""

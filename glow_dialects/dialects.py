@@ -34,7 +34,7 @@ def card_ops(base: type[Operation]) -> list[type[Operation]]:
 
 
 def _glow_structure() -> Dialect:
-    """What every graph is made of, without the operators."""
+    """The structure of every graph (functions, symbols), without the operators."""
     from glow_dialects.ops.control import IfOp, LoopOp, YieldOp
     from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 
@@ -52,7 +52,7 @@ def _glow_structure() -> Dialect:
 
 
 def _instr_structure() -> Dialect:
-    """What every instruction function is made of, without the cards' instructions."""
+    """The structure of instruction functions (memory, lives), without the cards' instructions."""
     from glow_dialects.instr.memory import AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp
 
     structure: list[type[Operation]] = [AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp]

@@ -60,9 +60,9 @@ def on_path(
 
 
 def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAValue, SSAValue]:
-    """Replace what has no gradient on the path by its decomposition, again and again.
+    """Decompose the operators on the path that have no gradient, repeatedly.
 
-    Returns what stands for each result of an operator of `ops` that is gone.
+    Returns the replacement of each result of an operator of `ops` that is gone.
     """
     replaced: dict[SSAValue, SSAValue] = {}
     stack = [op for op in ops if op in path]

@@ -1,4 +1,4 @@
-"""What a backend says and does. A backend is one folder written against this module only.
+"""Backend: the interface of backends. A backend is one folder written against this module only.
 
 Running a program that was compiled before needs this module, and must not load the compiler with it.
 """
@@ -43,7 +43,7 @@ class Port:
 
 @dataclass
 class Report:
-    """What a compilation did: seconds a stage, kernels, and bytes."""
+    """The report of a compilation: seconds a stage, kernels, and bytes."""
 
     stages: dict[str, float] = field(default_factory=dict[str, float])
     kernels: int = 0
@@ -85,7 +85,7 @@ class Bound:
         self.outputs = {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs}
 
     def __call__(self) -> dict[str, Array]:
-        """Run on what `inputs` hold now; returns `outputs`."""
+        """Run on the present contents of `inputs`; returns `outputs`."""
         for name, array in self.program.run(self.inputs).items():
             np.copyto(self.outputs[name], array)
         return self.outputs
@@ -214,7 +214,7 @@ def check_mapping(inputs: object) -> None:
 
 
 def as_array(name: str, value: Any) -> Array:
-    """What is given for an input, as an array; BindingError for lists of unequal parts."""
+    """The value of an input as an array; BindingError for lists of unequal parts."""
     try:
         return np.asarray(value)
     except ValueError:

@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one case. `error` is the largest absolute difference from the reference."""
+    """The outcome of one case. `error` is the largest absolute difference from the reference."""
 
     case: str
     binding: Binding

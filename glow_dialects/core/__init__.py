@@ -1,1 +1,1 @@
-"""What operators and instructions are made of: bases, types, attributes, errors."""
+"""The parts of operators and instructions: bases, types, attributes, errors."""

@@ -1,4 +1,4 @@
-"""Errors shown to users: each message says what, where, and what to do."""
+"""Errors shown to users: each message says the problem, the place, and the remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RaisedError(GlowError):
 
 
 def internal(error: Exception, place: str) -> str:
-    """What to say of an exception that only a mistake of ours can raise.
+    """The message for an exception that only a mistake of ours can raise.
 
     With GLOW_STRICT in the environment, as in the tests, it is raised instead.
     """

@@ -1,4 +1,4 @@
-"""GraphOp: what every operator of the `glow` dialect shares (syntax, construction, questions passes ask)."""
+"""GraphOp: the base of every operator of the `glow` dialect (syntax, construction, questions passes ask)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GraphOp(Operator):
     PARALLEL_BY_TYPE: ClassVar[bool] = False
     #: The result is the first operand's bytes under another shape: no instruction, a view.
     VIEW: ClassVar[bool] = False
-    #: Costs about what reading its operands costs: computing it again may beat keeping the result.
+    #: As cheap as reading its operands: computing it again may beat keeping the result.
     CHEAP: ClassVar[bool] = False
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Operator: what graph operators and instructions share (operand groups, properties, printed form)."""
+"""Operator: the base of graph operators and instructions (operand groups, properties, printed form)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glow_dialects.core.definition import PREDICATE, SEGMENTS, operand_groups, o
 
 
 class Operator(IRDLOperation):
-    """What nodes and instructions share: groups of operands, properties and their printed form."""
+    """The base of nodes and instructions: groups of operands, properties and their printed form."""
 
     if TYPE_CHECKING:
 

@@ -12,7 +12,7 @@ from glow_dialects.core.types import Array
 
 
 def exact(x: Array) -> Array:
-    """What products are summed in: float64 for float32, else the array as it is."""
+    """The array in the type in which products are summed: float64 for float32."""
     return x.astype(np.float64) if x.dtype == np.float32 else x
 
 

@@ -93,7 +93,7 @@ def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> At
 
 
 def positions(entry: int | slice, size: int) -> range:
-    """What a number or a slice takes of an axis; VerifyException for a number beside it."""
+    """The positions of a number or slice on an axis; VerifyException for a number out of range."""
     if isinstance(entry, slice):
         return range(*entry.indices(size))
     if not -size <= entry < size:

@@ -126,7 +126,7 @@ class Term:
         return Term(self.maker, self.maker.zero())
 
     def sum_like(self, other: Term) -> Term:
-        """Summed over what `other` was broadcast along; nothing where `other` is no float."""
+        """Summed over the axes along which `other` was broadcast; nothing where `other` is no float."""
         return self.prim(SumLike, other)
 
     def like(self, other: Term) -> Term:

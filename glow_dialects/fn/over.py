@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.fn.syntax import FnOp, parse_tail, parse_value, print_tail
 
-#: What there is, with its parameters: f a function, t the tuple, a the first value.
+#: The kinds, with their parameters: f a function, t the tuple, a the first value.
 KINDS = {"map": "f t", "fold": "f t a", "reduce": "f t", "apply": "f t"}
 
 

@@ -69,7 +69,7 @@ class PrimOp(FnOp):
 
     @property
     def card(self) -> Primitive:
-        """What the primitive is."""
+        """The primitive's card."""
         return primitive_named(self.prim.data)
 
     def is_constant(self, i: int) -> bool:

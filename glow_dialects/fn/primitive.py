@@ -1,4 +1,4 @@
-"""What a primitive of `glow_fn` is: the base of the cards."""
+"""Primitive: the base of the cards of `glow_fn`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
-#: What the interpreter runs.
+#: The function that the interpreter runs.
 Function = Callable[..., Any]
 Options = Mapping[str, Attribute]
 #: Tangents or cotangents of the operands, None where there is nothing to be added.
@@ -86,7 +86,7 @@ class Primitive:
 
     # --- meaning ----------------------------------------------------------------------------------
     def function(self, op: PrimOp) -> Function:
-        """What the interpreter does, symbolic zeros included."""
+        """The value in the interpreter, symbolic zeros included."""
         run = self.python(op)
 
         def guarded(*x: Any) -> Any:
@@ -96,11 +96,11 @@ class Primitive:
         return guarded
 
     def python(self, op: PrimOp) -> Function:
-        """What the interpreter does to Python's numbers, tuples and NumPy's arrays."""
+        """The value of Python's numbers, tuples and NumPy's arrays in the interpreter."""
         return self.on_arrays(op)
 
     def on_arrays(self, op: PrimOp) -> Function:
-        """What the interpreter does to arrays."""
+        """The value of arrays in the interpreter."""
         attributes = dict(op.attributes)
         return lambda *x: evaluate(self, attributes, x, op.source)
 

@@ -84,7 +84,7 @@ def is_dict(value: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, for messages."""
+    """The kind of a value, for messages."""
     if isinstance(value, Closure):
         return "a function"
     return {"tuple": "a tuple", "NoneType": "None", "str": "a text"}.get(type(value).__name__, "this value")

@@ -76,7 +76,7 @@ def region(card: Primitive, attributes: Attributes, kinds: Sequence[Kind], where
 
 
 def _drop_unused(block: Block, result: SSAValue) -> None:
-    """Remove what the result does not need, as the value of an operator whose cotangent is wanted."""
+    """Remove operations that the result does not need: the value where only its cotangent is wanted."""
     for op in reversed(list(block.ops)):
         if result.owner is not op and all(r.first_use is None for r in op.results):
             op.detach()
@@ -110,7 +110,7 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
 
 
 def subscript_error(size: int) -> str:
-    """What the error of a subscript says."""
+    """The message of a subscript's error."""
     return f"a subscript lies outside its axis of {size}"
 
 

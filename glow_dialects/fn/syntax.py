@@ -36,7 +36,7 @@ def print_tail(printer: Printer, op: Operation) -> None:
 
 
 def parse_tail(parser: Parser) -> tuple[dict[str, Attribute], Attribute]:
-    """What `print_tail` printed."""
+    """Parse the output of `print_tail`."""
     attributes = dict(parser.parse_optional_attr_dict())
     kind: Attribute = any_type
     if parser.parse_optional_punctuation(":") is not None:
@@ -62,7 +62,7 @@ def print_values(printer: Printer, values: Sequence[SSAValue]) -> None:
 
 
 def parse_values(parser: Parser) -> list[SSAValue]:
-    """What `print_values` printed."""
+    """Parse the output of `print_values`."""
     return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_operand)
 
 
@@ -80,7 +80,7 @@ def print_parameters(printer: Printer, values: Sequence[SSAValue]) -> None:
 
 
 def parse_parameters(parser: Parser) -> list[Parser.Argument]:
-    """What `print_parameters` printed."""
+    """Parse the output of `print_parameters`."""
 
     def one() -> Parser.Argument:
         name = parser.parse_optional_argument(expect_type=False)

@@ -65,7 +65,7 @@ class Unit:
         return value if value.type == kind else self.op("expand", value, results=kind)
 
     def summed(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """Summed over what a value of `shape` was broadcast along."""
+        """Summed over the axes along which a value of `shape` was broadcast."""
         have, want = shape_of(value), tuple(shape)
         if have == want:
             return value

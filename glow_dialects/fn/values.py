@@ -23,7 +23,7 @@ Code = Any
 
 
 class Target(Protocol):
-    """What makes code; while types are inferred, nothing does.
+    """The builder of code; None while types are inferred.
 
     The code of a scalar is one value; of a tuple, a list; of one closure, the list of its captured
     values; of one of several closures, [tag, list of captured values of each]; of a named set, a pointer.

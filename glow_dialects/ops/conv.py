@@ -68,7 +68,7 @@ class ConvOp(ConvolutionOp):
 
         spatial, pads, strides = self.sizes(self.input)[2], self.pads, self.strides
         count = len(spatial)
-        # What the last window leaves at the end of each axis gets gradient 0.
+        # Elements behind the last window of each axis get gradient 0.
         rest = tuple(
             (spatial[i] + pads[i] + pads[i + count] - d * (k - 1) - 1) % strides[i]
             for i, (k, d) in enumerate(zip(self.kernel, self.dilations, strict=True))

@@ -25,7 +25,7 @@ class CumulativeOp(PureOp):
     reverse = bool_prop(False)
     input = operand_def(Tensor)
     result = result_def(Tensor)
-    #: What accumulates.
+    #: The function that accumulates.
     UFUNC: ClassVar[np.ufunc]
 
     def infer(self) -> Sequence[Attribute]:

@@ -26,7 +26,7 @@ from glow_dialects.ops.slice import SliceOp
 WIDTHS = (1, 2, 4, 8)
 """Bits of a code that fill bytes evenly."""
 FORM = ("bits", "block", "depth", "point", "levels")
-"""The properties that say what codes stand for."""
+"""The properties that define the values of codes."""
 
 
 def unpack(packed: Array, bits: int, count: int) -> Array:

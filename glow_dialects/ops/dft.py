@@ -156,7 +156,7 @@ def _by_chirp(op: DftOp, b: Builder) -> SSAValue:
 
 
 def _whole(op: DftOp, b: Builder) -> SSAValue:
-    """What a transform reads, as complex numbers for half a spectrum: those that it stands for."""
+    """The input of a transform as complex numbers; half a spectrum is completed."""
     shape, axis = shape_of(op.input), int(op.axis)
     x = _first(op.input, axis, min(shape[axis], _read(op)), b)
     return _mirrored(x, axis, op.length, b) if op.inverse and op.onesided else x

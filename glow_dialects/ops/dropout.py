@@ -35,7 +35,7 @@ def uniform(seed: int, step: int, shape: Sequence[int]) -> Array:
 
 
 class _Dropout(PureOp):
-    """Checks of the ratio; results are the data and the mask of what is kept."""
+    """Checks of the ratio; results are the data and the mask of the kept elements."""
 
     ratio = float_prop(0.5)
     seed = int_prop(0)

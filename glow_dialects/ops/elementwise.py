@@ -181,7 +181,7 @@ def check_kinds(op: UnaryOp | BinaryOp, kinds: str, wanted: str) -> None:
 
 
 def widen(array: Array) -> Array:
-    """Narrow floats as float32 and integers below a byte as int8: what references compute in."""
+    """Narrow floats as float32 and integers below a byte as int8: the types in which references compute."""
     if array.dtype == np.float16:
         return array.astype(np.float32)
     if is_standard(array.dtype):

@@ -1,4 +1,4 @@
-"""What gathers and scatters share: checks of indices, reductions of scatters, cotangents."""
+"""Common parts of gathers and scatters: checks of indices, reductions of scatters, cotangents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_indices(op: str, indices: SSAValue) -> None:
 
 
 def checked_prop() -> str | None:
-    """`checked`: what to call the operator in the error that an index out of range is when the program runs.
+    """`checked`: the operator's name in the error for an index out of range at run time.
 
     A text that ends in a full stop is the whole message. Without it such an index is a mistake of the
     caller: machine code brings it into range.

@@ -23,7 +23,7 @@ from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, win
 
 
 def lowest(dtype: np.dtype) -> float | int:
-    """What padding counts as: smaller than every element."""
+    """The value of padding: smaller than every element."""
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 

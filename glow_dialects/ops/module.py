@@ -36,7 +36,7 @@ from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 
 _NO_PATH: ArrayAttr[StringAttr] = ArrayAttr(())
-"""What follows the name of a symbol of the module itself."""
+"""The suffix of a symbol of the module itself."""
 KINDS = ("input", "output", "state", "trainable", "transfer")
 
 

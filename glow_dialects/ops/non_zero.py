@@ -18,7 +18,7 @@ from glow_dialects.core.types import Array, Tensor, shape_of, tensor
 
 @graph_op
 class NonZeroOp(PureOp):
-    """Indices (i64, [rank, elements of the input]) of what is not zero, in row-major order.
+    """Indices (i64, [rank, elements of the input]) of the non-zero elements, in row-major order.
 
     The shape is an upper bound: the first `count` (i64, one number) columns are indices, the others 0.
     """

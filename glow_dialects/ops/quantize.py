@@ -109,7 +109,7 @@ class QuantizeOp(PureOp):
         return [quantize_array(widen(x), kind).astype(dtype_of(kind))]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
-        # Straight through: rounding counts as the identity, and what is clipped is constant.
+        # Straight through: rounding counts as the identity, and clipped values are constant.
         kind, rank = quantized_type(self.result), len(shape_of(self.input))
         scale, zero = _parameters(kind, rank)
         low, high = ((limit - zero) * scale for limit in limits_of(kind))

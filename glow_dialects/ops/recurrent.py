@@ -1,4 +1,4 @@
-"""What rnn, gru and lstm share: ONNX's conventions, and cells written once for arrays and for graphs.
+"""The base of rnn, gru and lstm: ONNX's conventions, and cells written once for arrays and for graphs.
 
 Shapes (T steps, N samples, I inputs, H hidden, D directions, G gates): input [T, N, I],
 weights [D, G H, I], recurrence [D, G H, H], bias [D, 2 G H], lengths [N], states [D, N, H];

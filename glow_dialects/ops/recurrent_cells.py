@@ -20,7 +20,7 @@ SAVED = {"lstm": 5, "gru": 4, "rnn": 1}
 
 
 class Arrays(ArrayMath):
-    """NumPy arrays, with what gradients need."""
+    """Cells on NumPy arrays, with the functions that gradients need."""
 
     def shape(self, x: Any) -> tuple[int, ...]:
         """The sizes of x."""
@@ -32,7 +32,7 @@ class Arrays(ArrayMath):
 
 
 class Graphs(GraphMath):
-    """Graph operators, with what gradients need."""
+    """Cells as graph operators, with the functions that gradients need."""
 
     def shape(self, x: Any) -> tuple[int, ...]:
         """The sizes of x."""
@@ -97,7 +97,7 @@ class Cell:
         return self.m.apply(name, x, 0.0, 0.0)
 
     def forward(self, x: Any, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(new states, what is saved of the gates) from a projected input [N, G H]."""
+        """(new states, saved gates) from a projected input [N, G H]."""
         m, (state, *cells) = self.m, states
         if self.kind == "lstm":
             gates, cell = x + m.matmul(state, self.recurrence), cells[0]
@@ -144,7 +144,7 @@ class Cell:
     ) -> tuple[list[Any], list[Any]]:
         """(gradients of the states before, of the projected input's gates and more) of those after.
 
-        `kept` is what was saved, with the LSTM's new cell or the RNN's new state last; `before` are
+        `kept` are the saved values, with the LSTM's new cell or the RNN's new state last; `before` are
         the states before. A GRU with the product before the reset also gives that of the product.
         """
         m, dh = self.m, grads[0]
@@ -194,7 +194,7 @@ def _stacked(m: Any, parts: Mapping[int, Any]) -> Any:
 def run_forward(
     cell: Cell, order: Sequence[int], projected: Any, states: Sequence[Any], lengths: Any
 ) -> list[Any]:
-    """[every state, what is saved, for an LSTM every cell], [T, N, ...] each."""
+    """[every state, saved values, for an LSTM every cell], [T, N, ...] each."""
     m, (samples, hidden) = cell.m, cell.m.shape(states[0])
     columns: list[dict[int, Any]] = [{} for _ in range(1 + len(states))]
     for t in order:

@@ -118,7 +118,7 @@ class _Recurrent(PureOp):
 
 @graph_op
 class RecurrentTrainOp(_Recurrent):
-    """Every state [T, N, H], what the gradient needs, for an LSTM every cell.
+    """Every state [T, N, H], values saved for the gradient, for an LSTM every cell.
 
     `recurrence` [H, G H] is transposed; `bias` [H] is the recurrent one of a GRU's last gate, which
     is within the product with the reset gate (ONNX: linear_before_reset).
@@ -164,11 +164,11 @@ class RecurrentTrainOp(_Recurrent):
         return [every, tensor((steps, samples, SAVED[kind] * hidden), element), *[every] * (kind == "lstm")]
 
     def takes_gradient(self) -> bool:
-        """Only once: what has a gradient already is taken apart to be differentiated again."""
+        """Only once: for a second derivative it is decomposed."""
         return not any(True for _ in self.saved.uses)
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
-        assert grads[1] is None, "what is saved has no other use"
+        assert grads[1] is None, "saved values have no other use"
         steps, samples, hidden = self.sizes()
         dy = grads[0] if grads[0] is not None else b.splat(0, self.result)
         cells = [g for g in grads[2:] if g is not None]
@@ -357,7 +357,7 @@ _KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def _samples() -> Iterator[Sample]:
-    """3 steps of 2 samples with 5 hidden; what is saved has no slope of its own."""
+    """3 steps of 2 samples with 5 hidden; the gradient of saved values is not checked."""
     t, n, h = 3, 2, 5
     for index, (kind, options) in enumerate(_KINDS):
         for reverse in (False, True):

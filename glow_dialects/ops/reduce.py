@@ -104,7 +104,7 @@ def _sum(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _limits(dtype: np.dtype) -> tuple[Any, Any]:
-    """(lowest, highest) value: what max and min of nothing are."""
+    """(lowest, highest) value: max and min of no elements."""
     if dtype.kind == "b":
         return False, True
     if dtype.kind in "iu":

@@ -134,7 +134,7 @@ class ResizeOp(ResizeBaseOp):
 
 @graph_op
 class ResizeGradOp(ResizeBaseOp):
-    """The adjoint of glow.resize: each element of `grad` goes back to what it was sampled from."""
+    """The adjoint of glow.resize: each element of `grad` is added to the elements it was sampled from."""
 
     name = "glow.resize_grad"
     grad = operand_def(Tensor)

@@ -1,4 +1,4 @@
-"""What can be watched while passes run: prints, dumps, times, statistics, bisection, reproducers."""
+"""Instrumentation of passes: prints, dumps, times, statistics, bisection, reproducers."""
 
 from __future__ import annotations
 

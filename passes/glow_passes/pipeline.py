@@ -40,7 +40,7 @@ INSTR: tuple[ModulePass, ...] = (
     EliminateCopiesPass(),  # compute results where they are saved
     ShareBuffersPass(),  # in place where the operand dies
     ShrinkLivesPass(),  # lives end at the last use
-    DeadStoresPass(),  # what the above left unused
+    DeadStoresPass(),  # instructions that the above left unused
     PlanMemoryPass(),  # offsets in one arena
 )
 
@@ -75,7 +75,7 @@ def optimize(lowered: bool = False) -> tuple[ModulePass, ...]:
 
 
 def match_integers() -> tuple[ModulePass, ...]:
-    """What makes integer operators of quantised models, before constants are folded."""
+    """The passes that make integer operators of quantised models, before constants are folded."""
     from glow_passes.quantize.match_qdq import MatchQdqPass
 
     return (MatchQdqPass(),)

@@ -1,1 +1,1 @@
-"""What runs compiled programs: executables, segments, weights in files."""
+"""Running compiled programs: executables, segments, weights in files."""

@@ -1,4 +1,4 @@
-"""Executable: what `glow.compile` returns; one program for each concrete set of input shapes."""
+"""Executable: the result of `glow.compile`; one program for each concrete set of input shapes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ProgramSource(ABC):
         """A program for these shapes of inputs, and these contents of some."""
 
     def hint(self, name: str) -> str:
-        """What to say of a name that a caller takes for an input."""
+        """The message for a name that a caller takes for an input."""
         del name
         return ""
 
@@ -149,7 +149,7 @@ class Executable:
         return {n: a for n, a in deciding.items() if a.size <= VALUE_ELEMENTS}
 
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
-        """What tells programs apart."""
+        """The key of a program."""
         contents = tuple((n, a.tobytes()) for n, a in deciding.items()) if deciding else ()
         sizes = tuple(shapes.get(s.name) for s in self.inputs)
         if not self._optional:

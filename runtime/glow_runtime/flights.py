@@ -20,7 +20,7 @@ class Flights(Generic[T]):
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Forget what is in progress."""
+        """Forget the work in progress."""
         self._flying.clear()
 
     def do(self, key: Hashable, work: Callable[[], T]) -> T:

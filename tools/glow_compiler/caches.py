@@ -1,4 +1,4 @@
-"""clear_caches: give back the memory of what the compiler remembers from one model to the next."""
+"""clear_caches: free the memory of the caches that the compiler keeps from one model to the next."""
 
 from __future__ import annotations
 

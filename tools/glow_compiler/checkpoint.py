@@ -27,7 +27,7 @@ _NUMBERS = ("steps", "epoch", "position", "seed")
 
 @dataclass(frozen=True)
 class Belonging:
-    """What a checkpoint belongs to: numbers such as rates and decays may change from run to run.
+    """The training of a checkpoint: numbers such as rates and decays may change from run to run.
 
     `graph` are the lines of `structure.lines_of`, `batch` the samples of a step.
     """
@@ -38,7 +38,7 @@ class Belonging:
     graph: list[str]
 
     def problems(self, there: Mapping[str, Any]) -> list[str]:
-        """In what a checkpoint's training, the fields of another one of these, is another."""
+        """The differences to a checkpoint's training, which is the fields of another one of these."""
         if not all(field in there for field in asdict(self)):
             return ["it does not tell its graph"]
         problems = [

@@ -1,4 +1,4 @@
-"""What the Trainer takes as data: arrays, batches from any iterable, inputs by name or in order."""
+"""Data of the Trainer: arrays, batches from any iterable, inputs by name or in order."""
 
 from __future__ import annotations
 

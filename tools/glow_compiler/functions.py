@@ -32,7 +32,7 @@ BACKENDS = ("cpu", "interpreter")
 
 @dataclass
 class _Gradient:
-    """What a compiled function is made of: a Python function, differentiated some times."""
+    """The source of a compiled function: a Python function, differentiated some times."""
 
     function: Callable[..., Any]
     positions: tuple[int, ...] = (0,)
@@ -170,14 +170,14 @@ class CompiledFunction:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of what is compiled: those of a wrapper in Python, not of what it wraps."""
+    """The parameters of the compiled function: those of a wrapper in Python, not of the wrapped function."""
     import inspect
 
     return inspect.signature(function, follow_wrapped=not isinstance(function, FunctionType))
 
 
 def _kind(value: Any) -> Any:
-    """What calls of the same machine code have in common; None where that is not simple."""
+    """The key of calls of the same machine code; None where there is no simple one."""
     kind = type(value)
     if kind is np.ndarray:
         return value.shape, value.dtype

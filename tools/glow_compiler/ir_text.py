@@ -30,7 +30,7 @@ def plain_type(value: SSAValue) -> str:
 
 
 def primitive_name(op: Operation) -> str:
-    """The first input of a CNode: the primitive's name, or what the operation does."""
+    """The first input of a CNode: the primitive's name, or the operation's kind."""
     return op.prim.data if isinstance(op, PrimOp) else op.name.removeprefix("glow_fn.")
 
 

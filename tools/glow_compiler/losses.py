@@ -1,4 +1,4 @@
-"""Losses of the Trainer: their operators, the labels that they take, and what is checked of these."""
+"""Losses of the Trainer: their operators, their labels, and the checks of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ONNX model to compile: what its caller must know, remembered from one process to the next.
+"""An ONNX model to compile: its ports and facts, remembered from one process to the next.
 
 A model file that has not changed is not read where its programs are remembered too.
 """
@@ -74,7 +74,7 @@ class OnnxModel:
         return state(self.path), load_mapped(self.path)
 
     def hint(self, name: str) -> str:
-        """What to say of a name that a caller takes for an input."""
+        """The message for a name that a caller takes for an input."""
         from glow_frontends.onnx.model import initialized
 
         if name not in initialized(self.proto):
@@ -82,7 +82,7 @@ class OnnxModel:
         return f"'{name}' is a constant of the model; it becomes an input where its graph.input lists it, too"
 
     def key(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> str | None:
-        """What a program for these input shapes and values is remembered by, if it is at all."""
+        """The key under which a program for these input shapes and values is remembered, if it is at all."""
         if self.description.content is None:
             return None
         digest = hashlib.sha256(self.description.content.encode())

@@ -62,7 +62,7 @@ class Recipe:
         return number(f"the rate of step {step}", self.lr(step)) if callable(self.lr) else float(self.lr)
 
     def compiled(self) -> Optimizer:
-        """What the training function is built from; the rate is an input of each step."""
+        """The settings of the training function; the rate is an input of each step."""
         return Optimizer(
             self.name,
             None,

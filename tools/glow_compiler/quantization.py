@@ -61,7 +61,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class QuantizeOptions:
-    """What `quantize` takes beside model and data; see there."""
+    """The options of `quantize`; see there."""
 
     schema: str = "asymmetric"
     precision: str = "int8"

@@ -1,4 +1,4 @@
-"""What rounding each layer costs a network: measured, one layer at a time, on representative data."""
+"""The cost of rounding each layer of a network: measured, one layer at a time, on representative data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def losses(module: ModuleOp, ranges: Profile, data: Sequence[Feed], backend: str
 
 
 def _noise(exact: Mapping[str, Array], rounded: Mapping[str, Array]) -> float:
-    """Mean square of what changed in units of what was, on average over the outputs."""
+    """Mean square of the change relative to that of the value, on average over the outputs."""
     parts: list[float] = []
     for name, array in exact.items():
         if array.dtype.kind not in "fiub":

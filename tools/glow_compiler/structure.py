@@ -1,4 +1,4 @@
-"""What a graph computes, as lines of text to compare: operators, types, weights by name, others by digest."""
+"""The structure of a graph as lines to compare: operators, types, weights by name, others by digest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, S
 
 LONG = 200
 """Characters of a property above which its digest stands for it."""
-#: What may depend on the number of samples: sizes, and constants made for all of them.
+#: Facts that may depend on the number of samples: sizes, and constants made for all of them.
 _VARIES = re.compile(r"#[0-9a-f]+|\d+")
 
 

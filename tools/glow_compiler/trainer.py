@@ -125,7 +125,7 @@ class Trainer:
         weights = sum(v.size for v in self.state.values())
         return f"Trainer({self.loss.name}, {weights} numbers of state, {self.steps} steps done)"
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- facts -----------------------------------------------------------------------------------
     @property
     def inputs(self) -> list[Port]:
         """The inputs of a step, labels left out."""
@@ -139,7 +139,7 @@ class Trainer:
 
     @property
     def report(self) -> Report:
-        """What compiling the step did: stages with seconds, kernels, bytes of the arena."""
+        """The report of compiling the step: stages with seconds, kernels, bytes of the arena."""
         return self._whole.program.report
 
     def parameters(self) -> dict[str, Array]:

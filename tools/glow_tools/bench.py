@@ -123,7 +123,7 @@ def chosen_cores(text: str | None, threads: int) -> list[int]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on: processor, cores, system load, versions."""
+    """The conditions of the figures: processor, cores, system load, versions."""
     import importlib.metadata
     import platform
 

@@ -1,4 +1,4 @@
-"""glow-bench --profile, --trace and --accuracy: what each kernel of a program costs and how exact it is."""
+"""glow-bench --profile, --trace and --accuracy: the cost and the accuracy of each kernel of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands share: reading and writing programs, one message and exit code an error.
+"""Common parts of the commands: reading and writing programs, one message and exit code an error.
 
 Nothing heavy is imported before it is needed, so that `--help` and usage errors come at once.
 """
@@ -82,7 +82,7 @@ def guarded(body: Callable[[], int | None]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """What a user should read of an exception."""
+    """The message of an exception for a user."""
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError

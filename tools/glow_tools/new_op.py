@@ -89,7 +89,7 @@ glow.func @main {{
 """
 
 
-#: What makes an operator native on the CPU.
+#: The entry that makes an operator native on the CPU.
 POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
 KERNELS = "backends/glow_backends/cpu/kernels"
 

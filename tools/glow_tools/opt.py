@@ -145,7 +145,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
 
 
 def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:
-    """What writes the graphs of the phases, where they are wanted."""
+    """The writer of the graphs of the phases, where they are wanted."""
     if a.save_graphs is None:
         return None
     from glow_compiler.ir_text import Saver

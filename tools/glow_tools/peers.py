@@ -18,7 +18,7 @@ class Engine(ABC):
     """Something that runs a model. All of them get the same inputs and as many threads."""
 
     name: str
-    #: The package that must be there, and what to say where it is not.
+    #: The package that must be there, and the message where it is not.
     package: str
 
     def __init__(self, path: str, threads: int) -> None:
@@ -45,7 +45,7 @@ class Engine(ABC):
         """
 
     def facts(self) -> dict[str, Any]:
-        """What else the engine tells of the loaded model."""
+        """Further facts of the loaded model from the engine."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""glow-profile: run representative inputs through a model and record what values flow where."""
+"""glow-profile: run representative inputs through a model and record the ranges of its values."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _random(rng: np.random.Generator, shape: Sequence[int | None], dtype: np.dty
 
 
 def _save(path: Path, out: dict[str, Any]) -> None:
-    """Write what np.savez would, whatever the outputs are called."""
+    """Write a file as np.savez does, for outputs of any names."""
     with whole(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, value in out.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -200,7 +200,7 @@ def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -
 
 
 def _onnx(model: str | ModuleOp) -> str | bytes:
-    """What onnxruntime reads: the model's file, or the model written as ONNX."""
+    """The model for onnxruntime: its file, or the model written as ONNX."""
     if isinstance(model, str) and model.endswith(".onnx"):
         return model
     import glow_compiler as glow

@@ -1,4 +1,4 @@
-"""What `glow-opt -t` prints: MLIR text, the seeds' form, graph pictures, LLVM IR, assembly."""
+"""The targets of `glow-opt -t`: MLIR text, the seeds' form, graph pictures, LLVM IR, assembly."""
 
 from __future__ import annotations
 

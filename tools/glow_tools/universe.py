@@ -1,4 +1,4 @@
-"""What plain `xdsl-opt` sees of this project: its dialects, and the passes that are not a backend's own."""
+"""The universe of plain `xdsl-opt`: this project's dialects, and the passes that are not a backend's own."""
 
 from xdsl.universe import Universe
 

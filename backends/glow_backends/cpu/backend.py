@@ -54,7 +54,7 @@ class CpuBackend(Backend):
 
         if op.VIEW or op.INSTR is None or not op.can_decompose():
             return op.VIEW or op.INSTR is not None
-        return has_kernel(op)  # what has no kernel is made of operators that have
+        return has_kernel(op)  # an operator without a kernel is decomposed
 
     def integer_gains(self) -> IntegerGains:
         from glow_passes.quantize.light import IntegerGains
@@ -89,7 +89,7 @@ class CpuBackend(Backend):
             CpuAttentionPass(),  # softmax between two products
             CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions
-            CpuStackPass(),  # what is left of element-wise operators
+            CpuStackPass(),  # the remaining element-wise operators
             CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
             DcePass(),

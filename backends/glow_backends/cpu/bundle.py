@@ -60,7 +60,7 @@ class Bundle:
     #: Blocks of other programs in which some constants are, and where others are in `weights`, by content.
     shared: list[Array] = field(default_factory=list["Array"])
     places: dict[str, int] = field(default_factory=dict[str, int])
-    #: What the calls are called that report indices out of range.
+    #: The names of the calls that report indices out of range.
     faults: list[str] = field(default_factory=list[str])
 
 
@@ -161,7 +161,7 @@ to the same weights, which are read for a digest once."""
 
 
 def _stamp(file: Path) -> dict[str, int | str]:
-    """What tells whether a block is the one that was written: bytes, time, and a digest of the contents."""
+    """The identity of a written block: bytes, time, and a digest of the contents."""
     status = file.stat()
     key = status.st_dev, status.st_ino, status.st_mtime_ns
     if key not in _digests:

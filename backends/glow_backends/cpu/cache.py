@@ -231,7 +231,7 @@ _DIGEST_BYTES = 16
 
 
 def sealed(data: bytes) -> bytes:
-    """What a file that `read` reads holds."""
+    """Data with its digest, as `read` expects it in a file."""
     return data + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 

@@ -1,4 +1,4 @@
-"""What an instruction becomes: a call of a specialised kernel."""
+"""Calls: an instruction becomes a call of a specialised kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Packed:
     make: Callable[[], Array]
     #: The name of the module's constant that it is made of, if it is of one; else `key` says what it is.
     source: str | None = None
-    #: What is made of the constant: equal constants and equal texts give equal bytes.
+    #: The text of its packing: equal constants and equal texts give equal bytes.
     how: str = ""
 
 
@@ -73,7 +73,7 @@ class KernelCode:
 
     @property
     def operands(self) -> list[Packed]:
-        """What follows the operands of a call: the table of sizes, if there are any."""
+        """The arguments after the operands of a call: the table of sizes, if there are any."""
         if not self.sizes:
             return []
         numbers = ",".join(map(str, self.sizes))
@@ -131,7 +131,7 @@ class KernelCodes:
 
 @dataclass
 class CallContext:
-    """What kernels may ask: the target, and the contents of constants."""
+    """The context of kernels: the target, and the contents of constants."""
 
     target: CpuTarget
     #: Whether indices out of range are reported.
@@ -163,7 +163,7 @@ class CallContext:
 
 
 _LEAST_NORMAL = (1 << 24) - 1
-"""What the shifted bits of the least normal f32, less one, are."""
+"""The shifted bits of the least normal f32, less one."""
 _PIECE = 1 << 15
 """Elements that are looked at together: temporary arrays stay in the cache."""
 

@@ -1,4 +1,4 @@
-"""`glow_cpu`: what the CPU backend decides, visible in the IR (layout, algorithm, fused epilogue).
+"""`glow_cpu`: the decisions of the CPU backend, visible in the IR (layout, algorithm, fused epilogue).
 
 Activations are blocked: tensor<N x C/c x H x W x c>, c the vector's lanes, the last block filled up
 with channels that nobody reads. Each graph op `glow_cpu.x` has its instruction `glow_cpu_instr.x`.

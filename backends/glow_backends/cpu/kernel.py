@@ -1,4 +1,4 @@
-"""Kernel: what a kernel says of itself, from the instructions that it computes to its code."""
+"""Kernel: the base of kernels, from the instructions that one computes to its code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kernel(ABC, Generic[O, S]):
         """The spec of an instruction; None where the kernel does not compute it."""
 
     def operands(self, op: O, spec: S, context: CallContext) -> Sequence[Operand | None]:
-        """What the kernel works on: all buffers in order; None among them where one is not as it must be."""
+        """The operands of the kernel: all buffers in order; None in place of an unsuitable one."""
         return [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
 
     def scratch(self, spec: S, target: CpuTarget) -> int:
@@ -57,7 +57,7 @@ class Kernel(ABC, Generic[O, S]):
         return 0
 
     def flops(self, spec: S) -> int:
-        """Products and sums, where they are what takes the time."""
+        """Products and sums, where they dominate the time."""
         return 0
 
     def parts(self, spec: S, target: CpuTarget) -> int | None:
@@ -65,7 +65,7 @@ class Kernel(ABC, Generic[O, S]):
         return None
 
     def checked(self, op: O, spec: S) -> str | None:
-        """What to call the operator where the kernel reports indices out of range."""
+        """The operator's name where the kernel reports indices out of range."""
         return None
 
     def call(self, op: O, context: CallContext) -> KernelCall | None:
@@ -90,7 +90,7 @@ class Kernel(ABC, Generic[O, S]):
 
 
 def kept(make: Callable[[O], S]) -> Callable[[O], S]:
-    """`make`, of an operation that no longer changes in what it depends on: made once, then kept with it."""
+    """The result of `make` for an operation whose facts no longer change, kept with it."""
     memo: WeakKeyDictionary[O, S] = WeakKeyDictionary()
 
     def remembered(op: O) -> S:

@@ -39,7 +39,7 @@ class _Frame(ctypes.c_void_p):
 
 
 class RunMemory:
-    """What one run in flight has to itself: arena with scratch behind it, pointers, faults, workers."""
+    """The memory of one run in flight: arena with scratch behind it, pointers, faults, workers."""
 
     def __init__(self, program: CpuProgram) -> None:
         self._program = ref(program)  # which owns it

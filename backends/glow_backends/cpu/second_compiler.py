@@ -161,9 +161,9 @@ def _bytes_of(pipe: IO[bytes], count: int) -> bytes:
 
 
 def serve() -> None:
-    """What the process does: an object, or None for an error, for each request, until there is no more."""
+    """The loop of the process: an object, or None for an error, for each request, until there is no more."""
     requests, answers = FileIO(os.dup(0)), FileIO(os.dup(1), "w")
-    os.dup2(2, 1)  # what LLVM may print is no answer
+    os.dup2(2, 1)  # LLVM's own output is no answer
     with suppress(EOFError, BrokenPipeError):
         while select.select([requests], [], [], _IDLE)[0]:
             text, target, kernel = _received(requests)

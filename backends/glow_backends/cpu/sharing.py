@@ -12,7 +12,7 @@ from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import WeightOp, origin
 
 _LEAST_GAIN = 0.25
-"""Part of the whole: what one worker wrote is far away for the next."""
+"""A fraction of the whole: data that one worker wrote is far from the next worker's cache."""
 
 
 def worth_sharing(selection: Selection, target: CpuTarget) -> bool:

@@ -1,4 +1,4 @@
-"""What every program is linked with: calls back to the host, and the barrier between its workers."""
+"""The run-time support of every program: calls back to the host, and the barrier between its workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code is generated for: a CPU, its vector length, its registers and its caches."""
+"""CpuTarget: a CPU, its vector length, its registers and its caches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_THREADS = 256
 
 @dataclass(frozen=True)
 class Costs:
-    """What one core takes for the parts of a program; cycles unless said otherwise.
+    """The costs of one core for the parts of a program; cycles unless said otherwise.
 
     Measured on one x86-64 core when the estimates were written; every target has these numbers until
     it is measured itself.

@@ -52,13 +52,13 @@ _TRIM_BYTES = 8 << 20
 
 @dataclass
 class ProgramCode:
-    """The program function and what it refers to."""
+    """The program function and its globals."""
 
     module: ModuleOp
     weights: ProgramWeights
     #: Placeholder symbol -> its place in the io table; then callback, barrier, faults and shared blocks.
     slots: dict[str, int] = field(default_factory=dict[str, int])
-    #: What the calls are called that report indices out of range.
+    #: The names of the calls that report indices out of range.
     faults: list[str] = field(default_factory=list[str])
 
 
@@ -216,13 +216,13 @@ class Conversion:
         return array
 
     def content(self, name: str) -> str:
-        """What stands for the values of a constant."""
+        """A key for the values of a constant."""
         if name not in self.contents:
             self.contents[name] = content_of(self.values(name))
         return self.contents[name]
 
     def packed_content(self, operand: Packed) -> str:
-        """What stands for the values of a packed constant."""
+        """A key for the values of a packed constant."""
         return operand.key if operand.source is None else f"{self.content(operand.source)}|{operand.how}"
 
     def offset(self, base: SSAValue, distance: int) -> SSAValue:

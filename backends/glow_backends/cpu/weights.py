@@ -60,7 +60,7 @@ class ProgramWeights:
         self.pool = pool
         #: Blocks of earlier programs that this one refers to.
         self.shared: list[Array] = []
-        #: What its own block holds: content -> offset.
+        #: The contents of its own block: content -> offset.
         self.places: dict[str, int] = {}
         self._own = WeightBlock()
         self._known: dict[str, Place] = {}

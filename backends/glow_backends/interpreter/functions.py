@@ -142,7 +142,7 @@ class Machine:
         return Closure(name, tuple(forms))
 
     def _second(self, function: Any, before: str) -> tuple[Any, ...]:
-        """What the reverse form of a gradient function holds: f.fwd.jvp and f.fwd, from f.fwd."""
+        """The captured functions of a gradient's reverse form: f.fwd.jvp and f.fwd, from f.fwd."""
         nothing = _no_tangents(before)
         return self._derived(function, before, "j"), *nothing, function, *nothing
 

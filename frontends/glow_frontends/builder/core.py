@@ -1,4 +1,4 @@
-"""What every part of the builder stands on: values, and the insertion of one operator."""
+"""The base of the builder: values, and the insertion of one operator."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def axis_of(x: Value, axis: int, more: int = 0) -> int:
 
 
 Like = Value | SSAValue | Array | float | int | bool
-"""What operators take: a value, or an array or number that becomes a constant."""
+"""An operand: a value, or an array or number that becomes a constant."""
 Operand = Like | Sequence[Like] | None
-"""What stands for an operand: nothing where it may be absent, a sequence where there are many."""
+"""An operand group: None where it may be absent, a sequence where there are many."""
 
 
 class Operators:

@@ -11,7 +11,7 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.builder import GraphBuilder, Value
 
-#: What a blob is: filled by the init net, or computed.
+#: A blob's value: filled by the init net, or computed.
 Blob = Array | Value
 
 

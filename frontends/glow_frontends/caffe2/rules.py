@@ -1,4 +1,4 @@
-"""What each Caffe2 operator means in the builder's terms."""
+"""Each Caffe2 operator in the builder's terms."""
 
 from __future__ import annotations
 

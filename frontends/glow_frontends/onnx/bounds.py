@@ -300,7 +300,7 @@ def _one(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
 
 
 def _reduced(neutral: float) -> Across:
-    """A reduction along the bounded axis: what is not there is neutral."""
+    """A reduction along the bounded axis: elements behind the length are neutral."""
 
     def across(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[AnyValue | None]:
         if list(bounded) != [0]:

@@ -17,7 +17,7 @@ from glow_dialects.core.types import Array
 #: Names that PyTorch's exporters give to parameters and buffers, not to constants of the graph.
 PARAMETER = re.compile(r"(?!val_\d|scalar_|constant|_?lifted|_?tensor_constant)([A-Za-z_]|\d+\.)[\w.]*")
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-#: What torch.nn's own modules call their parameters, and their buffers.
+#: The names of parameters and buffers in torch.nn's own modules.
 _OWN = re.compile(r"(.*_)?(weight|bias)(_.*)?|original\d?")
 _BUFFER = re.compile(r"running_(mean|var)|num_batches_tracked|position_ids|token_type_ids|inv_freq|_[uv]")
 #: Names of values that the exporter computed; of operators that only take weights.
@@ -71,7 +71,7 @@ def _iterated(name: str, names: Sequence[str]) -> bool:
 
 
 def _scaling(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
-    """What is taken off an input of the model, or divides it: its mean and its deviation."""
+    """Constants subtracted from an input of the model, or dividing it: its mean and deviation."""
     initializers = {i.name for i in model.graph.initializer}
     inputs = {i.name for i in model.graph.input} - initializers
     scales: set[str] = set()
@@ -87,7 +87,7 @@ def _scaling(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
 
 
 def _of_groups(nodes: Sequence[NodeProto]) -> set[str]:
-    """What scales and shifts the result of a normalisation by groups, which the exporter reshapes."""
+    """Scale and shift of a normalisation by groups, which the exporter reshapes."""
     after = {"InstanceNormalization": "Reshape", "Reshape": "Mul", "Mul": "Add"}
     kinds: dict[str, str] = {}
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Lengths that only the run tells: what is known of them, and tensors of such a length."""
+"""Lengths that only the run tells: their bounds, and tensors of such a length."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def filled(g: Emitter, bounded: BoundedValue, number: float) -> Value:
 
 
 def joined(g: Emitter, parts: Sequence[Value | BoundedValue], axis: int) -> Value | BoundedValue:
-    """A concatenation along the axis of unknown lengths: what is there moves together."""
+    """A concatenation along the axis of unknown lengths: valid elements are moved together."""
     lengths = [p.count if isinstance(p, BoundedValue) else shape(p)[axis] for p in parts]
     tensors = [p.value if isinstance(p, BoundedValue) else p for p in parts]
     bounds = [shape(t)[axis] for t in tensors]

@@ -62,11 +62,11 @@ class Emitter:
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
         self.turns: dict[SSAValue, int] = {}
-        #: How many bodies of branches and loops are around what is emitted now.
+        #: How many bodies of branches and loops are open.
         self.bodies = 0
-        #: How many bodies of loops are around what is emitted now.
+        #: How many bodies of loops are open.
         self.turning = 0
-        #: How many branches are around what is emitted now that are computed whether or not they are taken.
+        #: How many branches are open that are computed whether or not they are taken.
         self.guessing = 0
 
     # --- operators ---------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Emitter:
         return list(op.results)
 
     def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
-        """What `make` gave for an equal key before, or gives now: lengths are told apart by identity."""
+        """The result of `make`, called once for equal keys: lengths are told apart by identity."""
         if key not in self._unique:
             self._unique[key] = make()
         return self._unique[key]
@@ -159,7 +159,7 @@ class Emitter:
     def body(
         self, kinds: Sequence[Attribute], make: Callable[[Sequence[SSAValue]], Sequence[Value]]
     ) -> Block:
-        """A block of its own: what `make` emits for parameters of some types, yielding what it returns."""
+        """A block of the operations that `make` emits for parameters of some types; yields its results."""
         block = Block(arg_types=kinds)
         outer = self.builder, self._constants, self._unique
         self.builder, self._constants = Builder.at_end(block), dict(self._constants)

@@ -72,7 +72,7 @@ class NotStatic(ImportProblems):
 
 @dataclass(frozen=True)
 class Source:
-    """What all imports of one model share: its name in messages, folder, functions, versions of domains."""
+    """The facts of one model for all imports: its name in messages, folder, functions, domain versions."""
 
     name: str
     folder: Path | None
@@ -125,7 +125,7 @@ class Import:
             self.define({name: known})
 
     def placeholder(self, symbol: str, name: str, kind: Tensor, role: str) -> PlaceholderOp:
-        """A port of the module; `name` is what the model calls it."""
+        """A port of the module; `name` is the model's."""
         op = PlaceholderOp.of(symbol, kind, role)
         if symbol != name:
             op.attributes[NAME_ATTRIBUTE] = StringAttr(name)
@@ -160,7 +160,7 @@ class Import:
             self.save(symbol, name, cast(Value, entry))
 
     def problem(self, name: str, reason: str) -> None:
-        """What is wrong with an output of the graph."""
+        """The problem of an output of the graph."""
         self.session.problems.append(Problem(name, "graph output", self.scope.opsets[""], reason))
 
 

@@ -31,7 +31,7 @@ MAX_NODES = 4096
 
 
 class EnclosingGraph(Protocol):
-    """What rules may ask of the graph that a node stands in."""
+    """The questions that rules may ask of a node's graph."""
 
     @property
     def folder(self) -> Path | None:
@@ -45,7 +45,7 @@ class EnclosingGraph(Protocol):
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong with the model so far."""
+        """The problems of the model so far."""
         ...
 
     def read(self, name: str) -> AnyValue:

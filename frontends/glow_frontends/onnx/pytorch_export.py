@@ -30,7 +30,7 @@ _MADE = re.compile(
     r"(zeros|ones|full|empty|arange|eye|tril|triu|scalar_tensor|lift_fresh_copy|_to_copy|where|masked_fill|sin|cos"
     r"|convert_element_type)(_like|_default)?(_\d+)?"
 )
-#: What normalisations take, as PyTorch's modules call it.
+#: The parameters of normalisations, as PyTorch's modules call them.
 _OPERANDS = ("input", "weight", "bias", "running_mean", "running_var")
 #: Gates of ONNX's recurrent operators as places in PyTorch's weights.
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -58,7 +58,7 @@ def constants(model: ModelProto) -> set[str]:
     for node in model.graph.node:
         scope = _scope(node)
         whole = not scope or any(name.startswith(f"{scope}.") for name in missing)
-        # What normalisations by groups are made of, and those without parameters.
+        # Operators of group normalisations, and of those without parameters.
         if node.op_type == "InstanceNormalization" or not whole:
             names |= {n for n in node.input[1:] if n in known and n not in told and _uniform(known[n])}
     return names
@@ -112,7 +112,7 @@ def _normalizations(graph: GraphProto, told: Mapping[str, bool]) -> Iterator[tup
 
 
 def _separate_normalizations(graph: GraphProto, told: Mapping[str, bool]) -> None:
-    """Give each normalisation what it has for itself."""
+    """Give each normalisation its own parameters."""
     tensors = {i.name: i for i in graph.initializer}
     for node, place, own in list(_normalizations(graph, told)):
         if own not in tensors:
@@ -136,7 +136,7 @@ class _Restorer:
         """(module, what it reads) -> what it reads instead."""
         self.scopes = {_scope(node) for node in graph.node}
         self.readers: dict[str, set[str | None]] = {}
-        """What is read -> by which modules."""
+        """Value read -> modules that read it."""
         for node in graph.node:
             for name in node.input:
                 self.readers.setdefault(name, set()).add(_scope(node))
@@ -171,7 +171,7 @@ class _Restorer:
         return list(self.missing)
 
     def _slope(self, name: str, weight: str, nodes: list[NodeProto]) -> str:
-        """What prelu reads: `weight` reshaped, where `name` was folded from it."""
+        """The slope of prelu: `weight` reshaped, where `name` was folded from it."""
         tensor = self.tensors.get(name)
         if tensor is None or name in self.parameters or weight not in self.parameters:
             return name
@@ -194,7 +194,7 @@ class _Restorer:
         return own[0] if len(own) == 1 else ""
 
     def _own(self, tensor: TensorProto, scope: str, weight: str, nodes: list[NodeProto]) -> str:
-        """What a module reads instead of a tensor, which is `weight` turned round if one is given.
+        """The replacement of a tensor that a module reads: `weight` transposed, if one is given.
 
         Nodes that make it are added to `nodes`.
         """
@@ -236,7 +236,7 @@ class _Restorer:
         return self._copied(tensor, same[0])
 
     def _once(self, tensor: TensorProto, scope: str, nodes: list[NodeProto]) -> str:
-        """What was repeated along the first axis, once, and expanded by a node."""
+        """An array repeated along the first axis, stored once and expanded by a node."""
         array = numpy_helper.to_array(tensor)
         lost = [name for name in self._lost(scope) if "." not in name.removeprefix(f"{scope}.")]
         if not lost or (array != array[:1]).any():
@@ -247,7 +247,7 @@ class _Restorer:
         return nodes[-1].output[0]
 
     def _recurrent(self, nodes: list[NodeProto]) -> list[NodeProto]:
-        """Nodes in which what recurrent layers take is made of the network's weights and biases."""
+        """Nodes that make the operands of recurrent layers from the network's weights and biases."""
         added: list[NodeProto] = []
         layers = Counter[str]()
         for node in nodes:
@@ -262,7 +262,7 @@ class _Restorer:
         return added
 
     def _gates(self, name: str, parameters: list[str], order: tuple[int, ...], nodes: list[NodeProto]) -> str:
-        """What a recurrent operator takes, for one direction or both, as nodes of `parameters`."""
+        """The operand of a recurrent operator, for one direction or both, as nodes of `parameters`."""
         tensor = self.tensors.get(name)
         if tensor is None:
             return name
@@ -364,7 +364,7 @@ class _Restorer:
         return added
 
     def _lost(self, scope: str) -> list[str]:
-        """Missing parameters of a module and of what it contains."""
+        """Missing parameters of a module and its submodules."""
         prefix = f"{scope}." if scope else ""
         return [name for name in self.missing if name.startswith(prefix)]
 
@@ -379,7 +379,7 @@ class _Restorer:
 
 
 def _read(graph: GraphProto) -> set[str]:
-    """What nodes, also those of branches, and outputs are made of."""
+    """Every name that nodes, also those of branches, and outputs read."""
     names = {o.name for o in graph.output} | {name for node in graph.node for name in node.input}
     return names.union(*(_read(inner) for node in graph.node for inner in subgraphs(node)))
 
@@ -400,7 +400,7 @@ def _scope(node: NodeProto) -> str | None:
 
 
 def _scopes(graph: GraphProto) -> list[str | None]:
-    """The module of each node; where the exporter does not tell, that of what reads its results."""
+    """The module of each node; where the exporter does not tell, that of its first reader."""
     readers: dict[str, set[str | None]] = {}
     scopes: list[str | None] = []
     for node in reversed(graph.node):

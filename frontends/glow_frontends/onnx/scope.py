@@ -43,7 +43,7 @@ MAX_DEPTH = 60
 #: And expansion as a whole here: functions that call functions twice grow without bound.
 MAX_EXPANDED = 100_000
 
-#: What rules and cards raise for nodes that are wrong or unusual; anything else is a mistake of ours.
+#: The exceptions of rules and cards for wrong or unusual nodes; anything else is a mistake of ours.
 FAILURES = (RuleError, VerifyException, GlowError)
 
 #: The kinds of a value; rules of several outputs return a sequence of these.
@@ -62,7 +62,7 @@ Entry: TypeAlias = AnyValue | Blocked
 
 @dataclass
 class Session:
-    """What all scopes of one import share."""
+    """The state that all scopes of one import share."""
 
     emitter: Emitter
     source: str
@@ -104,7 +104,7 @@ class Scope:
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong with the model so far."""
+        """The problems of the model so far."""
         return self.session.problems
 
     def find(self, name: str) -> Entry:
@@ -219,7 +219,7 @@ class Scope:
         self.block(proto)
 
     def block(self, proto: NodeProto) -> None:
-        """Let what reads the outputs of a node wait."""
+        """Defer the readers of a node's outputs."""
         self.values.update({name: Blocked(label(proto)) for name in proto.output if name})
 
     def _defined(self, domain: str, proto: NodeProto) -> bool:

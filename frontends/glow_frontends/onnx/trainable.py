@@ -36,7 +36,7 @@ WEIGHTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Flatten", "Cast", "Expand", "Tile", "Slice"), (0,)),
     **dict.fromkeys(("Concat", "Einsum"), tuple(range(8))),
 }
-#: Operators whose operands, but for the first, are not differentiated: what they take is no weight.
+#: Operators whose operands, but for the first, are not differentiated: these are no weights.
 _SETTINGS = (
     *("Resize", "Upsample", "Pad", "Clip", "Dropout", "Range", "OneHot", "TopK", "NonMaxSuppression"),
     *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConstantOfShape", "RoiAlign"),

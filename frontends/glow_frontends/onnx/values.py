@@ -1,4 +1,4 @@
-"""What an ONNX value is during import: a known array, a value of the graph, or a sequence of these."""
+"""ONNX values during import: a known array, a value of the graph, or a sequence of these."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ def _partial(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywo
 
 
 def _handler(thing: Any) -> Handler | None:
-    """What compiles calls of a Python object, None for functions of the user."""
+    """The handler of calls of a Python object, None for functions of the user."""
     if thing is functools.partial:
         return _partial
     transform = getattr(thing, "glow_transform", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 #: Classes whose pattern has one part: the value itself.
 _PLAIN = {"float", "int", "bool", "str", "tuple", "list", "dict"}
-#: Contexts that only say what warns.
+#: Contexts that only configure warnings.
 _SILENT = {"np.errstate", "numpy.errstate", "warnings.catch_warnings"}
 
 
@@ -99,7 +99,7 @@ def _item(subject: ast.expr, index: ast.expr) -> ast.expr:
 
 
 def _tests(pattern: ast.pattern, subject: ast.expr, names: dict[str, ast.expr]) -> list[ast.expr]:
-    """What must hold for a pattern; `names` gets the parts that it names."""
+    """The condition of a pattern; `names` gets the parts that it names."""
     match pattern:
         case ast.MatchValue(value=value):
             return [ast.Compare(subject, [ast.Eq()], [value])]

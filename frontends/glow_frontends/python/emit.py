@@ -53,7 +53,7 @@ Value = SSAValue | Static
 
 @dataclass
 class Known:
-    """What is known of a function value: its full form, its parameters, and defaults by name."""
+    """A function value as far as known: its full form, its parameters, and defaults by name."""
 
     full: SSAValue
     names: tuple[str, ...]
@@ -85,7 +85,7 @@ class Emitter:
         self.scope = object()
         #: Names of the items of named tuples.
         self.fields: dict[SSAValue, tuple[str, ...]] = {}
-        #: What parameters pick of arrays, by the arrays and the parameters: these may be masks.
+        #: The elements that parameters pick of arrays; these parameters may be masks.
         self.picks: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
 
     def add(self, op: Operation) -> SSAValue:
@@ -115,7 +115,7 @@ class Emitter:
         return self.add(TupleOp.create(operands=values, result_types=[any_type]))
 
     def record(self, names: Sequence[str], *values: SSAValue) -> SSAValue:
-        """A tuple whose items have names; the first is what the tuple stands for."""
+        """A tuple whose items have names; the first name is the tuple's kind."""
         record = self.tuple(*values)
         record.owner.attributes["names"] = ArrayAttr([StringAttr(n) for n in names])  # pyright: ignore
         return record

@@ -131,7 +131,7 @@ class Expressions(Emitter):
             return Static(names[node.id])
         self.fail(node, f"the name '{node.id}' is not defined", "define it before the function is compiled")
 
-    #: Whether what a `for` walks over is looked at: positions are counted where its length is not known.
+    #: Whether the iterable of a `for` is evaluated now: positions are counted where its length is not known.
     walking: bool = False
     #: Names that are assigned on some paths only.
     maybe: set[str] = set()
@@ -278,7 +278,7 @@ class Expressions(Emitter):
         return value
 
     def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
-        """Refuse to change what another name or the caller holds as well."""
+        """Refuse to change a value that another name or the caller also holds."""
         raise NotImplementedError
 
     def unconditional(self, node: ast.expr) -> None:
@@ -381,7 +381,7 @@ class Expressions(Emitter):
         return self.tuple(*self._comprehended(node, node.generators, env))
 
     def walked(self, whole: Value) -> Value:
-        """What is met when a value is walked over: the keys of what proves to be a dict."""
+        """The items of a value that is iterated: the keys where it proves to be a dict."""
         if isinstance(whole, Static) or isinstance(whole.owner, TupleOp):
             return whole
         return self.prim(Iterate, whole)
@@ -480,7 +480,7 @@ class Expressions(Emitter):
         return call(self, node, env)
 
     def signature(self, value: Value) -> Known | None:
-        """What is known of a function value's parameters."""
+        """The known parameters of a function value."""
         return self.known.get(value) if isinstance(value, SSAValue) else None
 
 

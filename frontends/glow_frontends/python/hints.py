@@ -1,4 +1,4 @@
-"""What to write instead of Python that cannot be compiled."""
+"""Hints: replacements of Python that cannot be compiled."""
 
 from __future__ import annotations
 

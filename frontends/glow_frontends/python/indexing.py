@@ -71,7 +71,7 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
 
 
 def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:
-    """One axis of a key; what is not known now goes to `values`, which are operands from 1 on."""
+    """One axis of a key; entries unknown at compile time go to `values`, which are operands from 1 on."""
     if _fixed(c, part, env):
         return _entry(c, part, env, values)
     values.append(as_array(c, part, c.expression(part, env)))

@@ -1,4 +1,4 @@
-"""What a `for` runs over: counters for ranges, positions of tuples and arrays, items known one by one."""
+"""The iterables of a `for`: counters for ranges, positions of tuples and arrays, items known one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Counted:
-    """A loop with a counter: its first value, its test, its step, and what the body sees."""
+    """A loop with a counter: its first value, its test, its step, and the value in the body."""
 
     start: dict[str, SSAValue]
     test: Callable[[Env], SSAValue]
@@ -34,7 +34,7 @@ class Counted:
 
 @dataclass
 class Items:
-    """What is known of the items of a `for` now: their values, and whether each gets its own body."""
+    """The items of a `for` as far as known: their values, and whether each gets its own body."""
 
     whole: Value | None = None
     items: list[Value] | None = None
@@ -42,7 +42,7 @@ class Items:
     asked: bool = False
 
 
-#: A number of items and what gives the item at a position.
+#: A number of items, and the function from position to item.
 Picker = tuple[SSAValue, Callable[[SSAValue], Value]]
 
 
@@ -53,7 +53,7 @@ def _callee(c: Statements, node: ast.expr, env: Env) -> object:
     return function.value if isinstance(function, Static) else None
 
 
-#: What a loop may walk over besides values.
+#: The iterables of a loop besides values.
 _WALKS: tuple[object, ...] = (range, enumerate, zip, reversed)
 
 

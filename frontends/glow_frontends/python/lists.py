@@ -1,4 +1,4 @@
-"""Lists that change: a new tuple for the name. Sorting, and what compares the items of a list."""
+"""Lists that change: a new tuple for the name. Sorting and comparing the items of a list."""
 
 from __future__ import annotations
 

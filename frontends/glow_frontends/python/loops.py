@@ -44,7 +44,7 @@ class _Mark:
 
     @property
     def names(self) -> list[str]:
-        """What the loop carries besides the names."""
+        """The values that the loop carries besides the names."""
         return [] if self.flag is None else [self.flag]
 
     def start(self, env: Env, test: Callable[[], SSAValue | None]) -> None:

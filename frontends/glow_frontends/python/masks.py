@@ -49,7 +49,7 @@ _MASKS = {Lt(), Le(), Gt(), Ge(), Eq(), Ne(), Not(), Invert(), BitAnd(), BitOr()
 
 @dataclass(frozen=True)
 class Masked:
-    """What a mask picks of an array: `data` is the array; `plain` is the subscript, if nothing was done."""
+    """Elements that a mask picks: `data` is the array; `plain` is the subscript, if nothing was done."""
 
     data: SSAValue
     mask: SSAValue
@@ -60,7 +60,7 @@ Reduction = Callable[["Expressions", Masked], SSAValue]
 
 
 def masked(value: Value) -> Masked | None:
-    """What a mask picks, if a value is that."""
+    """The value as elements that a mask picks, if it is that."""
     return value.value if isinstance(value, Static) and isinstance(value.value, Masked) else None
 
 
@@ -127,7 +127,7 @@ def perhaps(
 
 
 def _picker(c: Expressions, value: SSAValue) -> SSAValue | None:
-    """The one parameter that picks what a value is computed of, element by element."""
+    """The one parameter that picks the elements of which a value is computed."""
     if value in c.picks:
         return c.picks[value][1]
     owner = value.owner
@@ -253,7 +253,7 @@ _POINTWISE: set[Any] = {
 def called(
     c: Expressions, node: ast.AST, thing: Any, values: list[Value], keywords: dict[str, Value], make: Any
 ) -> Value:
-    """A function of what masks pick; `make` calls it with other values."""
+    """A function of masked elements; `make` calls it with other values."""
     m = masked(values[0])
     reduction = CALLED.get(thing) if getattr(thing, "__hash__", None) else None
     if m is not None and reduction is not None and len(values) == 1 and not keywords:
@@ -268,14 +268,14 @@ def called(
 
 
 def method(c: Expressions, node: ast.AST, m: Masked, name: str, count: int) -> Value:
-    """A method of what a mask picks, called with `count` arguments."""
+    """A method of masked elements, called with `count` arguments."""
     if name not in REDUCTIONS or count:
         refused(c, node)
     return REDUCTIONS[name](c, m)
 
 
 def attribute(c: Expressions, node: ast.AST, m: Masked, name: str) -> Value:
-    """An attribute of what a mask picks."""
+    """An attribute of masked elements."""
     if name != "size":
         refused(c, node)
     return _size(c, m)

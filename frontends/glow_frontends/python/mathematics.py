@@ -187,5 +187,5 @@ def _written() -> dict[Any, Any]:
     return {**table, **arrays, **ARRAY_WRITTEN, divmod: divmod_}
 
 
-#: What stands for a function of `math`, and for built-in functions of numbers.
+#: Compiled functions in place of those of `math` and of built-in functions of numbers.
 WRITTEN: dict[Any, Any] = _written()

@@ -132,7 +132,7 @@ def call_function(
 
 
 def function(name: str, thing: Any = None) -> Handler:
-    """What compiles calls of a function of arrays; `thing` itself is called where all is known."""
+    """The handler of a function of arrays; `thing` itself is called where all is known."""
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         known = None if thing is None else evaluated(thing, values, keywords)

@@ -239,7 +239,7 @@ class Declared:
         self.glow_function, self.glow_declared = function, gradient
 
 
-#: What stands for a function of NumPy.
+#: Compiled functions in place of NumPy's.
 ARRAY_WRITTEN: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f

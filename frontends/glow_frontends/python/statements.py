@@ -170,7 +170,7 @@ class Statements(Expressions):
         self._replaced(target, value, env)
 
     def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
-        """Refuse to change what another name or the caller holds as well."""
+        """Refuse to change a value that another name or the caller also holds."""
         if name in self.foreign:
             self.fail(
                 node,

@@ -1,1 +1,1 @@
-"""Functions of arrays named as in NumPy: what graph operators they are made of."""
+"""Functions of arrays named as in NumPy, in terms of graph operators."""

@@ -16,7 +16,7 @@ from glow_dialects.fn.keys import At, Entry, key_of, padded_key, positions
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
-#: What is said of `x[mask]` where the number of elements matters.
+#: The message for `x[mask]` where the number of elements matters.
 MASKED = "an array picked by a mask has no shape known when compiling; use np.where"
 
 

@@ -165,7 +165,7 @@ class SetField(Primitive):
         return fields
 
     def _more(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
-        """A dict with a key more, its tangent, or the cotangent of what was there before."""
+        """A dict with a key more, its tangent, or the cotangent of the dict before."""
         whole, like, value = x
         count = len(parts(like))
         items = [V(NOTHING)] * count if is_zero(whole) else parts(whole)

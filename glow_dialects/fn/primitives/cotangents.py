@@ -89,7 +89,7 @@ class _Like(Primitive):
 
 
 class SumLike(_Like):
-    """Summed over what a value was broadcast along; nothing where that is no float."""
+    """Summed over the axes of broadcasting; nothing where the value is no float."""
 
     name = "sum_like"
 
@@ -237,7 +237,7 @@ def filled(m: Meaning, d: V, kind: Type) -> V:
 
 
 class CheckCotangent(_Like):
-    """What a declared gradient gives for a parameter: None is nothing, a number may stand for an array."""
+    """A parameter's cotangent by a declared gradient: None is nothing, a number may stand for an array."""
 
     name, types_only = "check_cotangent", ()
 
@@ -339,7 +339,7 @@ class AreFloats(Constant):
         return lambda *x: all(isinstance(v, float) for v in x)
 
 
-# --- cotangents of functions: the tuple of those of what they captured, aligned at its end ------------------
+# --- cotangents of functions: the tuple of those of their captured values, aligned at its end ----
 class EnvItem(Primitive):
     """Item `i` of the last `n` cotangents; of the function `of` only, where it is given."""
 

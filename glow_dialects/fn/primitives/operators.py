@@ -169,7 +169,7 @@ def _path(attributes: Options) -> list[int]:
 
 
 def _takes_part(attributes: Options, count: int) -> bool:
-    """Whether a `vjp:` of getitem, with `count` operands, is by what it is linear in.
+    """Whether a `vjp:` of getitem, with `count` operands, is by the operand in which it is linear.
 
     Of getitem, that is the first operand; of what is applied to its cotangent, the cotangent, which is last.
     """

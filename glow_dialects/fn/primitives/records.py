@@ -220,7 +220,7 @@ class Values(Primitive):
 
 
 class Iterate(Primitive):
-    """What a `for` walks over: the keys of a dict, else the value itself."""
+    """The sequence that a `for` iterates: the keys of a dict, else the value itself."""
 
     name, linear = "iterate", (0,)
 
@@ -238,7 +238,7 @@ class Iterate(Primitive):
 
 
 class IterateDerivative(Primitive):
-    """The tangent, and the cotangent, of what a `for` walks over: nothing for keys."""
+    """The tangent, and the cotangent, of the sequence that a `for` iterates: nothing for keys."""
 
     name, arity, linear = "iterate_derivative", 2, (0,)
 

@@ -45,7 +45,7 @@ class ScalarPrimitive(Primitive):
         raise NotImplementedError(self.name)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
-        """What operands whose widest kind is `kind` are computed in, and the kind of the result."""
+        """The kind in which operands of at most `kind` are computed, and the kind of the result."""
         kind = "int" if kind == "bool" else kind
         return kind, kind
 

@@ -49,7 +49,7 @@ def _static_shape(v: V, where: str) -> Attribute:
 
 
 class Reshape(Primitive):
-    """The elements under another shape, in which -1 is what is left."""
+    """The elements under another shape, in which -1 is the remaining size."""
 
     name, arity, linear = "reshape", 2, (0,)
 

@@ -43,11 +43,11 @@ class Optimizer:
     groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
     def group(self, name: str) -> Mapping[str, float]:
-        """What is set for the weight `name`: the first group that matches."""
+        """The settings of the weight `name`: the first group that matches."""
         return next((v for p, v in self.groups.items() if fnmatchcase(name, p)), {})
 
     def operator(self) -> tuple[type[GraphOp], dict[str, float], dict[str, Any]]:
-        """The operator, its states with what they start with, and its properties."""
+        """The operator, its states with their initial values, and its properties."""
         options = {"weight_decay": self.weight_decay, **self.options}
         match self.name:
             case "sgd" if not options.get("momentum"):

@@ -22,7 +22,7 @@ _CHAIN = 6
 
 
 def cheap(op: Operation) -> bool:
-    """Whether computing `op` again costs about what reading its operands costs."""
+    """Whether computing `op` again is as cheap as reading its operands."""
     return isinstance(op, GraphOp) and op.has_trait(Pure) and (op.DATA_PARALLEL or op.VIEW or op.CHEAP)
 
 
@@ -70,7 +70,7 @@ class _Lives:
 
 
 class _Rebuild:
-    """Clones of what is needed to have a value again before operation `at`."""
+    """Clones of the operations that compute a value again before operation `at`."""
 
     def __init__(self, lives: _Lives, target: SSAValue, at: int) -> None:
         self.lives, self.target, self.at = lives, target, at
@@ -83,7 +83,7 @@ class _Rebuild:
             return self.known[wanted]
         root = base(wanted)
         if isinstance(root.owner, GetOp):
-            # What a weight was before its update cannot be had again.
+            # A weight's value before its update cannot be computed again.
             old = self.lives.saved.get(root.owner.symbol.root_reference.data, self.at) >= self.at
             return wanted if old else None
         if root is not self.target and self.lives.last.get(root, -1) >= self.at:

@@ -1,4 +1,4 @@
-"""Training functions: what they consist of, and the placeholders that they share with inference."""
+"""Training functions: their parts, and the placeholders that they share with inference."""
 
 from __future__ import annotations
 

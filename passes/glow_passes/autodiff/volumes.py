@@ -117,7 +117,7 @@ def _transposed(op: ConvTransposeOp, x: Term, w: Term) -> Term:
 
 
 def _placed(x: Term, first: int, size: int) -> Term:
-    """x from place `first` on along the second axis of `size` zeros; what is outside is left out."""
+    """x from place `first` on along the second axis of `size` zeros, cut at its ends."""
     length, rest = x.shape[1], (0,) * (len(x.shape) - 2)
     start, end = max(0, -first), max(0, min(length, size - first))
     start = min(start, end)

@@ -1,4 +1,4 @@
-"""What passes on functions ask of calls: the known callee, the functions that reach themselves, copies."""
+"""Calls, for passes on functions: the known callee, the functions that reach themselves, copies."""
 
 from __future__ import annotations
 

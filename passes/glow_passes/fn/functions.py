@@ -132,7 +132,7 @@ class Functions:
         return name
 
     def _nested(self, loop: Counted) -> bool:
-        """Whether a turn calls what loops, or is not known."""
+        """Whether a turn calls a function that loops, or is not known."""
         called = [known_callee(op) for op in loop.body if isinstance(op, CallOp)]
         names = [n for callee in called if callee is not None for n in self.reached(callee[0].target)]
         return None in called or bool(recursive({n: self.table[n] for n in names}))

@@ -1,4 +1,4 @@
-"""What the functional level does to a program before it is differentiated and specialised."""
+"""The functional passes that run before a program is differentiated and specialised."""
 
 from __future__ import annotations
 

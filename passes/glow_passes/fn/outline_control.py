@@ -1,4 +1,4 @@
-"""glow-outline-control: a graph with branches and loops becomes functions; what is straight stays graph."""
+"""glow-outline-control: a graph with branches and loops becomes functions; straight parts stay graphs."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class _Function:
         self._flush()
 
     def _flush(self) -> None:
-        """What waits, as one part of a graph."""
+        """The pending operations as one part of a graph."""
         ops = [op for op in self.waiting if op.results]
         self.waiting = []
         if not ops:

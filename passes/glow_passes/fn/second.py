@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gradient:
-    """What a gradient function computes.
+    """The parts of a gradient function.
 
     The gradients of a function of `count` parameters by those at `positions`: one (`single`) or a tuple,
     after the value (`with_value`).

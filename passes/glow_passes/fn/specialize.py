@@ -118,7 +118,7 @@ class Specializer(Meaning):
         #: Instances to be visited again: what they depend on has changed since.
         self.waiting: set[Instance] = set()
         self.visits = 0
-        #: What operations other than calls give for operands of some types.
+        #: Results of operations other than calls, by operand types.
         self.known: dict[Any, V] = {}
         self.recursive: dict[str, bool] = {}
         #: Instances that call one of several functions, and loops whose turns are instances of their own.
@@ -431,7 +431,7 @@ class Specializer(Meaning):
         return V(FnType(((name, tuple(v.type for v in values)),)), [v.code for v in values])
 
     def _second(self, function: V, before: str) -> list[V]:
-        """What the reverse form of a gradient function holds: f.fwd.jvp and f.fwd, from f.fwd."""
+        """The captured functions of a gradient's reverse form: f.fwd.jvp and f.fwd, from f.fwd."""
         nothing = _no_tangents(before)
         return [self.derived(function, before, "j"), *nothing, function, *nothing]
 

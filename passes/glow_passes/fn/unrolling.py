@@ -108,7 +108,7 @@ def same_step(kinds: Sequence[Type], before: Sequence[Type]) -> bool:
 
 
 def has_tensors(kind: Type) -> bool:
-    """Whether tensors are among the parts of a value or what it captured."""
+    """Whether tensors are among the parts of a value or its captured values."""
     match kind:
         case TensorType():
             return True

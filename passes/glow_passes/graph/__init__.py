@@ -23,18 +23,18 @@ GRAPH_PASSES: tuple[type[ModulePass], ...] = (
 
 #: Target-independent optimisation, in order.
 OPTIMIZE: tuple[ModulePass, ...] = (
-    DcePass(),  # what nobody reads is not worth a look
+    DcePass(),  # unread nodes need no rewriting
     CsePass(),  # equal constants and equal nodes become one
     SimplifyPass(recognize=True),  # local rewrites to a fixpoint, idioms recognised
-    CsePass(),  # what has become equal
+    CsePass(),  # nodes that have become equal
     SimplifyPass(recognize=True),  # values that are now used once
-    PlaceConstantsPass(),  # what would be written to memory in every run
+    PlaceConstantsPass(),  # literals that would be written to memory in every run
 )
 
 #: The same for a graph that has been lowered for a backend: nothing is recognised again.
 OPTIMIZE_LOWERED: tuple[ModulePass, ...] = (
-    SimplifyPass(),  # what decomposition left to fold and merge
-    BranchesPass(),  # float weights are final now: what is quantised is so already
+    SimplifyPass(),  # folds and merges after decomposition
+    BranchesPass(),  # float weights are final now: quantisation came before
     CsePass(),
     SimplifyPass(),
     PlaceConstantsPass(),

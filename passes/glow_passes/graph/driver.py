@@ -47,7 +47,7 @@ class Pattern:
 
 
 class Rewriter(Builder):
-    """What a pattern may ask and build. `r(ReluOp(x))` inserts before the matched operation."""
+    """The questions and constructions of patterns. `r(ReluOp(x))` inserts before the matched operation."""
 
     root: Operation
 

@@ -23,7 +23,7 @@ def is_known(value: SSAValue, r: Rewriter) -> bool:
 
 
 def terms(op: AddOp) -> list[SSAValue]:
-    """What a tree of sums of one type adds up, in order; nothing where `op` is inside such a tree."""
+    """The addends of a tree of sums of one type, in order; empty where `op` is inside such a tree."""
     use = op.result.first_use if is_used_once(op.result) else None
     if use and isinstance(use.operation, AddOp) and use.operation.result.type == op.result.type:
         return []

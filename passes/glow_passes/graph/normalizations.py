@@ -93,7 +93,7 @@ def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue
 
 
 def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
-    """(the normalisation, the operand beside it) of a product or sum with what it alone reads."""
+    """(the normalisation, the operand beside it) of a product or sum, its only reader."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner = producer(value, kind)
         if inner is not None and is_used_once(value) and value.type == op.result.type:

@@ -86,7 +86,7 @@ class _Rebatch:
         return saved
 
     def refusal(self, op: Operation) -> GlowError:
-        """What to raise where an operator has no form for the new number."""
+        """The error of an operator that has no form for the new number."""
         hint = op.results[0].name_hint if op.results else None
         name = f"{op.name}{f' (%{hint})' if hint else ''}"
         return GlowError(f"{name} does not keep samples apart: the model stays one for {self.old} of them")

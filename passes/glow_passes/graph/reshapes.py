@@ -59,7 +59,7 @@ def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 
 def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
-    """The reshape that makes `value` for this operator alone, from what may be a product."""
+    """The reshape that makes `value` for this operator alone, where its input may be a product."""
     inner = producer(value, ReshapeOp)
     if inner is None or not is_used_once(value) or shape_of(value) != shape:
         return None

@@ -96,7 +96,7 @@ def below_element_wise(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 
 def _before(value: SSAValue, permutation: Permutation, r: Rewriter) -> SSAValue | None:
-    """What `value` is before the transpose that everything beside it goes through."""
+    """`value` before the transpose that all operands go through."""
     owner: Any = value.owner
     if isinstance(owner, TransposeOp):
         return owner.input

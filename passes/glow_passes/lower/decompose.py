@@ -19,7 +19,7 @@ Legal = Callable[[GraphOp], bool]
 
 
 def decompose(function: FuncOp, legal: Legal) -> int:
-    """Replace every node that is not legal and has a decomposition, and what comes of it.
+    """Decompose every node that is not legal, and the nodes of its decomposition.
 
     A node that is neither is left for the backend's own check, which names it to the user.
     """

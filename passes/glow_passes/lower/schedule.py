@@ -36,7 +36,7 @@ def _users(value: SSAValue) -> list[Operation]:
 
 
 def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
-    """For each save of a placeholder that is also read: what must come before it, in `ops`' order."""
+    """For each save of a placeholder that is also read: the reads that come before it, in `ops`' order."""
     gets = [op for op in ops if isinstance(op, GetOp)]
     before: dict[str, list[Operation]] = {}
     for get in gets:

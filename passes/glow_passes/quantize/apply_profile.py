@@ -18,7 +18,7 @@ from glow_passes.quantize.schema import QuantizationError, Schema
 ATTRIBUTE = "range"
 #: `loss`: noise over signal in the network's outputs that rounding this layer alone makes.
 LOSS = "loss"
-#: `channels = array<f64: means, least, largest>` on what makes the input of a layer.
+#: `channels = array<f64: means, least, largest>` on the node that computes the input of a layer.
 CHANNELS = "channels"
 
 
@@ -43,7 +43,7 @@ def annotate(module: ModuleOp, profile: Profile, schema: Schema, calibration: st
 
 
 def hand_on(op: Operation, value: SSAValue) -> None:
-    """What takes the place of a node's result has the channels that the profile knows."""
+    """The replacement of a node's result keeps the channels that the profile knows."""
     assert isinstance(value.owner, Operation)
     if CHANNELS in op.attributes:
         value.owner.attributes[CHANNELS] = op.attributes[CHANNELS]

@@ -66,7 +66,7 @@ def evaluated(chain: Sequence[GraphOp], x: Array, array: Contents) -> Array:
 
 
 def applied(op: GraphOp, arrays: Sequence[Array]) -> Array:
-    """What an operator of one result gives for `arrays` in place of its operands, of any shapes."""
+    """The result of an operator for `arrays` of any shapes in place of its operands."""
     like = zip(arrays, op.operands, strict=True)
     block = Block(arg_types=[tensor(a.shape, element_of(v)) for a, v in like])
     shape = np.broadcast_shapes(*(a.shape for a in arrays))

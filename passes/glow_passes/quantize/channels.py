@@ -1,4 +1,4 @@
-"""What the channels of a layer's input look like: mean and range of each."""
+"""The channels of a layer's input: mean and range of each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Channels:
 
     @staticmethod
     def of(numbers: Any) -> Channels:
-        """What `numbers` gave."""
+        """The inverse of `numbers`."""
         parts = np.asarray(numbers, np.float64).reshape(3, -1)
         return Channels(parts[0], parts[1], parts[2], 1)
 

@@ -1,4 +1,4 @@
-"""glow-convert-floats: f32 graphs on 16-bit floats, whole or in what they store only."""
+"""glow-convert-floats: f32 graphs on 16-bit floats, in computation or in storage only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from glow_passes.quantize.sensitive import magnified
 TYPES: dict[str, Attribute] = {"f16": f16, "bf16": bf16}
 #: The largest finite float16.
 F16_LARGEST = 65504.0
-#: What stands for larger numbers: such masks as -1e9 are added to others, and the sums stay finite.
+#: The limit that replaces larger numbers: such masks as -1e9 are added to others, and the sums stay finite.
 F16_FAR = 16384.0
 
 

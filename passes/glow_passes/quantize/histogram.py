@@ -13,7 +13,7 @@ BINS = 2048
 
 #: Magnitudes this much above those of nearly all others would leave 8 or 16 bits none for the rest.
 BEYOND = 1 << 16
-#: The part of the numbers, zeros apart, that says what is usual.
+#: The fraction of the numbers, zeros apart, that is usual.
 USUAL = 0.95
 
 

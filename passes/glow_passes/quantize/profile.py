@@ -1,4 +1,4 @@
-"""Profiles: what values flowed where, by the name of each value of an optimised graph.
+"""Profiles: the ranges of values, by their names in an optimised graph.
 
 A profile belongs to a graph: it has the graph's nodes (without the batch size) and their hash.
 """

@@ -199,7 +199,7 @@ class Quantizer:
         return self.symbols.array(value)
 
     def kind(self, value: SSAValue) -> UniformQuantizedType | None:
-        """The quantised type for a value: by its range, or by what it is made of unchanged."""
+        """The quantised type for a value: by its range, or by that of the value that it moves."""
         if value in self.kinds:
             return self.kinds[value]
         owner = value.owner
@@ -274,7 +274,7 @@ class Quantizer:
         return quantized
 
     def channels(self, value: SSAValue) -> Channels | None:
-        """What the profile knows of the channels of a layer's input."""
+        """The channels of a layer's input by the profile."""
         owner = value.owner
         moments = owner.attributes.get(CHANNELS) if isinstance(owner, Operation) else None
         return Channels.of(moments.get_values()) if isinstance(moments, DenseArrayBase) else None  # pyright: ignore

@@ -19,7 +19,7 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 #: The scale of a tensor that is zero everywhere.
 ZERO_SCALE = float(np.float32(0.1))
-#: Ranges are cut to what leaves scales normal float32 numbers.
+#: Ranges are cut so that scales are normal float32 numbers.
 LARGEST = 1e30
 
 

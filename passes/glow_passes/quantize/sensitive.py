@@ -1,4 +1,4 @@
-"""Values that integers must not round: what a logarithm, root or quotient magnifies afterwards."""
+"""Values that integers must not round, as a logarithm, root or quotient magnifies the error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sensitive(function: FuncOp) -> set[Operation]:
 
 
 def magnified(function: FuncOp) -> set[Operation]:
-    """What logarithms, roots and quotients are made of, back to the layers before: a variance, say.
+    """The operands of logarithms, roots and quotients, back to the layers before: a variance, say.
 
     Squares overflow 16-bit floats, and small differences of them vanish there. What a logarithm reads
     may be small throughout, as in a spectrogram: the layers that made it belong to it.

@@ -1,1 +1,1 @@
-"""What every kernel is written with: builders, vectors, arithmetic, blocks of registers."""
+"""The vocabulary of kernels: builders, vectors, arithmetic, blocks of registers."""

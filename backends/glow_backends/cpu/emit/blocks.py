@@ -23,7 +23,7 @@ _OVERLAP = 1.03
 
 
 _BROADCASTS = 1.15
-"""Measured: what products that read a broadcast from memory, one load each, cost over two a cycle."""
+"""Measured: the cost of products that read a broadcast from memory, relative to two a cycle."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def cut_alike(total: int, rows: int) -> tuple[RowRun, ...]:
 
 
 def cut_evenly(total: int, rows: int, once: bool = False) -> tuple[RowRun, ...]:
-    """`total` rows in tiles of `rows` rows and what is left, which is taken `once` or overlaps."""
+    """`total` rows in tiles of `rows` rows and a remainder, which is taken `once` or overlaps."""
     full, rest = divmod(total, rows)
     if not rest or (not once and may_overlap(total, rows)):
         return (RowRun(0, ceil_div(total, rows), rows, total - rows),)
@@ -147,7 +147,7 @@ def cut_evenly(total: int, rows: int, once: bool = False) -> tuple[RowRun, ...]:
 
 
 _ALIKE_CUT = 1.06
-"""What tiles that any number of rows shares may cost more than those of its own."""
+"""The most that tiles for any number of rows may cost, relative to tiles for that number alone."""
 
 
 @cache
@@ -174,7 +174,7 @@ def shared_block(
 
 @dataclass(frozen=True)
 class Loop:
-    """One level of a reduction: trip count, and what it adds to the two addresses (elements)."""
+    """One level of a reduction: trip count, and its steps of the two addresses (elements)."""
 
     count: Index
     a_step: Index

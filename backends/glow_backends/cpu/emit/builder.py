@@ -90,7 +90,7 @@ class KernelFunction(ir.Function):
 
 
 def sizes_of(function: ir.Function) -> tuple[int, ...]:
-    """What a call of a kernel hands over in its table of sizes; empty where it takes none."""
+    """The table of sizes that a call of a kernel passes; empty where it takes none."""
     return function.sizes if isinstance(function, KernelFunction) else ()
 
 

@@ -1,4 +1,4 @@
-"""What the memory-bound kernels share: loop nests, worker shares, tails."""
+"""Common parts of memory-bound kernels: loop nests, worker shares, tails."""
 
 from __future__ import annotations
 

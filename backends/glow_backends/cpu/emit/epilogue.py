@@ -1,4 +1,4 @@
-"""What a convolution or GEMM does to its sums while they are still in registers."""
+"""The epilogue of a convolution or GEMM: operations on its sums while they are in registers."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Requantize:
     def words(
         self, k: KernelBuilder, total: ir.Value, factor: ir.Value, other: ir.Value | None = None
     ) -> ir.Value:
-        """A vector of sums requantised: i32 whose low bytes, and `shift` more, are what is stored.
+        """A vector of sums requantised: i32 whose low bytes, and `shift` more, are stored.
 
         With `real`, floats. `other` holds the residual's bytes.
         """
@@ -118,7 +118,7 @@ class Requantize:
 
     @property
     def shift(self) -> int:
-        """What is added to the low bytes of `words`: the zero point."""
+        """The zero point that is added to the low bytes of `words`."""
         return self.zero if self.residual is None else self.residual.to_zero
 
     def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value) -> ir.Value:
@@ -128,7 +128,7 @@ class Requantize:
 
     @property
     def kind(self) -> ir.Type:
-        """The type of what is stored."""
+        """The type of stored elements."""
         return F32 if self.real else I32 if self.sums else I8
 
     def packed(self, k: KernelBuilder, words: Sequence[ir.Value]) -> ir.Value:

@@ -26,7 +26,7 @@ def vector(kind: ir.Type, lanes: int) -> ir.VectorType:
 
 
 class Register(ir.Value):
-    """What an instruction computes: a name and a type."""
+    """The result of an instruction: a name and a type."""
 
     __slots__ = ("reference", "type")
 

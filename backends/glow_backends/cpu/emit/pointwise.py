@@ -116,7 +116,7 @@ def cast(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
 
 
 def _saturated(k: KernelBuilder, x: ir.Value, source: str, step: Step) -> ir.Value:
-    """What a cast to a float of 8 bits starts from: by default in its range (see glow.cast)."""
+    """The operand of a cast to a float of 8 bits: by default clipped to its range (see glow.cast)."""
     if not step.dtype.startswith("f8") or not is_float(source) or step.params == (False,):
         return x
     limit = FORMATS[step.dtype].maximum

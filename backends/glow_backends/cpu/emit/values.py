@@ -66,7 +66,7 @@ def size(dtype: str) -> int:
 
 
 def width(dtype: str) -> int:
-    """Bytes of one element in a register lane; what sets the number of lanes of a loop."""
+    """Bytes of one element in a register lane, which sets the number of lanes of a loop."""
     return 4 if dtype in NARROW else _BYTES[dtype]
 
 

@@ -244,7 +244,7 @@ class Emitter:
 
     # --- calls --------------------------------------------------------------------------------------
     def _cases(self, function: V) -> tuple[ir.Value | None, list[Any]]:
-        """The tag of a function value, and what makes the captured values of each case."""
+        """The tag of a function value, and the functions to the captured values of each case."""
         kind = self.sets.resolve(function.type)
         if isinstance(kind, NamedType):
             members = self.sets.members(kind)
@@ -324,7 +324,7 @@ class Emitter:
         return None
 
     def _never(self, target: Instance, registers: list[ir.Value]) -> None:
-        """A call of what does not return: it raises an error, or calls itself without end."""
+        """A call of a function that does not return: it raises an error, or calls itself without end."""
         if self.survey.fails(target):
             self._called(target, registers)
         else:
@@ -389,7 +389,7 @@ class Emitter:
         return None if join is None else self._met(join, kind)
 
     def _invoke(self, target: Instance, registers: list[ir.Value]) -> V:
-        """A call; what it allocated is reclaimed afterwards but for its value."""
+        """A call; its allocations are reclaimed afterwards but for its value."""
         kind = self.sets.resolve(target.result)
         if not self.tensorial:
             return V(kind, unflat(kind, iter(self._called(target, registers))))

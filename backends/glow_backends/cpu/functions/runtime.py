@@ -1,4 +1,4 @@
-"""What native functions need around them: memory for records, limits, the way in and out."""
+"""The run-time support of native functions: memory for records, limits, the way in and out."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Survey(NoCode):
         return self._sizes[instance]
 
     def fails(self, instance: Instance) -> bool:
-        """Whether an instance, or what it calls, may raise an error."""
+        """Whether an instance, or an instance that it calls, may raise an error."""
         pending, seen = [instance], {instance}
         while pending:
             now = pending.pop()

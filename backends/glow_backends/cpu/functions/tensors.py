@@ -109,7 +109,7 @@ class Run:
     outputs: list[Node] = field(default_factory=list[Node])
     #: (constant of the code, what it stands for: slot, scalar, weights, arena, io).
     patches: list[tuple[ir.Constant, str, int]] = field(default_factory=list[tuple[ir.Constant, str, int]])
-    #: What compiling gives: packed constants, steps on the host, the table of pointers.
+    #: Results of compiling: packed constants, steps on the host, the table of pointers.
     weights: Array = field(default_factory=lambda: np.empty(0, np.uint8))
     host: Any = None
     io: Any = None
@@ -366,7 +366,7 @@ class Tensors:
             self._hand_out(node)
 
     def deliver(self, codes: Sequence[Any]) -> None:
-        """The result of the program: what waits is computed where the caller wants it."""
+        """The result of the program: pending operators are computed where the caller wants it."""
         for index, code in enumerate(codes):
             if isinstance(code, Node) and code.scalar is None:
                 base = code.base()
@@ -405,7 +405,7 @@ class Tensors:
 
 
 def key_of(run: Run) -> tuple[Any, ...]:
-    """What distinguishes the graph that a run calls from others."""
+    """The key of the graph that a run calls."""
     number = {node: index for index, node in enumerate(run.inputs)}
     key: list[Any] = [node.type for node in run.inputs]
     for node in run.nodes:

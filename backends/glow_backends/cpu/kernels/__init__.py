@@ -1,1 +1,1 @@
-"""Emitters of LLVM IR, one a kind of kernel, and what they are composed of."""
+"""Kernels by family: specs, plans and emitters of LLVM IR."""

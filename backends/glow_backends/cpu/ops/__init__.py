@@ -1,1 +1,1 @@
-"""The operators of `glow_cpu`, each with its instruction: what the passes of this backend make."""
+"""The operators of `glow_cpu`, each with its instruction, as the passes of this backend insert them."""

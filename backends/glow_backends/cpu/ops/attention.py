@@ -80,7 +80,7 @@ def strides_of(shape: Sequence[int], order: Sequence[int]) -> tuple[int, int, in
 
 
 def four(values: Sequence[int]) -> tuple[int, int, int, int]:
-    """Four numbers as what their type says."""
+    """Four numbers of one type."""
     a, b, c, d = values
     return a, b, c, d
 

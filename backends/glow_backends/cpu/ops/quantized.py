@@ -88,7 +88,7 @@ class QuantizedConvOp(PureOp):
 
 
 def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
-    """What sums of stored integers start with: the bias, less the input's zero point times weights."""
+    """The initial value of sums of stored integers: the bias, less the input's zero point times weights."""
     taps = filters.astype(np.int64).sum(axis=tuple(range(1, filters.ndim)))
     total = -zero * taps + (0 if bias is None else bias.astype(np.int64))
     return total.astype(np.int32)

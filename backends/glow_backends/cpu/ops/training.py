@@ -51,7 +51,7 @@ class PackFilterOp(PureOp):
 
 
 def filter_pack_spec(op: PackFilterOp) -> FilterPackSpec:
-    """What a `glow_cpu.pack_filter` node or instruction does."""
+    """The packing of a `glow_cpu.pack_filter` node or instruction."""
     sizes = sizes_of(shape_of(op.input), op.form)
     return FilterPackSpec(*sizes, op.form, op.lanes, op.width, op.tile)
 

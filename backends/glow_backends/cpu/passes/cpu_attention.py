@@ -34,7 +34,7 @@ def _plain_product(op: GemmOp) -> bool:
 
 
 def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
-    """The product that makes the scores, and what is added to them."""
+    """The product that makes the scores, and the masks added to them."""
     if not is_used_once(value):
         return None
     masks: list[SSAValue] = []
@@ -54,7 +54,7 @@ def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
 
 
 def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
-    """What a value [batch, heads, rows, columns] (or the last two swapped) is a transpose of, and how."""
+    """The source of a transposed value [batch, heads, rows, columns] (or the last two swapped), its order."""
     order = _SWAPPED if swapped else PLAIN
     move = producer(value, TransposeOp)
     if move is None:

@@ -1,4 +1,4 @@
-"""glow-cpu-fuse: what follows a convolution or a matrix product happens while its sums are in registers."""
+"""glow-cpu-fuse: operators after a convolution or matrix product run while its sums are in registers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from glow_passes.graph.symbols import Symbols
 Kernel = ConvOp | PlaneConvOp | GemmOp | BlockGemmOp
 MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
 COMPUTED = ("f32", "f16", "bf16")
-"""Elements of what epilogues are for; what the target has no arithmetic for was widened before."""
+"""Element types with epilogues; types without arithmetic on the target were widened before."""
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
@@ -101,7 +101,7 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 
 def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
-    """relu(transpose(conv(x))) -> transpose(relu(conv(x))): what is moved is computed where it was made."""
+    """relu(transpose(conv(x))) -> transpose(relu(conv(x))): the operator runs before the movement."""
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
     numbers = [known_number(v, r.symbols) for v in op.operands]

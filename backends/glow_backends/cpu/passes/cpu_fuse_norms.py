@@ -1,4 +1,4 @@
-"""glow-cpu-fuse-norms: what stands around a normalisation of training happens in its passes over memory."""
+"""glow-cpu-fuse-norms: neighbours of a normalisation of training join its passes over memory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _is_column(value: SSAValue, count: int) -> bool:
 
 
 def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | None:
-    """What [n, 1, ..., 1] the value [n, ...] repeats along its rows, rebuilt where it is computed."""
+    """The column [n, 1, ..., 1] that [n, ...] repeats along its rows, rebuilt where it is computed."""
     shape = shape_of(value)
     count, rank = shape[0], len(shape)
     if len(shape_of(value)) == rank and _is_column(value, count) and prod(shape) == count:

@@ -72,7 +72,7 @@ class _Groups:
         return True
 
     def _before(self, first: int) -> int:
-        """The index before which nothing needs what stands from `first` on, through groups that span it."""
+        """The last index at which a group from `first` on can stand, through groups that span it."""
         for low, high in sorted(self.spans.values(), key=lambda s: -s[1]):
             if high < first:
                 break
@@ -106,7 +106,7 @@ class _Groups:
 
 
 def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
-    """What the loop reads: operands from outside that are not known numbers."""
+    """The loop's inputs: operands from outside that are not known numbers."""
     inside = set(members)
     inputs: dict[SSAValue, None] = {}
     for op in members:

@@ -1,4 +1,4 @@
-"""Which values of a graph are blocked: what layout assignment knows while it walks a function.
+"""Region: the blocked values of a graph, while layout assignment walks a function.
 
 A blocked value is N x C/c x H x W x c. It stands for a plain value of rank 4 (N C H W, or N H W C
 where its channel axis is last) or of rank 3 (H is 1).

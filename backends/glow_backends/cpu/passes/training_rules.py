@@ -154,7 +154,7 @@ _Part = tuple[int, int, int, int]
 
 
 def _axis(op: ConvTransposeOp, axis: int, taps: int, size: int) -> list[_Part | None]:
-    """What each place of a stride takes along an axis; None: no tap meets it.
+    """The taps of each place of a stride along an axis; None: no tap meets it.
 
     Result o = i stride + tap dilation - pad. Of the results o = place + stride q those taps count
     that equal place + pad modulo the stride: first, first + stride, ...; tap number j of them meets
@@ -245,7 +245,7 @@ def _remember(op: Any, blocked_op: Any, form: Blocked, region: Region) -> bool:
 
 
 def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, target: CpuTarget) -> bool:
-    """The gradient of a pool of two axes, where its input is blocked or what it goes to probably is."""
+    """The gradient of a pool of two axes, where its input is blocked or its reader probably is."""
     last, kind = op.layout == "NHWC", element_of(op.grad)
     largest = isinstance(op, MaxPoolBackwardOp)
     if len(shape_of(op.grad)) != 4 or dtype_of(op.grad.type) != np.float32 or op.predicate is not None:

@@ -184,7 +184,7 @@ def volume_transpose(op: ConvTransposeOp, region: Region, target: CpuTarget) -> 
 
 
 def _added_planes(region: Region, axis: Axis, parts: SSAValue) -> SSAValue:
-    """What the taps make of each plane, [N, D, taps, ...], as the sums [N, steps, phases, ...]."""
+    """The products of the taps with each plane, [N, D, taps, ...], as the sums [N, steps, phases, ...]."""
     if axis.taps == tuple((phase, 0) for phase in range(axis.stride)):
         return parts  # each plane of the result is one tap's
     before, after = axis.pads

@@ -150,7 +150,7 @@ def _read(op: GetOp, exporter: Exporter, reads: dict[str, str]) -> str:
 
 
 def _first_value(target: PlaceholderOp) -> Array:
-    """What a state starts with."""
+    """The initial value of a state."""
     from glow_dialects.core.attributes import array_of
 
     kind: Any = target.type

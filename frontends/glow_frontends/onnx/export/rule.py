@@ -1,4 +1,4 @@
-"""What export rules stand on: the nodes and initializers that they write."""
+"""The base of export rules: the nodes and initializers that they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program is specialised on: the forms of run-time values, and the contents of a few."""
+"""The key of a specialised program: the forms of run-time values, and the contents of a few."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SequenceForm(NamedTuple):
 
 
 class OtherForm(NamedTuple):
-    """An empty optional, or what only the host holds: strings and maps."""
+    """An empty optional, or a value of the host: strings and maps."""
 
     kind: str
 

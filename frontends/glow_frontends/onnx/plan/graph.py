@@ -38,7 +38,7 @@ MAX_STAGES = 64
 
 @dataclass
 class Setting:
-    """What the plans of a model and of its subgraphs share."""
+    """The state that the plans of a model and of its subgraphs share."""
 
     source: Source
     compile: Compile

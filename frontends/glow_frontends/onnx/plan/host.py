@@ -80,7 +80,7 @@ class PreparedNode(HostNode):
 
 
 class RuleNode(HostNode):
-    """Any other operator: its rule folds it, as it folds what is known at import."""
+    """Any other operator: its rule folds it, as it folds constants at import."""
 
     _blank: Import | None = None
 

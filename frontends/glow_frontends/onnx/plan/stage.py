@@ -83,7 +83,7 @@ class Stage:
             self.module = None  # last: where there is none, the program is there
 
     def run(self, values: Values) -> None:
-        """Add what the stage computes to the values of a run."""
+        """Add the stage's results to the values of a run."""
         outputs: dict[str, Array] = {}
         if self.program is not None:
             outputs = self.program.run({s: _part(values[n], i) for s, (n, i) in self.inputs.items()})
@@ -188,7 +188,7 @@ class _Building:
         return bool(name) and self.importing.scope.values.get(name) is value
 
     def _waits(self, node: NodeProto) -> bool:
-        """Whether a node reads what is not there yet, or has a length that the next stage knows."""
+        """Whether a node reads a missing value, or one whose length the next stage knows."""
         values = self.importing.scope.values
         return any(isinstance(values.get(n), Blocked | BoundedValue) for n in uses(node))
 
@@ -199,7 +199,7 @@ class _Building:
         needed: Callable[[tuple[int, ...]], set[str]],
         ports: Ports | None,
     ) -> None:
-        """Save what others need; the module is kept if there is anything to compute."""
+        """Save values that others need; the module is kept if there is anything to compute."""
         stage, scope = self.stage, self.importing.scope
         stage.whole = ports is not None and not stage.left and self._plain(ports.outputs)
         if stage.whole and ports is not None:
@@ -224,7 +224,7 @@ class _Building:
         return all(n in values and not not_tensor(values[n]) for n in outputs)  # pyright: ignore
 
     def _save(self, name: str, value: AnyValue) -> Any:
-        """Save a value; returns its symbol or symbols, or what stands for itself."""
+        """Save a value; returns its symbol or symbols, or a constant itself."""
         if isinstance(value, BoundedValue):
             count = self._save(f"{name}.count", value.count)
             return Prefix(self._save(name, value.value), value.axis, count)

@@ -48,7 +48,7 @@ def if_(g: Emitter, n: Node) -> list[AnyValue]:
 
 
 def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
-    """A selection of what two short branches give, else a branch at run time; in the bodies of loops and
+    """A selection between two short branches' results, else a branch at run time; in the bodies of loops and
     branches the other way round."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
     ways = [_selected, _branch][:: -1 if g.bodies else 1] if stays(g, n) else [_selected]

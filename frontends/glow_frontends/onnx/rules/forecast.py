@@ -1,4 +1,4 @@
-"""How many turns a loop makes, where that follows from known values, and what then counts them."""
+"""The number of a loop's turns, where known values decide it, and the counters among its state."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Forecast:
 def forecast(
     n: Node, body: GraphProto, limit: Value | None, going: Value, state: Sequence[Value]
 ) -> Forecast | None:
-    """What is known of a loop whose condition depends on known state only; None for others.
+    """The forecast of a loop whose condition depends on known state only; None for others.
 
     Only the nodes that the condition needs are evaluated, turn by turn. Where these only compare counters,
     the turns that go on are an interval, whose end is found by bisection.

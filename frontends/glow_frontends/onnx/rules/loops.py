@@ -42,7 +42,7 @@ def body_of(
     make: Callable[[Sequence[SSAValue]], Sequence[Value]],
     cause: SSAValue | None = None,
 ) -> Block:
-    """What `make` emits, as a body of an operation; NeedsValue (of `cause`) where it is not static."""
+    """The body of an operation, emitted by `make`; NeedsValue (of `cause`) where it is not static."""
     problems = n.scope.problems
     before = len(problems)
     g.turning += bool(kinds)

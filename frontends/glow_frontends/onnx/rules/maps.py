@@ -18,7 +18,7 @@ from glow_frontends.onnx.values import MapValue, SequenceValue
 
 
 def rows_of_maps(n: Node) -> Callable[[Array], SequenceValue]:
-    """What ZipMap makes of scores: for each row a dictionary from class to score."""
+    """ZipMap of scores: for each row a dictionary from class to score."""
     labels = list(n.texts("classlabels_strings") or n.integers("classlabels_int64s") or ())
 
     def rows(scores: Array) -> SequenceValue:

@@ -155,7 +155,7 @@ def _encoding(n: Node, of_texts: bool) -> tuple[Array, Array, Array]:
 
 
 def table_of_texts(n: Node) -> Callable[[Array], Array] | None:
-    """What a LabelEncoder makes of numbers, where that is texts."""
+    """A LabelEncoder from numbers to texts."""
     with tables_of(n):
         keys, values, default = _encoding(n, False)
     if values.dtype != object or keys.dtype == object:

@@ -21,7 +21,7 @@ FEWEST = 1 << 12
 def packed_matrix(g: Emitter, n: Node) -> Value | None:
     """The f32 matrix of a DequantizeLinear of 2 or 4 bits, packed; None where it is of another form.
 
-    The codes of a block, or of a row or column with one scale, lie along the last axis of what is packed.
+    The codes of a block, or of a row or column with one scale, lie along the last axis of the packed array.
     """
     codes, scale, zero = n[0], n[1], n.get(2)
     if g.training or not isinstance(codes, np.ndarray) or not isinstance(scale, np.ndarray):
@@ -48,7 +48,7 @@ def packed_matrix(g: Emitter, n: Node) -> Value | None:
     scales = by_rows(scale)
     if scales.shape != (rows, blocks):
         return None
-    lowest = 0 if match[1] else 1 << (bits - 1)  # what makes codes of the numbers
+    lowest = 0 if match[1] else 1 << (bits - 1)  # from signed to unsigned codes
     shifted = (np.moveaxis(codes, along, -1).astype(np.int8) + np.int8(lowest)).astype(np.uint8)
     points = None if zero is None else g.value(by_rows(zero) + np.float32(lowest))
     form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth}

@@ -45,7 +45,7 @@ def tables_of(n: Node) -> Generator[None]:
 
 
 def option(n: Node, name: str, choices: Mapping[str, Choice], default: str) -> Choice:
-    """What an attribute of one of several words stands for; a RuleError for another word."""
+    """The meaning of an attribute that is one of several words; a RuleError for another word."""
     word = n.text(name, default)
     if word not in choices:
         raise RuleError(f"{name} '{word}', expected one of {', '.join(choices)}")

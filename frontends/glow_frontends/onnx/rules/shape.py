@@ -1,4 +1,4 @@
-"""Rules of constants, shapes, and structure: what moves or makes tensors without arithmetic."""
+"""Rules of constants, shapes and structure: tensors moved or created without arithmetic."""
 
 from __future__ import annotations
 

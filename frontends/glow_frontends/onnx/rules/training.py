@@ -107,7 +107,7 @@ def gradient(g: Emitter, n: Node) -> list[Value]:
             raise RuleError("Gradient at other values than those of the graph")
     values = [s for s in sources if isinstance(s, SSAValue)]
     block = g.builder.point.block
-    # What computes one of `xs` is left out: the gradients take them as independent of each other.
+    # Operators that compute one of `xs` are left out: gradients take these as independent.
     before = [op for op in block.ops if not any(r in values for r in op.results)]
     path = on_path(before, [target], values)
     # The nodes' values have their names still, so that a copy of them is taken apart.

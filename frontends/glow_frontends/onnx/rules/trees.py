@@ -107,7 +107,7 @@ class Forest:
     features: list[int] = field(default_factory=list[int])
     splits: list[float] = field(default_factory=list[float])
     left: list[int] = field(default_factory=list[int])
-    #: What node of the model each node is.
+    #: The model's node of each node.
     origins: list[int] = field(default_factory=list[int])
 
     def place(self, origin: int) -> int:
@@ -182,7 +182,7 @@ def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dt
 
 
 def _leaf_weights(trees: Trees, targets: int) -> Array:
-    """What each node adds to each target."""
+    """The value that each node adds to each target."""
     table = np.zeros((len(trees.features), targets), np.float64)
     for node, target, weight in trees.weights:
         table[node, target] += weight

@@ -1,4 +1,4 @@
-"""What the convolutions on channel blocks share: filters, biases, and estimated cycles."""
+"""Common parts of convolutions on channel blocks: filters, biases, and estimated cycles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BlockedConv(Kernel[ConvOp, S]):
     """
 
     OPS = (ConvOp,)
-    #: What the names of its algorithms begin with.
+    #: The prefix of the names of its algorithms.
     ALGORITHM: ClassVar[str] = "direct"
 
     def match(self, op: ConvOp, context: CallContext) -> S | None:

@@ -161,7 +161,7 @@ class DirectEmission:
         self.first_weights = k.size(plan.first * plan.depth_blocks * self.block_weights // plan.block.vectors)
 
     def channels_a_block(self) -> int:
-        """What an input block has."""
+        """The channels of an input block."""
         return 1 if self.spec.plain_input else self.lanes
 
     def emit(self) -> None:
@@ -288,7 +288,7 @@ class DirectEmission:
             self.store(k.add(at, k.mul(self.out_line, j)), tile.run.rows, own)
 
     def _phases(self, inside: Sequence[tuple[Index, Index]]) -> list[_Phase]:
-        """What rows with the filter rows `inside` the image take together: the last, both, the first."""
+        """The filter rows that output rows share, of those `inside` the image: the last, both, the first."""
         if len(set(inside)) == 1:
             return [_Phase(range(len(inside)), *inside[0])]
         k = self.k
@@ -386,7 +386,7 @@ class DirectEmission:
 
         return self.over_blocks(Loop(blocks, self.plane, self.block_weights), block, sums)
 
-    # --- what other elements do otherwise -----------------------------------------------------
+    # --- overridden for other elements -----------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)
 
     def start(self, count: int) -> list[ir.Value]:

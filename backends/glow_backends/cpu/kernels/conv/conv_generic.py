@@ -104,7 +104,7 @@ def _strides(shape: Sequence[int], last: bool) -> tuple[int, int, list[int]]:
 
 @dataclass(frozen=True)
 class Taps:
-    """What the output positions of one axis read: (weight, input, count) each, and the two steps.
+    """The reads of the output positions of one axis: (weight, input, count) each, and the two steps.
 
     Positions first, first + step, ... of one phase form runs whose input moves by `input_stride`.
     """

@@ -166,7 +166,7 @@ def _own(op: QuantizedConvOp) -> Any:
 
 
 def _residual(op: QuantizedConvOp, own: UniformQuantizedType, to: Any) -> Residual | None:
-    """What the convolution's bytes are added to."""
+    """The tensor to which the convolution's bytes are added."""
     if op.residual is None:
         return None
     other = element_of(op.residual)

@@ -1,4 +1,4 @@
-"""What the blocked convolutions share: their spec, and which filter taps lie inside the image."""
+"""Common parts of blocked convolutions: their spec, and which filter taps lie inside the image."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def alike_runs(width: int, rows: int) -> tuple[TileRun, ...]:
 
 
 def columns_inside(spec: DirectConvSpec, pixel: int, count: int) -> tuple[tuple[int, int], ...] | None:
-    """What `TileRun.columns` is for `count` pixels from `pixel` on."""
+    """`TileRun.columns` for `count` pixels from `pixel` on."""
     columns: list[tuple[int, int]] = []
     for s in range(spec.kernel[1]):
         first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
@@ -181,7 +181,7 @@ def conv_spec(op: ConvOp) -> DirectConvSpec:
 
 @kept
 def plain_conv_spec(op: PlainConvOp) -> DirectConvSpec:
-    """What a convolution of one or two spatial axes becomes on blocks."""
+    """The spec of a convolution of one or two spatial axes on blocks."""
     batch, channels, size = op.sizes(op.input)
     out, _, kernel = op.sizes(op.filter)
     return DirectConvSpec(

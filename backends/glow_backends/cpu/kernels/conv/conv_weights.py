@@ -247,7 +247,7 @@ def write_weights(
 
 
 def _last(k: KernelBuilder, index: Index, count: int, missing: int, body: Callable[[int], None]) -> None:
-    """body(what is missing in block `index` of `count`): `missing` in the last one, else nothing."""
+    """body(channels missing in block `index` of `count`): `missing` in the last one, else nothing."""
     if not missing or count == 1:
         body(missing)
         return
@@ -268,7 +268,7 @@ def emit_conv_weights(module: ir.Module, name: str, spec: ConvWeightsSpec, targe
 
 @kept
 def conv_weights_spec(op: ConvWeightsOp) -> ConvWeightsSpec:
-    """What a `glow_cpu.conv_weights` node or instruction computes."""
+    """The gradient that a `glow_cpu.conv_weights` node or instruction computes."""
     size = shape(op.input)
     out, inner, kernel = sizes_of(shape(op.result), op.form)
     lies, plain = window(op.strides, op.pads, op.dilations), len(size) == 4

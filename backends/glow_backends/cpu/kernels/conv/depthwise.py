@@ -170,7 +170,7 @@ class DepthwiseEmission:
 
         return k.reduce_loop(first, last, 1, [k.splat(0.0, lanes)] * run.rows, line)
 
-    # --- what integers do otherwise -----------------------------------------------------------
+    # --- overridden for integers -----------------------------------------------------------
     def read(self, row: ir.Value, at: int) -> ir.Value:
         """A pixel of a block, as floats."""
         return values.load(self.k, row, at, self.spec.stored, self.lanes)

@@ -105,13 +105,13 @@ class WinogradPlan:
         return self.points * (self.v_stride + self.m_stride)
 
     def spilled(self, target: CpuTarget) -> float:
-        """Bytes of V and M that move between the L2 cache and what is behind it."""
+        """Bytes of V and M that move between the L2 cache and the levels behind it."""
         return self.blocks * _spilled(4 * self.scratch, target)
 
 
 @cache
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
-    """Choose the register block, the number of tiles taken at once, and what workers share."""
+    """Choose the register block, the number of tiles taken at once, and the workers' shares."""
     conv, lanes = spec.conv, target.lanes
     order, bits = tile_order(conv, spec.tile), point_bits(conv, spec.tile)
     total = order.total
@@ -193,9 +193,9 @@ _FEW_TILES, _SCRATCH = 28, 20 * 1024 * 1024
 
 
 _SHARE = 0.25
-"""The part of the L2 cache in which V and M stay: images, weights and what else runs need the rest."""
+"""The part of the L2 cache in which V and M stay: images, weights and other processes need the rest."""
 _FETCHED = 0.35
-"""What a byte of weights costs, which are fetched ahead, beside a byte of V or M."""
+"""The cost of a byte of weights, which are prefetched, relative to a byte of V or M."""
 
 
 def _spilled(held: int, target: CpuTarget) -> float:

@@ -1,4 +1,4 @@
-"""What Winograd kernels share: tiles of blocked images, and the transform of their inputs."""
+"""Common parts of Winograd kernels: tiles of blocked images, and the transform of their inputs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class TileEmission:
     ) -> list[list[ir.Value]]:
         """Addresses of the pixels of a square window of one block of an image, row by row.
 
-        What is outside the image is read from zeros: without branches, as small images are all border.
+        Elements outside the image are read from zeros, without branches, as small images are all border.
         """
         k, lanes, width = self.k, self.lanes, size[1]
         corner = self.image_at(image, k.mul(k.add(k.mul(first[0], width), first[1]), lanes))

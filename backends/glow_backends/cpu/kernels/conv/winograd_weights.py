@@ -170,7 +170,7 @@ class _Emission(TileEmission):
 
     # --- the three steps ------------------------------------------------------------------------
     def _grad_tile(self, channel: Index, tile: Index) -> list[ir.Value]:
-        """G dy G^T of a tile, row by row; what lies outside dy is 0."""
+        """G dy G^T of a tile, row by row; elements outside dy are 0."""
         k, lanes, size = self.k, self.lanes, self.conv.out_size
         image, row, column = self.place(tile)
         plane, outputs = size[0] * size[1] * lanes, self.plan.panels * self.plan.vectors

@@ -1,4 +1,4 @@
-"""Copies between strided boxes: what transposes, slices, concatenations and layout changes become."""
+"""Copies between strided boxes, for transposes, slices, concatenations and layout changes."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _update(
     value: ir.Value,
     active: Active | None,
 ) -> None:
-    """result[place] = value, or combined with what is there."""
+    """result[place] = value, or combined with the old value."""
     if reduction != "none":
         before = values.load(k, result, place, dtype, values.lanes_of(value.type), active)
         value = combiner(_COMBINE[reduction], dtype)(k, before, value)

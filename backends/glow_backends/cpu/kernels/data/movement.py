@@ -129,7 +129,7 @@ class Insert(_Movement[InsertOp]):
 
 
 class Pad(_Movement[PadOp]):
-    """Borders of one number, or copies of what is inside."""
+    """Borders of one number, or copies of inner elements."""
 
     OPS = (PadOp,)
 

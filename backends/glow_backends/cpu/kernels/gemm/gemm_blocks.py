@@ -297,7 +297,7 @@ class _Emission:
         ]
 
     def _offsets(self, at: Index, scales: list[ir.Value]) -> list[ir.Value] | None:
-        """What is added to scaled codes; None where the table of levels has the point in it."""
+        """The offset added to scaled codes; None where the table of levels has the point in it."""
         k = self.k
         if self.offsets is not None:
             return [
@@ -328,7 +328,7 @@ class _Emission:
         return [k.b.zext(value, vector(I32, self.lanes)) for value in loaded]
 
     def _level(self, word: ir.Value, step: int) -> ir.Value:
-        """What the code at `step` of each word stands for, but for points that are not in the table."""
+        """The value of the code at `step` of each word, but for points that are not in the table."""
         k, bits, lanes = self.k, self.spec.bits, self.lanes
         if step:
             word = k.b.lshr(word, k.splat(step * bits, lanes, I32))

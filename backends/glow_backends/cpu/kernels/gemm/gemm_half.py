@@ -143,7 +143,7 @@ def emit_gemm_half(module: ir.Module, name: str, spec: HalfGemmSpec, target: Cpu
 
 
 class HalfGemm(Kernel[GemmOp, HalfGemmSpec]):
-    """A product of 16-bit floats by a constant matrix; what else there is was widened."""
+    """A product of 16-bit floats by a constant matrix; other products were widened."""
 
     OPS = (GemmOp,)
     emit = staticmethod(emit_gemm_half)

@@ -209,7 +209,7 @@ def in_bytes(kind: UniformQuantizedType) -> bool:
 
 
 def requantize_to(result: SSAValue, low: int, high: int) -> Requantize | None:
-    """What becomes of a product's sums; None where kernels have no such result."""
+    """The epilogue of a product's sums; None where kernels have no such result."""
     to = element_of(result)
     if not isinstance(to, UniformQuantizedType):
         name = dtype_name(result)
@@ -243,7 +243,7 @@ class Int8FullyConnected(Kernel[QuantizedFullyConnectedOp, Int8GemmSpec]):
         zero = zero_of(source) + (128 if source.signed else 0)
         bias = bias_of(array.T, biases[0] if biases else None, zero)
         how = f"int8_gemm|{block_of(spec, target).vectors}"
-        width = 8 * target.lanes  # what the widest panel reads
+        width = 8 * target.lanes  # the reach of the widest panel
         return [
             op.result,
             op.input,

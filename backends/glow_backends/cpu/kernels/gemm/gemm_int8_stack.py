@@ -70,7 +70,7 @@ class Int8StackSpec:
 
 
 def zero_terms(spec: Int8StackSpec, a_zero: int, b_zero: int) -> np.ndarray:
-    """What the kernel makes of the zero points: with a' = a as unsigned, b' = b as signed bytes,
+    """The kernel's treatment of zero points: with a' = a as unsigned, b' = b as signed bytes,
 
     sum (a - az)(b - bz) = sum a' b' - az' sum b' - bz' sum a' + k az' bz'.
     """
@@ -178,7 +178,7 @@ class _Emission(Int8Emission):
         return word
 
     def _sum_rows(self) -> None:
-        """What the zero point of b adds to each row: its factor times the row's sum, and a constant."""
+        """The term of b's zero point in each row: its factor times the row's sum, and a constant."""
         k, spec, lanes = self.k, self.spec, self.lanes
         size = 4 * lanes
         factor, constant = (k.load(self.zeros, i, I32) for i in (1, 2))

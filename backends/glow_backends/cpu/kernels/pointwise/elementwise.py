@@ -130,7 +130,7 @@ class _Loop:
                 self._vector(self._places(bases, place, inner.strides), inner, lanes, active, fixed)
 
     def _rows(self, bases: Sequence[Index], stream: Dim, inner: Dim, divided: bool) -> None:
-        """Down rows of a few vectors; what all rows share stays in registers."""
+        """Down rows of a few vectors; values that all rows share stay in registers."""
         k = self.k
         low, high = (0, common.length(k, stream.extent))
         if divided:

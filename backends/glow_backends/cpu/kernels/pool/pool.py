@@ -69,7 +69,7 @@ Parts = list[tuple[int, int]]
 
 
 class _Pool:
-    """What both forms share: the operation, window bounds, the division of means."""
+    """The base of both forms: the operation, window bounds, the division of means."""
 
     def __init__(self, k: KernelBuilder, spec: PoolSpec) -> None:
         self.k, self.spec = k, spec

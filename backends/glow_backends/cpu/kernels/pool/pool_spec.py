@@ -1,4 +1,4 @@
-"""What a pool computes, of an instruction on plain values or on channel blocks."""
+"""The spec of a pool, of an instruction on plain values or on channel blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block of samples of a recurrent network in training: spec, plan, and what both directions share."""
+"""A block of samples of a recurrent network in training: spec, plan, and parts of both directions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Forward(Block):
         return self.load(self.projected, place, lanes, active)
 
     def _reset(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
-        """z and r in place of their products, and what the last gate's weights multiply."""
+        """z and r in place of their products, and the operand of the last gate's weights."""
         gates: list[Vec] = []
         for gate in range(2):
             place = self.wide_at(row, gate, h)
@@ -155,7 +155,7 @@ class _Backward(Block):
         self.grad, weights, self.states, self.saved = (self.take() for _ in range(4))
         self.state, self.cell, self.cells = self.take(), self.take(lstm), self.take(spec.cells_grad)
         self.ends()
-        # What reaches the state before past the products.
+        # The part of the state's gradient that bypasses the products.
         self.direct = self.two if gru else self.three if spec.lengths else None
         self.fill(self.one, None)
         for part in (self.two if lstm else None, self.direct):
@@ -206,7 +206,7 @@ class _Backward(Block):
         return [self.load(self.saved, offset, lanes, active) for offset in offsets]
 
     def _reset(self, step: Index, last: ir.Value, row: Index, h: Index, lanes: int, active: int) -> None:
-        """The reset gate's gradient from that of what the last gate's weights multiply."""
+        """The reset gate's gradient from that of the operand of the last gate's weights."""
         k, at = self.k, self.at(row, h)
         _, r, _, _ = self._kept(step, row, h, lanes, active)
         product = self.load(self.three, at, lanes, lanes)
@@ -293,7 +293,7 @@ class _Backward(Block):
 
 
 class RecurrentTrain(Kernel[RecurrentTrainOp | RecurrentBackwardOp, RecurrentTrainSpec]):
-    """Every step in training with what the gradient needs, or every step from the last one."""
+    """Every step in training, saving values for the gradient, or every step from the last one."""
 
     OPS = (RecurrentTrainOp, RecurrentBackwardOp)
     emit = staticmethod(emit_recurrent_train)

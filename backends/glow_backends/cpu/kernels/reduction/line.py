@@ -1,4 +1,4 @@
-"""Lines of a tensor (its elements along one axis) as what normalising kernels work on.
+"""Lines of a tensor (its elements along one axis), on which normalising kernels work.
 
 A line is either contiguous, and then its elements fill the lanes of vectors, or strided, and then
 the lanes hold neighbouring lines. The formulas of a kernel are the same for both.

@@ -74,7 +74,7 @@ def combiner(op: str, dtype: str) -> Combine:
 
 
 def identity(op: str, dtype: str) -> float:
-    """What leaves the other operand of `combiner(op)` unchanged."""
+    """The neutral element of `combiner(op)`."""
     if op in ("sum", "prod"):
         return 0 if op == "sum" else 1
     if values.is_float(dtype):
@@ -366,7 +366,7 @@ class _Reduction:
         totals = self._nest(self.reduced[:-1], 0, initial, body, combine, neutral)
         return horizontal(k, _tree(k, totals, combine), combine)
 
-    # What is added up, and what is done with the total.
+    # The value that is accumulated, and the function of the total.
     def _term(self, x: ir.Value, shift: ir.Value | None) -> ir.Value:
         k, op = self.k, self.spec.op
         if shift is not None:

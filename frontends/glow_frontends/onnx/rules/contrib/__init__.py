@@ -1,4 +1,4 @@
-"""Rules of com.microsoft: what onnxruntime's optimiser and quantiser write in place of standard operators."""
+"""Rules of com.microsoft: operators that onnxruntime's optimiser and quantiser write."""
 
 from __future__ import annotations
 

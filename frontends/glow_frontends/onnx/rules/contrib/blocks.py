@@ -44,7 +44,7 @@ def _few_bits_product(
     g: Emitter, x: Value, codes: Array, scales: Array, points: Array | None, form: dict[str, Any]
 ) -> Value:
     """x @ w' for codes of w, in f32."""
-    # As values of the graph: what is known already would become floats at once.
+    # As values of the graph: constants would be converted to floats at once.
     parts = [g.value(codes), g.value(scales), None if points is None else g.value(points)]
     w = g(DequantizeBlocksOp, *parts, **form)
     y = product(g, cast_to(g, x, np.dtype(np.float32)), g.transpose(w, (1, 0)))
@@ -61,7 +61,7 @@ def _points(g: Emitter, zeros: Value | None, bits: int, dims: tuple[int, int]) -
     return known.astype(np.float32).reshape(dims)
 
 
-#: What the codes of bitsandbytes' types stand for: FP4, NF4.
+#: The values of the codes of bitsandbytes' types: FP4, NF4.
 _FP4 = (0.0, 0.0052083333, 0.6666667, 1.0, 0.33333334, 0.5, 0.16666667, 0.25)
 _NF4 = (
     -1.0,
@@ -114,7 +114,7 @@ def gather_block_quantized(g: Emitter, n: Node) -> Value:
     rows = axis_of(n.integer("gather_axis", 0), data.ndim)
     if packed and axis != data.ndim - 1:
         raise RuleError("bytes packed along another axis than the last")
-    lowest = 8 if data.dtype.name == "int4" else 0  # what makes codes of the numbers
+    lowest = 8 if data.dtype.name == "int4" else 0  # from signed to unsigned codes
     point = float(1 << (bits - 1)) if packed else float(lowest)
     sizes = data.shape
     if not packed:

@@ -26,7 +26,7 @@ from glow_frontends.onnx.rules.shape import broadcast, join, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 INT64 = np.dtype(np.int64)
-#: Inputs of a quantised cache and what else has no rule yet.
+#: Inputs without a rule yet, such as those of a quantised cache.
 UNSUPPORTED = {12: "a quantised cache", 13: "a quantised cache"}
 
 

@@ -102,7 +102,7 @@ def multimodal_rotary(g: Emitter, n: Node) -> Value:
 
 
 def gemma_rotary(g: Emitter, n: Node) -> list[Value]:
-    """GemmaRotaryEmbedding: queries and keys, and what they are turned into, by cos and sin of `emb`."""
+    """GemmaRotaryEmbedding: queries and keys rotated by cos and sin of `emb`."""
     batch, length, depth = shape(n[0])
     kind = dtype_of_value(n[1])
     cos, sin = (cast_to(g, g.reshape(g(op, n[0]), (batch, 1, length, depth)), kind) for op in (CosOp, SinOp))

@@ -1,4 +1,4 @@
-"""Rules of what onnxruntime's optimiser writes of diffusion models, and of images with channels last."""
+"""Rules of onnxruntime's operators for diffusion models, and for images with channels last."""
 
 from __future__ import annotations
 

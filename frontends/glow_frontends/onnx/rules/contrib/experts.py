@@ -117,7 +117,7 @@ def _layer(g: Emitter, times: Product, bias: Value | None) -> Product:
 def _mixture(
     g: Emitter, n: Node, count: int, layers: Sequence[Product], gate: Product | None, scores: Value | None
 ) -> Value:
-    """The sum of what the preferred experts make of each token, by their shares.
+    """The sum of the preferred experts' results for each token, by their shares.
 
     Where tokens are few, most experts have none: whether one is asked is a branch at run time.
     """
@@ -166,7 +166,7 @@ def _routes(g: Emitter, n: Node, scores: Value | None) -> tuple[Value, Value]:
 
 
 def _activated(g: Emitter, n: Node, x: Value, expert: int, layer: Product, gate: Product | None) -> Value:
-    """What an expert's first layers give."""
+    """The result of an expert's first layers."""
     name, y = n.text("activation_type", "relu").lower(), layer(x, expert)
     if name != "swiglu":
         if name not in ACTIVATIONS:
