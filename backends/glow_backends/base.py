@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.graph_op import GraphOp
     from glow_dialects.core.types import Array
     from glow_dialects.ops.module import PlaceholderOp
-    from glow_passes.quantize.light import IntegerGains
+    from glow_passes.quantize.light_layers import IntegerGains
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Backend(ABC):
 
     def integer_gains(self) -> IntegerGains:
         """Which layers gain too little from integers here to be worth their rounding."""
-        from glow_passes.quantize.light import IntegerGains
+        from glow_passes.quantize.light_layers import IntegerGains
 
         return IntegerGains()
 

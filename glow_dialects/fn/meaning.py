@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from glow_dialects.core.attributes import array_of, to_python
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
+from glow_dialects.fn.array_keys import UnknownNumber, with_bounds
 from glow_dialects.fn.conversions import Values
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.domain import (
@@ -28,7 +29,6 @@ from glow_dialects.fn.domain import (
     scalar_or_tensor,
     text,
 )
-from glow_dialects.fn.keys import UnknownNumber, with_bounds
 from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.primitive import text as text_option
 from glow_dialects.fn.primitives.arithmetic import Mod, ToBool

@@ -16,7 +16,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError, UnsupportedError, raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
-from glow_dialects.fn.keys import with_bounds
+from glow_dialects.fn.array_keys import with_bounds
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.unit import Unit
 

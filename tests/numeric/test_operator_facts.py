@@ -16,7 +16,7 @@ from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.module import functions
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.quantize.sensitive import sensitive
+from glow_passes.quantize.magnified_errors import sensitive
 
 
 @graph_op

@@ -13,7 +13,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.module import functions
 from glow_passes.quantize.apply_profile import LOSS
 from glow_passes.quantize.channels import Channels, even_factors
-from glow_passes.quantize.costly import costly_layers
+from glow_passes.quantize.costly_layers import costly_layers
 
 RNG = np.random.default_rng(0)
 

@@ -13,7 +13,7 @@ import pytest
 
 import glow_compiler as glow
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.patterns import selected
+from glow_dialects.core.name_patterns import selected
 from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.pytorch_export import ExportWarning
 from glow_frontends.onnx.trainable import import_trainable

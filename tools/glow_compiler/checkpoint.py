@@ -14,10 +14,10 @@ from typing import Any, cast
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from glow_compiler.structure import difference
+from glow_compiler.graph_structure import difference
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import whole
-from glow_dialects.core.patterns import selected
+from glow_dialects.core.name_patterns import selected
 from glow_dialects.core.types import Array
 from glow_runtime.weights import save_arrays
 

@@ -150,7 +150,7 @@ class CompiledFunction:
 
     def save_graphs(self, folder: str | Path, level: int = 1) -> list[Path]:
         """Write each phase as `.ir` and `.dot` files; level 2 adds specialised code, 3 every pass and SVG."""
-        from glow_compiler.graphs import save_graphs
+        from glow_compiler.function_graphs import save_graphs
 
         return save_graphs(self, Path(folder), level)
 

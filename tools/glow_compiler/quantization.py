@@ -17,8 +17,8 @@ from xdsl.passes import ModulePass
 
 from glow_backends.base import get_backend
 from glow_compiler.api import compile, load
+from glow_compiler.index_inputs import inside, sizes_of_tables
 from glow_compiler.rounding import BATCHES, losses
-from glow_compiler.subscripts import inside, sizes_of_tables
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array

@@ -18,7 +18,7 @@ from glow_passes.quantize.apply_profile import annotate
 from glow_passes.quantize.profile import Profile
 from glow_passes.quantize.quantize import Options
 from glow_passes.quantize.schema import Schema
-from glow_passes.quantize.switches import switched
+from glow_passes.quantize.switched_layers import switched
 
 #: How many batches of the data are enough.
 BATCHES = 2

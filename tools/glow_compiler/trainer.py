@@ -18,9 +18,9 @@ from glow_backends.base import Port, Program, Report, check_inputs, get_backend
 from glow_compiler import checkpoint
 from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
+from glow_compiler.graph_structure import lines_of
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
-from glow_compiler.structure import lines_of
 from glow_compiler.trained_model import module_of
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
-    from glow_passes.quantize.light import IntegerGains
+    from glow_passes.quantize.light_layers import IntegerGains
 
 
 class CpuBackend(Backend):
@@ -57,7 +57,7 @@ class CpuBackend(Backend):
         return has_kernel(op)  # an operator without a kernel is decomposed
 
     def integer_gains(self) -> IntegerGains:
-        from glow_passes.quantize.light import IntegerGains
+        from glow_passes.quantize.light_layers import IntegerGains
 
         # Below 400 outputs a channel the transforms of Winograd's tiles cost what they save.
         return IntegerGains(tiled_outputs=400)

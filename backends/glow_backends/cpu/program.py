@@ -15,7 +15,7 @@ from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory
-from glow_backends.cpu.pool import Pool
+from glow_backends.cpu.object_pool import Pool
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot

@@ -23,11 +23,11 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
+from glow_frontends.onnx.rules.bounded_selection import suppressed
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.places import suppressed
 from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
 from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
-from glow_frontends.onnx.rules.spans import only_place
+from glow_frontends.onnx.rules.run_time_slices import only_place
 from glow_frontends.onnx.values import AnyValue, BoundedValue, Value, rank, shape
 
 #: Results of more elements are cut to their length first: most of a bound is often unused.

@@ -58,7 +58,7 @@ class Emitter:
         #: Upper bounds of lengths that only the run tells (see bounds.py).
         self.limits: dict[SSAValue, int] = {}
         self._unique: dict[object, list[Value]] = {}
-        #: Places in a row, as `rules.spans` took them: what of, and the first.
+        #: Places in a row, as `rules.run_time_slices` took them: what of, and the first.
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
         self.turns: dict[SSAValue, int] = {}

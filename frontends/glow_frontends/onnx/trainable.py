@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, nump
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
-from glow_dialects.core.patterns import selected
+from glow_dialects.core.name_patterns import selected
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.buffers import PARAMETER, classify

@@ -182,7 +182,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def _written(thing: Any) -> Any:
-    from glow_frontends.python.mathematics import WRITTEN
+    from glow_frontends.python.math_written import WRITTEN
 
     try:
         return WRITTEN.get(thing)

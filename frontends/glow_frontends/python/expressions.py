@@ -28,8 +28,8 @@ from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.folding import BINARY, COMPARE, UNARY, folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
-from glow_frontends.python.names import changed_list, read_names
 from glow_frontends.python.source import Source
+from glow_frontends.python.statement_names import changed_list, read_names
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer

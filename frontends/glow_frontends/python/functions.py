@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from glow_dialects.fn.record import fields_of
 from glow_frontends.python.emit import Known, Made, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
-from glow_frontends.python.names import assigned, read_names
+from glow_frontends.python.statement_names import assigned, read_names
 from glow_frontends.python.statements import Flow, Statements
 
 

@@ -16,7 +16,7 @@ from glow_dialects.fn.primitives.tuples import Len
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.expressions import Env
-from glow_frontends.python.names import changed_list
+from glow_frontends.python.statement_names import changed_list
 
 if TYPE_CHECKING:
     from glow_frontends.python.statements import Statements

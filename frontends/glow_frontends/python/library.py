@@ -28,9 +28,9 @@ from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import ASKING, extreme, sorted_items
-from glow_frontends.python.mathematics import round_digits
-from glow_frontends.python.names import CHANGING
+from glow_frontends.python.math_written import round_digits
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
+from glow_frontends.python.statement_names import CHANGING
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions

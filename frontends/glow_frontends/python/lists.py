@@ -13,7 +13,7 @@ from glow_dialects.fn.primitives.arithmetic import Add, ToInt
 from glow_dialects.fn.primitives.compare import Eq, Ge, Gt, Lt
 from glow_dialects.fn.primitives.records import Raise
 from glow_frontends.python.emit import Static, Value
-from glow_frontends.python.names import changed_list
+from glow_frontends.python.statement_names import changed_list
 
 if TYPE_CHECKING:
     from glow_frontends.python.calls import Keywords

@@ -16,7 +16,16 @@ from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import CheckAssigned
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
-from glow_frontends.python.names import always, assigned, certain, definite, exposed, leaves, surely, targets
+from glow_frontends.python.statement_names import (
+    always,
+    assigned,
+    certain,
+    definite,
+    exposed,
+    leaves,
+    surely,
+    targets,
+)
 from glow_frontends.python.statements import Exit, Flow
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from glow_frontends.python.expressions import Env, Expressions
 from glow_frontends.python.folding import BINARY
 from glow_frontends.python.hints import instead_of
 from glow_frontends.python.lists import without
-from glow_frontends.python.names import assigned, definite, exposed, leaves, read_names
 from glow_frontends.python.source import Source
+from glow_frontends.python.statement_names import assigned, definite, exposed, leaves, read_names
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.array_functions.getitem import tuples
-from glow_dialects.fn.keys import At, Entry, padded_key, positions
+from glow_dialects.fn.array_keys import At, Entry, padded_key, positions
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit

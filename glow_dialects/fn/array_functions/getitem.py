@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
-from glow_dialects.fn.keys import At, Entry, key_of, padded_key, positions
+from glow_dialects.fn.array_keys import At, Entry, key_of, padded_key, positions
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit

@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.errors import UnsupportedError, raised
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.array_functions.assign import row_mask, setitem, trimmed
+from glow_dialects.fn.array_keys import At
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.keys import At
 from glow_dialects.fn.primitive import (
     Function,
     Options,

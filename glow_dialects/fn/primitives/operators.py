@@ -17,9 +17,9 @@ from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.matrices import MATRICES
 from glow_dialects.fn.array_functions.signatures import COUNT, signature
+from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import Scalar, TensorType, TupleType
-from glow_dialects.fn.keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.primitive import Function, Options, Primitive, Result, Subscript, Terms, options_of
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.python_values import ZERO, is_tuple

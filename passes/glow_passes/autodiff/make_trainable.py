@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.patterns import selected
+from glow_dialects.core.name_patterns import selected
 from glow_dialects.core.types import Tensor, element_of, is_float, typed
 from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.batch_norm import BatchNormOp

@@ -33,11 +33,11 @@ from glow_dialects.fn.primitives.tuples import ToTuple
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
 from glow_passes.fn.calls import known_callee, recursive
-from glow_passes.fn.custom import declared, make_reverse, make_tangents
+from glow_passes.fn.declared_gradients import declared, make_reverse, make_tangents
+from glow_passes.fn.grouped_turns import Counted, chunk_of, counted, make_turns, turns_name
 from glow_passes.fn.reverse import Reverse
-from glow_passes.fn.second import Gradient, make_second
+from glow_passes.fn.second_derivatives import Gradient, make_second
 from glow_passes.fn.tangents import Tangents
-from glow_passes.fn.turns import Counted, chunk_of, counted, make_turns, turns_name
 
 #: The suffix of a derived function by the letter of its mode.
 SUFFIX = {"r": ".fwd", "j": ".jvp"}

@@ -9,7 +9,7 @@ from functools import partial
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.domain import NotNative, Type
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.places import with_line
+from glow_passes.fn.source_places import with_line
 from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.unrolling import ATTEMPTS, MOST_ROOM, TooLong, Unrolling, deep, plain
 

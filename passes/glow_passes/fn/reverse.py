@@ -37,7 +37,7 @@ from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, Env
 from glow_dialects.fn.primitives.tuples import TuplePut
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
-from glow_passes.fn.turns import stands_for
+from glow_passes.fn.grouped_turns import stands_for
 
 if TYPE_CHECKING:
     from glow_passes.fn.functions import Functions

@@ -54,8 +54,8 @@ from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.values import NoCode, Target, V, captured, parts
 from glow_passes.fn.functions import Functions
-from glow_passes.fn.places import placed
-from glow_passes.fn.turns import ROLLED
+from glow_passes.fn.grouped_turns import ROLLED
+from glow_passes.fn.source_places import placed
 from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
 
 #: Instances of one function that may nest before their types are merged.

@@ -26,7 +26,7 @@ from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp, is_byte, limits_of, quantized_type
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
 from glow_passes.graph.driver import Pattern, Rewriter
-from glow_passes.quantize.chains import applied
+from glow_passes.quantize.elementwise_chains import applied
 
 #: A function of more operators than this is left as it is.
 MOST = 32

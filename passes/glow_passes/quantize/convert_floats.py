@@ -21,9 +21,9 @@ from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.casts import PATTERNS as CASTS
 from glow_passes.graph.driver import rewrite
 from glow_passes.graph.symbols import Symbols
+from glow_passes.quantize.magnified_errors import magnified
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError
-from glow_passes.quantize.sensitive import magnified
 
 #: Element types by the names of the option `to`.
 TYPES: dict[str, Attribute] = {"f16": f16, "bf16": bf16}

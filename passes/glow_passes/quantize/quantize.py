@@ -42,7 +42,6 @@ from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, hand_on
-from glow_passes.quantize.chains import chain_from, evaluated, stored_values, variable
 from glow_passes.quantize.channels import (
     LARGEST_FACTOR,
     LARGEST_INPUT_FACTOR,
@@ -51,11 +50,12 @@ from glow_passes.quantize.channels import (
     layer_axes,
     relative_size,
 )
-from glow_passes.quantize.costly import costly_layers
-from glow_passes.quantize.light import IntegerGains, light_layers, products, tiled_layers
+from glow_passes.quantize.costly_layers import costly_layers
+from glow_passes.quantize.elementwise_chains import chain_from, evaluated, stored_values, variable
+from glow_passes.quantize.light_layers import IntegerGains, light_layers, products, tiled_layers
+from glow_passes.quantize.magnified_errors import sensitive
 from glow_passes.quantize.profile import value_names
 from glow_passes.quantize.schema import QuantizationError, Schema, symmetric_type
-from glow_passes.quantize.sensitive import sensitive
 
 #: Biases are at most this in units of input scale x weight scale.
 LARGEST_BIAS = 1 << 26
@@ -435,7 +435,7 @@ class QuantizePass(ModulePass):
 
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of
     activations; weights have 8 bits). bias: int32, int16, int8. everything: also layers of little
-    arithmetic (see light.py) and those that cost much (see costly.py), which stay float otherwise.
+    arithmetic (light_layers.py) and those that cost much (costly_layers.py), which stay float otherwise.
     grouped_products, tiled_outputs, light_part: what integers gain on the target, see IntegerGains.
     """
 

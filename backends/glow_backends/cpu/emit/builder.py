@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.emit.lines import LineBuilder, Lines, vector
+from glow_backends.cpu.emit.line_builder import LineBuilder, Lines, vector
 from glow_backends.cpu.target import CpuTarget
 
 F32 = ir.FloatType()

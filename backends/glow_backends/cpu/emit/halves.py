@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import F32, KernelBuilder, shuffle_mask
-from glow_backends.cpu.emit.lines import vector
+from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.values import F16
 
 

@@ -21,7 +21,7 @@ from glow_backends.cpu.emit.builder import (
     repeated,
     shuffle_mask,
 )
-from glow_backends.cpu.emit.lines import vector
+from glow_backends.cpu.emit.line_builder import vector
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)

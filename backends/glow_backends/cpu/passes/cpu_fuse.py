@@ -19,7 +19,7 @@ from glow_backends.cpu.emit.pointwise import supports
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.layers import ConvOp, GemmOp, PlaneConvOp, UnblockOp
 from glow_backends.cpu.passes.few_bits import expanded, packed_weights
-from glow_backends.cpu.passes.numbers import known_number
+from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_backends.cpu.target import named
 from glow_dialects.core.definition import SEGMENTS

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from glow_backends.cpu.passes.numbers import known_number
+from glow_backends.cpu.passes.uniform_values import known_number
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor

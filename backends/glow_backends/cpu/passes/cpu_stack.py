@@ -15,7 +15,7 @@ from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.ops.stack import StackOp, steps_attr
-from glow_backends.cpu.passes.numbers import known_number
+from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_backends.cpu.steps import parameters
 from glow_dialects.core.graph_op import GraphOp

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.types import shape_of
+from glow_frontends.onnx.export.bounded_selection import RULES as PLACES_RULES
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
-from glow_frontends.onnx.export.places import RULES as PLACES_RULES
 from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
 from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
 from glow_frontends.onnx.tensors import onnx_type

@@ -24,7 +24,7 @@ from glow_frontends.onnx.model import sort_nodes, uses
 from glow_frontends.onnx.plan.control import CONTROL
 from glow_frontends.onnx.plan.forms import Form, form_of, known_form
 from glow_frontends.onnx.plan.host import HostNode, host_node
-from glow_frontends.onnx.plan.labels import split_labels
+from glow_frontends.onnx.plan.label_tables import split_labels
 from glow_frontends.onnx.plan.stage import Compile, Need, Ports, Stage, Values, import_stage
 from glow_frontends.onnx.values import AnyValue
 

@@ -64,7 +64,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import divisors
+from glow_frontends.onnx.rules.indexing import divisors
 from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape, type_of
 

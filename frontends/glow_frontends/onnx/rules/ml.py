@@ -21,7 +21,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, tables_of
 from glow_frontends.onnx.rules.selection import inputs_of

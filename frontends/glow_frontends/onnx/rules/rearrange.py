@@ -18,7 +18,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import in_range
+from glow_frontends.onnx.rules.indexing import in_range
 from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import broadcast, cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform

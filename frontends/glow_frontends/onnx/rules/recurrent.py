@@ -13,7 +13,7 @@ from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.index import in_range
+from glow_frontends.onnx.rules.indexing import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 

@@ -30,7 +30,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import in_range
+from glow_frontends.onnx.rules.indexing import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 

@@ -20,7 +20,7 @@ from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axes_of
-from glow_frontends.onnx.rules.spans import component
+from glow_frontends.onnx.rules.run_time_slices import component
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 FLOAT = np.dtype(np.float32)

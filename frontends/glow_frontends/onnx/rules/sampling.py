@@ -21,7 +21,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import in_range, take
+from glow_frontends.onnx.rules.indexing import in_range, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import cut, join

@@ -17,7 +17,7 @@ from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
-from glow_frontends.onnx.rules.spans import span
+from glow_frontends.onnx.rules.run_time_slices import span
 from glow_frontends.onnx.values import (
     BoundedValue,
     Value,

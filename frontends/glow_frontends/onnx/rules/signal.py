@@ -10,7 +10,7 @@ from glow_dialects.ops.dft import DftOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, rank, shape

@@ -22,7 +22,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
 from glow_frontends.onnx.rules.rule import Versions, tables_of
 from glow_frontends.onnx.rules.shape import join

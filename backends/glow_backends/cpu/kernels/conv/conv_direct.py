@@ -18,7 +18,10 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
-from glow_backends.cpu.emit.blocks import (
+from glow_backends.cpu.emit.builder import I64, KernelBuilder
+from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum, split_index, table
+from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.emit.register_blocks import (
     NEAR,
     Dot,
     Loop,
@@ -30,9 +33,6 @@ from glow_backends.cpu.emit.blocks import (
     stream_parts,
     zeros,
 )
-from glow_backends.cpu.emit.builder import I64, KernelBuilder
-from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum, split_index, table
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, in_chunks, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import (

@@ -16,7 +16,6 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
-from glow_backends.cpu.emit.blocks import Loop, NestBody, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.halves import (
     MOST_PRODUCTS,
@@ -26,6 +25,7 @@ from glow_backends.cpu.emit.halves import (
     pair_up,
 )
 from glow_backends.cpu.emit.memory import Index, ceil_div
+from glow_backends.cpu.emit.register_blocks import Loop, NestBody, reduce_nest
 from glow_backends.cpu.kernels.conv.blocked_conv import direct_cycles
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConv, DirectEmission, pack_conv, packing
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv

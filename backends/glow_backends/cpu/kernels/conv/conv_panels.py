@@ -17,7 +17,6 @@ from math import prod
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
-from glow_backends.cpu.emit.blocks import Loop, multiply
 from glow_backends.cpu.emit.builder import F32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index, first_worker, power_of_two
 from glow_backends.cpu.emit.memory import (
@@ -29,6 +28,7 @@ from glow_backends.cpu.emit.memory import (
     store_first,
     transpose,
 )
+from glow_backends.cpu.emit.register_blocks import Loop, multiply
 from glow_backends.cpu.kernels.conv.conv_gemm import AnyConv, ConvGemmSpec, GemmConv, conv_gemm_spec
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, plan_gemm
 from glow_backends.cpu.target import CpuTarget

@@ -6,8 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from glow_backends.cpu.emit.blocks import Block, choose_block, even_tiles, fits, may_overlap, shared_block
 from glow_backends.cpu.emit.memory import ceil_div
+from glow_backends.cpu.emit.register_blocks import (
+    Block,
+    choose_block,
+    even_tiles,
+    fits,
+    may_overlap,
+    shared_block,
+)
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
     TileRun,

@@ -13,10 +13,10 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand, shape
-from glow_backends.cpu.emit.blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
+from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.windows import pair
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.ops.layers import PlaneConvOp

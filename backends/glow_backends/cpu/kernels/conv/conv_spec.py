@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from glow_backends.cpu.calls import dtype_name, shape
-from glow_backends.cpu.emit.blocks import cut_alike, may_overlap
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum
+from glow_backends.cpu.emit.register_blocks import cut_alike, may_overlap
 from glow_backends.cpu.emit.windows import pair, window
 from glow_backends.cpu.kernel import inplace, kept
 from glow_backends.cpu.ops.layers import ConvOp

@@ -14,10 +14,10 @@ from math import prod
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, shape
-from glow_backends.cpu.emit.blocks import Loop, even_tiles, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first, transpose
+from glow_backends.cpu.emit.register_blocks import Loop, even_tiles, reduce_nest
 from glow_backends.cpu.emit.windows import window
 from glow_backends.cpu.kernel import Kernel, kept
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec

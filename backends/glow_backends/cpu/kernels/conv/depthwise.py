@@ -17,10 +17,10 @@ from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import values
-from glow_backends.cpu.emit.blocks import Output
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.emit.register_blocks import Output
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,

@@ -20,10 +20,10 @@ from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import values
-from glow_backends.cpu.emit.blocks import NEAR, Loop, Stream, multiply, stream_parts, zeros
 from glow_backends.cpu.emit.builder import I64, KernelBuilder, KernelFunction
 from glow_backends.cpu.emit.filters import C, D
 from glow_backends.cpu.emit.memory import Index, maximum, minimum, split_index, table
+from glow_backends.cpu.emit.register_blocks import NEAR, Loop, Stream, multiply, stream_parts, zeros
 from glow_backends.cpu.emit.winograd_line import line_outputs, line_points
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, overlapped
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand
-from glow_backends.cpu.emit.blocks import Loop, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.filters import FilterPackSpec
 from glow_backends.cpu.emit.memory import Index, minimum
+from glow_backends.cpu.emit.register_blocks import Loop, multiply, zeros
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.blocked_conv import bias_operand
 from glow_backends.cpu.kernels.conv.conv_spec import conv_spec

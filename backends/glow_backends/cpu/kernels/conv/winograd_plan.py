@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from glow_backends.cpu.emit.blocks import ALIKE, Block, fits
 from glow_backends.cpu.emit.filters import pack_filter
 from glow_backends.cpu.emit.memory import ceil_div
+from glow_backends.cpu.emit.register_blocks import ALIKE, Block, fits
 from glow_backends.cpu.emit.winograd_line import line_tiles
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.winograd_order import LOW, NARROW, TileOrder, point_bits, tile_order

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
-from glow_backends.cpu.emit.lines import vector
+from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 

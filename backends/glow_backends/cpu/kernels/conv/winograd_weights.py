@@ -15,9 +15,9 @@ from math import prod
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext
-from glow_backends.cpu.emit.blocks import Loop, reduce_nest
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum
+from glow_backends.cpu.emit.register_blocks import Loop, reduce_nest
 from glow_backends.cpu.kernels.conv.conv_weights import (
     ConvWeights,
     ConvWeightsSpec,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, dtype_name, shape
-from glow_backends.cpu.emit.blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.memory import (
@@ -23,6 +22,7 @@ from glow_backends.cpu.emit.memory import (
     store_first,
     transpose,
 )
+from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernel import Kernel

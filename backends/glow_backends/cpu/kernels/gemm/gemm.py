@@ -16,7 +16,19 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.emit.blocks import (
+from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.memory import (
+    Index,
+    ceil_div,
+    load_first,
+    maximum,
+    minimum,
+    split_index,
+    transpose,
+)
+from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.register_blocks import (
     NEAR,
     Block,
     Loop,
@@ -33,18 +45,6 @@ from glow_backends.cpu.emit.blocks import (
     stream_parts,
     zeros,
 )
-from glow_backends.cpu.emit.builder import KernelBuilder
-from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.memory import (
-    Index,
-    ceil_div,
-    load_first,
-    maximum,
-    minimum,
-    split_index,
-    transpose,
-)
-from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.target import CpuTarget
 
 _CHUNK = 16

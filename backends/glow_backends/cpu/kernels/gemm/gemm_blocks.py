@@ -14,12 +14,20 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand, shape, table
-from glow_backends.cpu.emit.blocks import Block, Loop, Output, choose_block, even_tiles, multiply, zeros
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.lines import vector
+from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pack_panels, pad_to
+from glow_backends.cpu.emit.register_blocks import (
+    Block,
+    Loop,
+    Output,
+    choose_block,
+    even_tiles,
+    multiply,
+    zeros,
+)
 from glow_backends.cpu.kernel import Kernel, inplace
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.steps import steps_of

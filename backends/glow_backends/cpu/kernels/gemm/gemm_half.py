@@ -10,7 +10,12 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
-from glow_backends.cpu.emit.blocks import (
+from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.halves import MOST_PRODUCTS, HalfSums, dot_bf16, dot_f16, pair_up
+from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
+from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.register_blocks import (
     NEAR,
     Block,
     Loop,
@@ -21,11 +26,6 @@ from glow_backends.cpu.emit.blocks import (
     multiply,
     zeros,
 )
-from glow_backends.cpu.emit.builder import KernelBuilder
-from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.halves import MOST_PRODUCTS, HalfSums, dot_bf16, dot_f16, pair_up
-from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
-from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.values import F16
 from glow_backends.cpu.kernel import Kernel, inplace
 from glow_backends.cpu.ops.layers import GemmOp

@@ -10,11 +10,11 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, table
-from glow_backends.cpu.emit.blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.packing import pad_to
+from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.ops.quantized import bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget

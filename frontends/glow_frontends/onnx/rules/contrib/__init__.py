@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from glow_frontends.onnx.rules import strings
 from glow_frontends.onnx.rules.contrib import (
     attention,
-    blocks,
     caches,
     decoding,
     diffusion,
     experts,
+    few_bit_weights,
     fused,
     nchwc,
     packing,
@@ -22,7 +22,7 @@ from glow_frontends.onnx.rules.rule import Versions
 #: Families of the domain, as `rules.RULES` lists those of others.
 FAMILIES: tuple[Mapping[str, Versions], ...] = (
     attention.RULES,
-    blocks.RULES,
+    few_bit_weights.RULES,
     caches.RULES,
     decoding.RULES,
     diffusion.RULES,

@@ -15,9 +15,9 @@ from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import REQUIRED, Node
-from glow_frontends.onnx.rules import quant
+from glow_frontends.onnx.rules import quantization
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import join, pieces
@@ -157,7 +157,9 @@ def _cropped(g: Emitter, mask: Value, queries: int, keys: int) -> Value:
 def quantized_attention(g: Emitter, n: Node) -> list[Value | None]:
     """QAttention: Attention whose projection is a product of bytes."""
     x, w, bias, x_scale, w_scale = (n[i] for i in range(5))
-    total = quant.exact_product(g, quant.centred(g, x, n.get(6)), quant.centred(g, w, n.get(7)))
+    total = quantization.exact_product(
+        g, quantization.centred(g, x, n.get(6)), quantization.centred(g, w, n.get(7))
+    )
     factor = g(MulOp, g.reshape(x_scale, ()), w_scale if shape(w_scale) != (1,) else g.reshape(w_scale, ()))
     projected = g(AddOp, g(MulOp, cast_to(g, total, FLOAT), factor), bias)
     return _packed(g, n, projected, n.get(5), n.get(8), None)

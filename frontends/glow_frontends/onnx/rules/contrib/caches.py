@@ -19,7 +19,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, rotate, split_heads
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import broadcast, join, pieces

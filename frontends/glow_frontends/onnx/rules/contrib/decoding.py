@@ -22,7 +22,7 @@ from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, split_heads, table_rows, turned
-from glow_frontends.onnx.rules.index import non_negative, take
+from glow_frontends.onnx.rules.indexing import non_negative, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.reduce import reduce
 from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of

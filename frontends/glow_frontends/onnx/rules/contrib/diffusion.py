@@ -18,7 +18,7 @@ from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.fused import activate
 from glow_frontends.onnx.rules.contrib.quantized import channels_first, channels_last
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.sampling import gather_points, last, linear_taps, nearest_tap, within
 from glow_frontends.onnx.rules.shape import broadcast, pieces

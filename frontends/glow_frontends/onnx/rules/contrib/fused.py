@@ -28,7 +28,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import cast as casts
-from glow_frontends.onnx.rules import index, nn, sampling
+from glow_frontends.onnx.rules import indexing, nn, sampling
 from glow_frontends.onnx.rules import shape as shapes
 from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
@@ -158,9 +158,9 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
     positions = n.get(8)
     if positions is None:
         positions = np.arange(shape(ids)[1], dtype=np.int64)[None]
-    total = g(AddOp, index.taken(g, n, n[2], ids, 0), index.taken(g, n, n[3], positions, 0))
+    total = g(AddOp, indexing.taken(g, n, n[2], ids, 0), indexing.taken(g, n, n[3], positions, 0))
     if n.get(1) is not None and n.get(4) is not None:
-        total = g(AddOp, total, index.taken(g, n, n[4], n[1], 0))
+        total = g(AddOp, total, indexing.taken(g, n, n[4], n[1], 0))
     y = g(LayerNormOp, total, n[5], n[6], axis=2, epsilon=n.number("epsilon", 1e-12))
     mask = n.get(7)
     lengths: Value = np.zeros((shape(ids)[0],), np.int32)
@@ -205,7 +205,7 @@ RULES: dict[str, Versions] = {
     "FusedConv": fused_conv,
     "FusedGemm": fused_gemm,
     "FusedMatMul": fused_matmul,
-    "GatherND": standard(index.gather_nd, 13),
+    "GatherND": standard(indexing.gather_nd, 13),
     "Gelu": biased_gelu("none"),
     "GemmFastGelu": lambda g, n: g(
         GeluOp,
@@ -219,5 +219,5 @@ RULES: dict[str, Versions] = {
     "SkipLayerNormalization": skip_layer_norm,
     "SkipSimplifiedLayerNormalization": skip_rms_norm,
     "TransposeMatMul": fused_matmul,
-    "Trilu": standard(index.trilu, 14),
+    "Trilu": standard(indexing.trilu, 14),
 }

@@ -17,7 +17,7 @@ from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules import nn, pool, quant, recurrent
+from glow_frontends.onnx.rules import nn, pool, quantization, recurrent
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib import fused
 from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
@@ -31,13 +31,15 @@ VERSION = 21
 
 def real(g: Emitter, n: Node, x: Value, scale: Value, zero: Value | None) -> Value:
     """The numbers that a stored tensor with one scale stands for."""
-    return quant.dequantize_linear(g, replace(n, inputs=[x, scale, zero], attributes={}, opset=VERSION))
+    return quantization.dequantize_linear(
+        g, replace(n, inputs=[x, scale, zero], attributes={}, opset=VERSION)
+    )
 
 
 def stored(g: Emitter, n: Node, y: Value, scale: Value, zero: Value | None, like: Value) -> Value:
     """Real numbers as a stored tensor; of the dtype of `like` where there is no zero point."""
     point = np.zeros((), dtype_of_value(like)) if zero is None else zero
-    return quant.quantize_linear(g, replace(n, inputs=[y, scale, point], attributes={}, opset=VERSION))
+    return quantization.quantize_linear(g, replace(n, inputs=[y, scale, point], attributes={}, opset=VERSION))
 
 
 def quantized(rule: Callable[[Emitter, Node, list[Value]], Value], operands: int) -> Rule:
@@ -82,9 +84,9 @@ def channels_last(g: Emitter, x: Value) -> Value:
 def conv(g: Emitter, n: Node) -> Value:
     """QLinearConv, with `channels_last` on images whose channels are the last axis."""
     if not n.flag("channels_last"):
-        return quant.qlinear_conv(g, n)
+        return quantization.qlinear_conv(g, n)
     inputs = [channels_first(g, n[0]), *n.inputs[1:]]
-    return channels_last(g, quant.qlinear_conv(g, replace(n, inputs=inputs)))
+    return channels_last(g, quantization.qlinear_conv(g, replace(n, inputs=inputs)))
 
 
 def max_pool(g: Emitter, n: Node) -> Value:
@@ -119,10 +121,10 @@ def softmax(g: Emitter, n: Node, parts: list[Value]) -> Value:
 
 def gemm(g: Emitter, n: Node) -> Value:
     """QGemm: stored where the result has a scale, else float; the bias is in units of the product."""
-    a, b = quant.centred(g, n[0], n.get(2)), quant.centred(g, n[3], n.get(5), _columns(n))
+    a, b = quantization.centred(g, n[0], n.get(2)), quantization.centred(g, n[3], n.get(5), _columns(n))
     a = g.transpose(a, (1, 0)) if n.flag("transA") else a
     b = g.transpose(b, (1, 0)) if n.flag("transB") else b
-    total = quant.exact_product(g, a, b)
+    total = quantization.exact_product(g, a, b)
     if n.get(6) is not None:
         total = g(AddOp, total, n[6])
     alpha = n.number("alpha", 1.0)
@@ -154,8 +156,8 @@ Triple = tuple[Value, Value, Value | None]
 
 
 def _product(g: Emitter, left: Triple, right: Triple, bias: Value | None) -> Value:
-    parts = [quant.centred(g, v, z) for v, _, z in (left, right)]
-    total = quant.exact_product(g, parts[0], parts[1])
+    parts = [quantization.centred(g, v, z) for v, _, z in (left, right)]
+    total = quantization.exact_product(g, parts[0], parts[1])
     factor = g(MulOp, _flat(g, left[1]), _flat(g, right[1]))
     y = g(MulOp, cast_to(g, total, FLOAT), factor)
     return y if bias is None else g(AddOp, y, bias)
@@ -177,14 +179,14 @@ def _tensor(value: Any) -> Value:
 
 def matmul_integer16(g: Emitter, n: Node) -> Value:
     """MatMulInteger16: int32 products of int16 operands."""
-    return nn.product(g, *(cast_to(g, n[i], quant.INT32) for i in (0, 1)))
+    return nn.product(g, *(cast_to(g, n[i], quantization.INT32) for i in (0, 1)))
 
 
 def dynamic_lstm(g: Emitter, n: Node) -> list[Value | None]:
     """DynamicQuantizeLSTM with weights of real numbers: more exact than the bytes it is defined by."""
     weights: list[Value] = []
     for index, scale in ((1, 8), (2, 10)):
-        wide = cast_to(g, quant.centred(g, n[index], n.get(scale + 1), _gates(n, scale + 1)), FLOAT)
+        wide = cast_to(g, quantization.centred(g, n[index], n.get(scale + 1), _gates(n, scale + 1)), FLOAT)
         factor = n[scale]
         dims = _gates(n, scale) or (shape(factor)[0] if rank(factor) else 1, 1, 1)
         weights.append(g.transpose(g(MulOp, wide, g.reshape(factor, dims)), (0, 2, 1)))
@@ -213,7 +215,7 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
 
 
 RULES: dict[str, Versions] = {
-    "DequantizeLinear": fused.standard(quant.dequantize_linear, VERSION),
+    "DequantizeLinear": fused.standard(quantization.dequantize_linear, VERSION),
     "DynamicQuantizeLSTM": dynamic_lstm,
     "DynamicQuantizeMatMul": dynamic_matmul,
     "MatMulInteger16": matmul_integer16,
@@ -231,5 +233,5 @@ RULES: dict[str, Versions] = {
     "QLinearSigmoid": quantized(lambda g, n, p: g(SigmoidOp, *p), 1),
     "QLinearSoftmax": quantized(softmax, 1),
     "QLinearWhere": where,
-    "QuantizeLinear": fused.standard(quant.quantize_linear, VERSION),
+    "QuantizeLinear": fused.standard(quantization.quantize_linear, VERSION),
 }

@@ -23,9 +23,9 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
-from glow_frontends.onnx.rules.packed import packed_matrix
+from glow_frontends.onnx.rules.packed_weights import packed_matrix
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.rules.windows import window_of

@@ -10,7 +10,7 @@ from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
 from glow_dialects.ops.non_zero import NonZeroOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.node import Node, known_inputs
-from glow_frontends.onnx.rules.index import take
+from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape

@@ -15,7 +15,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import REQUIRED, Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.index import indices_of, take
+from glow_frontends.onnx.rules.indexing import indices_of, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
