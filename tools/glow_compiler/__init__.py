@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
     from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
+    from glow_compiler.language_model import LanguageModel
     from glow_compiler.quantization import (
         convert_floats,
         profile,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "clear_caches": "glow_compiler.caches",
     "GraphBuilder": "glow_frontends.builder",
+    "LanguageModel": "glow_compiler.language_model",
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
@@ -82,6 +84,7 @@ __all__ = [
     "GlowError",
     "GraphBuilder",
     "ImportProblems",
+    "LanguageModel",
     "Problem",
     "QuantizationError",
     "ShapeError",

@@ -58,6 +58,9 @@ from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8FullyConnected
 from glow_backends.cpu.kernels.gemm.gemm_int8_stack import Int8Matmul
 from glow_backends.cpu.kernels.gemm.products import FullyConnected, Gemm, Matmul
 from glow_backends.cpu.kernels.host import HostDft
+from glow_backends.cpu.kernels.language.cache_write import CacheWrite
+from glow_backends.cpu.kernels.language.cached_attention import CachedAttention
+from glow_backends.cpu.kernels.language.rotary import Rotary
 from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedBatchNorm
 from glow_backends.cpu.kernels.norm.batch_norm_train import BatchNormTrain
 from glow_backends.cpu.kernels.norm.lrn_blocked import BlockedLrn
@@ -104,6 +107,9 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     Int8FullyConnected(),
     Int8Matmul(),
     Attention(),
+    CachedAttention(),
+    CacheWrite(),
+    Rotary(),
     GlobalPool(),
     Pool(),
     PoolArgmax(),

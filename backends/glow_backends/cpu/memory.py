@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -76,6 +77,12 @@ def work_memory(size: int) -> Array:
     raw = np.frombuffer(memory, np.uint8)
     start = -address(raw) % LARGE_PAGE
     return raw[start : start + size]
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype) -> Array:
+    """A zeroed array, aligned; where it is large, pages that nobody touches cost nothing."""
+    count = math.prod(shape)
+    return work_memory(count * dtype.itemsize).view(dtype)[:count].reshape(shape)
 
 
 def mapped_file(path: Path, size: int) -> Array:

@@ -14,12 +14,13 @@ from glow_backends.base import Bound, Port, Program, cores
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
-from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory
+from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory, zeros
 from glow_backends.cpu.object_pool import Pool
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
+from glow_dialects.core.errors import BindingError
 from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
@@ -58,11 +59,16 @@ class RunMemory:
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
         self._failure: BaseException | None = None
-        self._bound: dict[str, Array] = dict(program.state)
+        self._bound: dict[str, Array] = {}
         self._staging: dict[str, Array] = {}
-        for index, slot in slots_of(bundle, ["state", "trainable"]):
-            self.pointers[index] = address(program.state[slot.symbol])
+        self.point_to(program.state)
         self._run_bound = self.entry(ctypes.addressof(self.pointers))
+
+    def point_to(self, state: Mapping[str, Array]) -> None:
+        """Let the code find its states in these arrays."""
+        self._bound |= state
+        for index, slot in slots_of(self.bundle, ["state", "trainable"]):
+            self.pointers[index] = address(state[slot.symbol])
 
     def run(self, program: CpuProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name."""
@@ -149,8 +155,9 @@ class CpuProgram(Program):
         self.host_step = host
         self.state: dict[str, Array] = {}
         for _, slot in slots_of(bundle, ["state", "trainable"]):
-            memory = self.state[slot.symbol] = aligned_array(slot.shape, slot.port.dtype)
-            memory[...] = bundle.states[slot.symbol]
+            memory = self.state[slot.symbol] = zeros(slot.shape, slot.port.dtype)
+            if bundle.states[slot.symbol].any():  # pages of zeros are not touched
+                memory[...] = bundle.states[slot.symbol]
         self.input_slots = [(i, s.symbol, s.name) for i, s in slots_of(bundle, ["input"])]
         self.output_slots = [
             (i, s.symbol, s.name, s.shape, s.port.dtype) for i, s in slots_of(bundle, ["output"])
@@ -170,6 +177,20 @@ class CpuProgram(Program):
         memory = self.memories.take()
         try:
             return memory.run(self, inputs)
+        finally:
+            self.memories.give(memory)
+
+    def new_state(self) -> dict[str, Array]:
+        return {name: zeros(array.shape, array.dtype) for name, array in self.state.items()}
+
+    def use_state(self, state: Mapping[str, Array]) -> None:
+        for name, array in state.items():
+            if name in self.state and (address(array) % ALIGN or not array.flags.c_contiguous):
+                raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
+        memory = self.memories.take()
+        try:
+            super().use_state(state)
+            memory.point_to(self.state)
         finally:
             self.memories.give(memory)
 

@@ -92,6 +92,17 @@ class GraphBuilder(Math, Shapes, Networks):
         self._declare(target, name)
         self.builder.insert(SaveOp.of(saved.ssa, target))
 
+    def update(self, state: Value, value: Like) -> None:
+        """Let a state have another value after the call; GlowError for what is no state or trainable."""
+        owner = state.ssa.owner
+        target = owner.target() if isinstance(owner, GetOp) else None
+        if not isinstance(target, PlaceholderOp) or target.kind.data not in ("state", "trainable"):
+            raise GlowError("update: the first operand is no state of the graph; make one with placeholder")
+        given = self.value(value)
+        if given.type != target.type:
+            raise ShapeError(f"update: '{target.sym_name.data}' is {target.type}, the value {given.type}")
+        self.builder.insert(SaveOp.of(given.ssa, target))
+
     def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
         self._declare(symbol, name)
         get = self.builder.insert(GetOp.of(symbol))

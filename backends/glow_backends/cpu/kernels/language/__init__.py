@@ -1,0 +1,1 @@
+"""Kernels of language models: positions, caches of keys and values, attention over them."""

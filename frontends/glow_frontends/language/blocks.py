@@ -1,0 +1,33 @@
+"""Blocks: a matrix of codes of few bits with a scale for each run of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import dequantize_blocks
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """(code - point) scale: `codes` [outputs, inputs bits / 8] bytes, lowest bits first, `scales` and, where
+    each block has its own, `points` f32 [outputs, inputs / block].
+    """
+
+    codes: Array
+    scales: Array
+    bits: int
+    block: int
+    depth: int
+    point: float = 0.0
+    points: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[outputs, inputs]."""
+        return len(self.codes), self.depth
+
+    def array(self) -> Array:
+        """The matrix as f32."""
+        form = {"bits": self.bits, "block": self.block, "depth": self.depth, "point": self.point}
+        return dequantize_blocks(self.codes, self.scales, self.points, levels=None, **form)  # pyright: ignore

@@ -1,0 +1,213 @@
+"""The graph of a decoder for some tokens at a time, over caches that stay from call to call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array
+from glow_dialects.ops.activation import GeluOp, SwishOp
+from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.rotary import RotaryOp
+from glow_frontends.builder import GraphBuilder, Value
+from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.decoder import LanguageFiles, Rope
+
+
+@dataclass(frozen=True)
+class Form:
+    """Of a program: sequences and tokens of a call, sequences and places of the caches.
+
+    `every`: logits of all tokens, not of one of each sequence.
+    """
+
+    batch: int
+    tokens: int
+    sequences: int
+    capacity: int
+    every: bool = False
+
+
+def decoder_graph(files: LanguageFiles, form: Form) -> GraphBuilder:
+    """The program of a form.
+
+    Inputs, all i32: `tokens` [batch, tokens], `slots` (the sequence in the caches) and `starts` (the place of
+    the first token), one each of the batch, and unless every token's logits are wanted `last`, the number in
+    its call of the token whose they are. Output: `logits` [batch (* tokens), vocabulary]. States: `keys.i`
+    and `values.i` [sequences, heads, capacity, features] of each layer.
+    """
+    return _Builder(files, form).built()
+
+
+class _Builder:
+    def __init__(self, files: LanguageFiles, form: Form) -> None:
+        self.g = GraphBuilder()
+        self.files, self.decoder, self.form = files, files.decoder, form
+        self.rows = form.batch * form.tokens
+        self._tables: dict[Rope, tuple[Value, Value]] = {}
+
+    def built(self) -> GraphBuilder:
+        g, form, decoder = self.g, self.form, self.decoder
+        tokens = g.placeholder("tokens", (form.batch, form.tokens), np.int32)
+        self.slots = g.placeholder("slots", (form.batch,), np.int32)
+        self.starts = g.placeholder("starts", (form.batch,), np.int32)
+        x = self._embedded(tokens)
+        for layer in range(decoder.layers):
+            x = self._layer(x, layer)
+        if not form.every:
+            last = g.placeholder("last", (form.batch,), np.int32)
+            firsts = np.arange(form.batch, dtype=np.int32) * form.tokens
+            x = g.gather(x, last + firsts if form.batch > 1 else last)
+        g.save(self._logits(self._norm(x, "norm")), "logits")
+        return g
+
+    # --- weights ------------------------------------------------------------------------------------
+    def _has(self, name: str) -> bool:
+        return name in self.files.weights
+
+    def _weight(self, name: str) -> Array | Blocks:
+        if not self._has(name):
+            raise GlowError(f"{self.files.source}: the weights have no '{name}'")
+        return self.files.weights[name]()
+
+    def _floats(self, name: str) -> Value:
+        """A weight as a constant of f32."""
+        weight = self._weight(name)
+        array = weight.array() if isinstance(weight, Blocks) else weight
+        return self.g.constant(np.asarray(array, np.float32), name)
+
+    def _linear(self, x: Value, name: str, weight: str = "") -> Value:
+        """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
+        g, array = self.g, self._weight(weight or name)
+        if isinstance(array, Blocks):
+            matrix = self._blocks(array, name)
+        else:
+            matrix = g.constant(np.asarray(array, np.float32), name)
+        y = g.matmul(x, g.transpose(matrix))
+        return y + self._floats(f"{name}.bias") if self._has(f"{name}.bias") else y
+
+    def _blocks(self, weight: Blocks, name: str) -> Value:
+        """A matrix of codes as floats; products by it keep the codes."""
+        g = self.g
+        codes, scales = g.constant(weight.codes, f"{name}.codes"), g.constant(weight.scales, f"{name}.scales")
+        points = None if weight.points is None else g.constant(weight.points, f"{name}.points")
+        form = {"bits": weight.bits, "block": weight.block, "depth": weight.depth, "point": weight.point}
+        return g.one(DequantizeBlocksOp, codes, scales, points, **form)
+
+    def _norm(self, x: Value, name: str) -> Value:
+        g, decoder = self.g, self.decoder
+        scale = self._floats(name)
+        if not decoder.centred:
+            return g.rms_norm(x, scale, epsilon=decoder.epsilon)
+        bias = self._floats(f"{name}.bias") if self._has(f"{name}.bias") else None
+        return g.layer_norm(x, scale, bias, epsilon=decoder.epsilon)
+
+    # --- parts --------------------------------------------------------------------------------------
+    def _embedded(self, tokens: Value) -> Value:
+        g, form, decoder = self.g, self.form, self.decoder
+        x = g.gather(self._floats("embed"), g.reshape(tokens, (self.rows,)))
+        if decoder.embed_scale != 1.0:
+            x = x * decoder.embed_scale
+        if self._has("positions"):
+            steps = np.arange(form.tokens, dtype=np.int32)[None]
+            places = g.reshape(g.reshape(self.starts, (form.batch, 1)) + steps, (self.rows,))
+            table = self._floats("positions")
+            most = np.array(table.shape[0] - 1, np.int32)
+            x = x + g.gather(table, g.min(places, most))
+        return x
+
+    def _layer(self, x: Value, layer: int) -> Value:
+        decoder = self.decoder
+        h = self._norm(x, f"{layer}.attention_norm")
+        a = self._attention(h, layer)
+        if self._has(f"{layer}.after_attention"):
+            a = self._norm(a, f"{layer}.after_attention")
+        if decoder.parallel:
+            return x + self._scaled(a) + self._scaled(self._mlp(h, layer))
+        x = x + self._scaled(a)
+        m = self._mlp(self._norm(x, f"{layer}.mlp_norm"), layer)
+        if self._has(f"{layer}.after_mlp"):
+            m = self._norm(m, f"{layer}.after_mlp")
+        return x + self._scaled(m)
+
+    def _scaled(self, x: Value) -> Value:
+        scale = self.decoder.residual_scale
+        return x if scale == 1.0 else x * scale
+
+    def _mlp(self, x: Value, layer: int) -> Value:
+        up = self._linear(x, f"{layer}.up")
+        if self.decoder.gated:
+            return self._linear(self._activated(self._linear(x, f"{layer}.gate")) * up, f"{layer}.down")
+        return self._linear(self._activated(up), f"{layer}.down")
+
+    def _activated(self, x: Value) -> Value:
+        g = self.g
+        kinds: dict[str, Any] = {
+            "silu": lambda: g.one(SwishOp, x),
+            "gelu": lambda: g.one(GeluOp, x),
+            "gelu_tanh": lambda: g.one(GeluOp, x, approximate="tanh"),
+            "relu": lambda: g.relu(x),
+        }
+        return kinds[self.decoder.activation]()
+
+    def _attention(self, x: Value, layer: int) -> Value:
+        g, decoder = self.g, self.decoder
+        q = self._heads(x, layer, "q", decoder.heads)
+        k = self._heads(x, layer, "k", decoder.shared)
+        v = self._heads(x, layer, "v", decoder.shared)
+        keys, values = (self._cached(layer, n, rows) for n, rows in (("keys", k), ("values", v)))
+        y = g.one(
+            CachedAttentionOp,
+            q,
+            keys,
+            values,
+            self.slots,
+            self.starts,
+            scale=decoder.score_scale,
+            window=decoder.window(layer),
+            softcap=decoder.score_cap,
+        )
+        return self._linear(g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.o")
+
+    def _heads(self, x: Value, layer: int, name: str, heads: int) -> Value:
+        """A projection as [batch, tokens, heads, features], normalised and turned to its place."""
+        g, form, decoder = self.g, self.form, self.decoder
+        y = self._linear(x, f"{layer}.{name}")
+        y = g.reshape(y, (form.batch, form.tokens, heads, decoder.head))
+        if name != "v" and self._has(f"{layer}.{name}_norm"):
+            y = self._norm(y, f"{layer}.{name}_norm")
+        local = decoder.window(layer) and decoder.local_rope
+        rope = decoder.local_rope if local else decoder.rope
+        if name == "v" or rope is None:
+            return y
+        cos, sin = self._angles(rope)
+        return g.one(RotaryOp, y, cos, sin, self.starts, interleaved=rope.interleaved)
+
+    def _angles(self, rope: Rope) -> tuple[Value, Value]:
+        if rope not in self._tables:
+            number, g = len(self._tables), self.g
+            cos, sin = rope.tables(self.form.capacity)
+            self._tables[rope] = g.constant(cos, f"cos.{number}"), g.constant(sin, f"sin.{number}")
+        return self._tables[rope]
+
+    def _cached(self, layer: int, name: str, rows: Value) -> Value:
+        """The cache of a layer with the new rows, which it keeps."""
+        g, form, decoder = self.g, self.form, self.decoder
+        shape = (form.sequences, decoder.shared, form.capacity, decoder.head)
+        state = g.placeholder(f"{name}.{layer}", shape, kind="state")
+        cache = g.one(CacheWriteOp, state, rows, self.slots, self.starts)
+        g.update(state, cache)
+        return cache
+
+    def _logits(self, x: Value) -> Value:
+        decoder = self.decoder
+        y = self._linear(x, "head", "head" if self._has("head") else "embed")
+        if decoder.logit_scale != 1.0:
+            y = y * decoder.logit_scale
+        if decoder.logit_cap:
+            y = self.g.tanh(y * (1.0 / decoder.logit_cap)) * decoder.logit_cap
+        return y

@@ -1,0 +1,202 @@
+"""Folders as Hugging Face has them: config.json, safetensors, tokenizer.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.types import Array
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight
+from glow_frontends.language.huggingface_config import Config, decoder_of
+from glow_frontends.language.safetensors import folder_tensors
+
+Tensors = Mapping[str, Callable[[], Array]]
+
+_LLAMA = {
+    "embed": "embed_tokens",
+    "norm": "norm",
+    "head": "lm_head",
+    "attention_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "mlp_norm": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+_GEMMA2 = _LLAMA | {
+    "after_attention": "post_attention_layernorm",
+    "mlp_norm": "pre_feedforward_layernorm",
+    "after_mlp": "post_feedforward_layernorm",
+}
+_PHI = _LLAMA | {"norm": "final_layernorm", "o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"}
+_GPT2 = {
+    "embed": "wte",
+    "positions": "wpe",
+    "norm": "ln_f",
+    "head": "lm_head",
+    "attention_norm": "ln_1",
+    "o": "attn.c_proj",
+    "mlp_norm": "ln_2",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+}
+NAMES: dict[str, dict[str, str]] = {
+    "gemma": _LLAMA,
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA2,
+    "gpt2": _GPT2,
+    "granite": _LLAMA,
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "phi": _PHI,
+    "phi3": _LLAMA,
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "starcoder2": _LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"},
+}
+"""What weights are called, by architecture (`model_type`)."""
+_WHOLE = ("embed", "positions", "norm", "head")
+_FUSED = {
+    "gpt2": {"attn.c_attn": ("q", "k", "v")},
+    "phi3": {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")},
+}
+"""Weights that are several of ours, one behind the other."""
+
+
+def read_folder(folder: Path) -> LanguageFiles:
+    """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
+    config = Config(folder / "config.json", _json(folder / "config.json"))
+    kind = config.kind
+    if kind not in NAMES:
+        known = ", ".join(NAMES)
+        raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
+    decoder = decoder_of(config)
+    weights = _weights(kind, decoder, folder_tensors(folder), config)
+    more = _optional(folder / "generation_config.json")
+    ends = more.get("eos_token_id", config.get("eos_token_id"))
+    texts = _optional(folder / "tokenizer_config.json")
+    tokenizer = folder / "tokenizer.json"
+    template = folder / "chat_template.jinja"
+    return LanguageFiles(
+        str(folder),
+        decoder,
+        weights,
+        tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
+        config.get("bos_token_id"),
+        tokenizer if tokenizer.exists() else None,
+        chat_template=template.read_text(encoding="utf-8") if template.exists() else _template(texts),
+        special={n: _text(v) for n, v in texts.items() if n.endswith("_token") and v is not None},
+    )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        made = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GlowError(f"{file}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise GlowError(f"{file}: this is not JSON: {error}") from None
+    if not isinstance(made, dict):
+        raise GlowError(f"{file}: this is no table of settings")
+    return made
+
+
+def _optional(file: Path) -> dict[str, Any]:
+    return _json(file) if file.exists() else {}
+
+
+def _text(value: Any) -> str:
+    """The text of a special token, which may be a table."""
+    return str(value.get("content", "")) if isinstance(value, dict) else str(value)
+
+
+def _template(texts: Mapping[str, Any]) -> str | None:
+    """The chat template, of several the one called default."""
+    found = texts.get("chat_template")
+    if isinstance(found, list):
+        return next((t["template"] for t in found if t.get("name") == "default"), None)
+    return found
+
+
+def _weights(
+    kind: str, decoder: Decoder, tensors: Tensors, config: Config
+) -> dict[str, Callable[[], Weight]]:
+    """The weights under our names."""
+    found: dict[str, Callable[[], Weight]] = {}
+    prefix, layers = _prefixes(kind)
+
+    def add(ours: str, theirs: str) -> None:
+        for ending in ("weight", "bias"):
+            name = f"{theirs}.{ending}"
+            if name in tensors:
+                made = _changed(kind, ours, ending, tensors[name])
+                found[ours if ending == "weight" else f"{ours}.bias"] = made
+
+    for ours, theirs in NAMES[kind].items():
+        if ours in _WHOLE:
+            add(ours, theirs if ours == "head" else prefix + theirs)
+            continue
+        for layer in range(decoder.layers):
+            add(f"{layer}.{ours}", f"{prefix}{layers}.{layer}.{theirs}")
+    for theirs, parts in _FUSED.get(kind, {}).items():
+        for layer in range(decoder.layers):
+            _split(found, tensors, f"{prefix}{layers}.{layer}.{theirs}", layer, parts, decoder)
+    if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
+        found.pop("head", None)
+    return found
+
+
+def _prefixes(kind: str) -> tuple[str, str]:
+    return ("transformer.", "h") if kind == "gpt2" else ("model.", "layers")
+
+
+def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Array]) -> Callable[[], Weight]:
+    """A weight as the graph takes it: matrices [outputs, inputs], scales of norms as they are."""
+    part = ours.rpartition(".")[2]
+    if kind.startswith("gemma") and ("norm" in part or part.startswith("after")):
+        return lambda: tensor().astype(np.float32) + np.float32(1)
+    if kind == "gpt2" and ending == "weight" and part in ("o", "up", "down"):
+        return lambda: tensor().T
+    return tensor
+
+
+def _split(
+    found: dict[str, Callable[[], Weight]],
+    tensors: Tensors,
+    name: str,
+    layer: int,
+    parts: tuple[str, ...],
+    decoder: Decoder,
+) -> None:
+    """Add the parts of a fused weight and its bias."""
+    widths = {"q": decoder.heads * decoder.head, "gate": decoder.hidden, "up": decoder.hidden}
+    start = 0
+    for part in parts:
+        end = start + widths.get(part, decoder.shared * decoder.head)
+        for ending, ours in (("weight", f"{layer}.{part}"), ("bias", f"{layer}.{part}.bias")):
+            if tensor := tensors.get(f"{name}.{ending}"):
+                turned = ending == "weight" and name.endswith("c_attn")
+                found[ours] = _Part(tensor, start, end, turned)
+        start = end
+
+
+class _Part:
+    """Some rows of a tensor; of its transpose if `turned`."""
+
+    def __init__(self, tensor: Callable[[], Array], start: int, end: int, turned: bool) -> None:
+        self.tensor, self.rows, self.turned = tensor, slice(start, end), turned
+
+    def __call__(self) -> Array:
+        """The rows."""
+        whole = self.tensor()
+        return (whole.T if self.turned else whole)[self.rows]

@@ -1,0 +1,216 @@
+"""config.json: what it says of a decoder, by architecture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_frontends.language.decoder import Decoder, Rope
+
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a file."""
+
+    file: Path
+    settings: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The architecture."""
+        return str(self.settings.get("model_type", "nothing"))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A setting, `default` where it is absent or null."""
+        found = self.settings.get(name)
+        return default if found is None else found
+
+    def need(self, *names: str) -> Any:
+        """The first setting there is of some names; GlowError where there is none."""
+        for name in names:
+            if self.settings.get(name) is not None:
+                return self.settings[name]
+        raise GlowError(f"{self.file}: '{names[0]}' is missing")
+
+
+def decoder_of(c: Config) -> Decoder:
+    """The decoder of a configuration."""
+    made = _gpt2(c) if c.kind == "gpt2" else _common(c)
+    change = _CHANGES.get(c.kind)
+    return made if change is None else change(c, made)
+
+
+def _activation(c: Config, name: str) -> str:
+    kind = c.get("hidden_activation" if c.kind.startswith("gemma") else name) or c.need(name, "hidden_act")
+    if kind not in _ACTIVATIONS:
+        raise UnsupportedError(f"{c.file}: the activation '{kind}' is not known")
+    return _ACTIVATIONS[kind]
+
+
+def _common(c: Config) -> Decoder:
+    """What most architectures have in common."""
+    heads, width = int(c.need("num_attention_heads")), int(c.need("hidden_size"))
+    head = int(c.get("head_dim", width // heads))
+    layers = int(c.need("num_hidden_layers"))
+    return Decoder(
+        vocabulary=int(c.need("vocab_size")),
+        width=width,
+        layers=layers,
+        heads=heads,
+        shared=int(c.get("num_key_value_heads", heads)),
+        head=head,
+        hidden=int(c.need("intermediate_size")),
+        places=int(c.need("max_position_embeddings")),
+        epsilon=float(c.get("rms_norm_eps", c.get("layer_norm_eps", 1e-6))),
+        activation=_activation(c, "hidden_act"),
+        rope=rope_of(c, head),
+        windows=_windows(c, layers),
+    )
+
+
+def _windows(c: Config, layers: int) -> tuple[int, ...]:
+    """The window of each layer."""
+    window = c.get("sliding_window", 0)
+    if not window or c.settings.get("use_sliding_window") is False:
+        return ()
+    kinds = c.get("layer_types")
+    if kinds is None and c.kind in ("qwen2", "qwen3"):
+        full = int(c.get("max_window_layers", layers))
+        kinds = ["full_attention" if i < full else "sliding_attention" for i in range(layers)]
+    if kinds is None and c.kind == "gemma2":
+        kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(layers)]
+    if kinds is None and c.kind == "gemma3_text":
+        every = int(c.get("sliding_window_pattern", 6))
+        kinds = ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
+    if kinds is None:
+        return (int(window),) * layers
+    return tuple(int(window) if kind == "sliding_attention" else 0 for kind in kinds)
+
+
+def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "rope_theta") -> Rope:
+    """The rotary positions of layers of a kind."""
+    parameters: dict[str, Any] = c.get("rope_parameters", {})
+    if layers in parameters:
+        parameters = parameters[layers]
+    scaling: dict[str, Any] = c.get("rope_scaling", parameters if "rope_type" in parameters else {})
+    theta = float(c.get(base, parameters.get("rope_theta", 10000.0)))
+    share = float(c.get("partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0)))
+    plain = Rope(int(head * share) // 2, theta)
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind in ("default", "dynamic"):  # `dynamic` changes beyond the length that the model was made for
+        return plain
+    if kind == "linear":
+        return replace(plain, factors=(float(scaling["factor"]),) * plain.pairs)
+    if kind == "llama3":
+        return replace(plain, factors=_llama3(plain, scaling))
+    if kind in ("longrope", "su"):
+        return _long(c, plain, scaling)
+    raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not known")
+
+
+def _llama3(rope: Rope, s: Mapping[str, Any]) -> tuple[float, ...]:
+    """Long waves are stretched, short ones are not, between them there is a ramp."""
+    factor, low, high = (float(s[n]) for n in ("factor", "low_freq_factor", "high_freq_factor"))
+    length = float(s["original_max_position_embeddings"])
+    made: list[float] = []
+    for i in range(rope.pairs):
+        turns = length / (2 * math.pi * rope.base ** (i / rope.pairs))
+        smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
+        made.append(1.0 / ((1.0 - smooth) / factor + smooth))
+    return tuple(made)
+
+
+def _long(c: Config, rope: Rope, s: Mapping[str, Any]) -> Rope:
+    """Phi 3's: factors of short texts, where the model's places are those it was first made for."""
+    places = int(c.need("max_position_embeddings"))
+    first = int(c.get("original_max_position_embeddings", s.get("original_max_position_embeddings", places)))
+    gain = math.sqrt(1 + math.log(max(1.0, places / first)) / math.log(first))
+    return replace(rope, factors=tuple(map(float, s["short_factor"])), gain=s.get("attention_factor") or gain)
+
+
+def _gpt2(c: Config) -> Decoder:
+    width, heads = int(c.need("n_embd")), int(c.need("n_head"))
+    return Decoder(
+        vocabulary=int(c.need("vocab_size")),
+        width=width,
+        layers=int(c.need("n_layer")),
+        heads=heads,
+        shared=heads,
+        head=width // heads,
+        hidden=int(c.get("n_inner", 4 * width)),
+        places=int(c.need("n_positions", "n_ctx")),
+        epsilon=float(c.get("layer_norm_epsilon", 1e-5)),
+        activation=_activation(c, "activation_function"),
+        gated=False,
+        centred=True,
+    )
+
+
+def _gemma(c: Config, d: Decoder) -> Decoder:
+    scale = c.get("query_pre_attn_scalar")
+    return replace(
+        d,
+        embed_scale=_as_trained(c, d.width**0.5),
+        scale=0.0 if scale is None else float(scale) ** -0.5,
+        score_cap=float(c.get("attn_logit_softcapping", 0.0)),
+        logit_cap=float(c.get("final_logit_softcapping", 0.0)),
+    )
+
+
+def _as_trained(c: Config, number: float) -> float:
+    """A number as the model's element type holds it."""
+    import ml_dtypes
+    import numpy as np
+
+    kind = c.get("dtype", c.get("torch_dtype", "float32"))
+    return float(np.asarray(number, ml_dtypes.bfloat16 if kind == "bfloat16" else np.float32))
+
+
+def _gemma3(c: Config, d: Decoder) -> Decoder:
+    local = rope_of(c, d.head, "sliding_attention", "rope_local_base_freq")
+    return replace(_gemma(c, d), local_rope=replace(local, factors=()))
+
+
+def _phi(c: Config, d: Decoder) -> Decoder:
+    share = float(c.get("partial_rotary_factor", 0.5))
+    pairs = int(d.head * share) // 2
+    rope = None if d.rope is None or "rope_parameters" in c.settings else replace(d.rope, pairs=pairs)
+    return replace(d, centred=True, gated=False, parallel=True, rope=rope or d.rope)
+
+
+def _granite(c: Config, d: Decoder) -> Decoder:
+    return replace(
+        d,
+        embed_scale=float(c.get("embedding_multiplier", 1.0)),
+        residual_scale=float(c.get("residual_multiplier", 1.0)),
+        scale=float(c.get("attention_multiplier", 0.0)),
+        logit_scale=1.0 / float(c.get("logits_scaling", 1.0)),
+    )
+
+
+def _starcoder(c: Config, d: Decoder) -> Decoder:
+    return replace(d, centred=True, gated=False, epsilon=float(c.get("norm_epsilon", 1e-5)))
+
+
+_CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
+    "gemma": _gemma,
+    "gemma2": _gemma,
+    "gemma3_text": _gemma3,
+    "granite": _granite,
+    "phi": _phi,
+    "starcoder2": _starcoder,
+}

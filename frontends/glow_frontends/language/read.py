@@ -1,0 +1,23 @@
+"""Language models by path: a folder of Hugging Face's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_frontends.language.decoder import LanguageFiles
+
+
+def read_language_model(path: str | Path) -> LanguageFiles:
+    """The model of a folder; nothing but tables is read yet.
+
+    GlowError where files are missing or damaged, UnsupportedError for architectures that are not known.
+    """
+    place = Path(path)
+    if place.is_dir():
+        from glow_frontends.language.huggingface import read_folder
+
+        return read_folder(place)
+    if not place.exists():
+        raise GlowError(f"{place}: no such file or folder")
+    raise UnsupportedError(f"{place}: a language model is a folder with config.json")

@@ -1,0 +1,73 @@
+"""Small language models with random weights, written as transformers writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+transformers: Any = pytest.importorskip("transformers")
+
+SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 256,
+    "head_dim": 16,
+}
+GPT2 = {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}
+KINDS: dict[str, dict[str, Any]] = {
+    "llama": SIZES,
+    "llama-long": SIZES
+    | {
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        }
+    },
+    "mistral": SIZES | {"sliding_window": 7},
+    "qwen2": SIZES,
+    "qwen3": SIZES,
+    "gemma": SIZES,
+    "gemma2": SIZES | {"sliding_window": 6, "query_pre_attn_scalar": 20},
+    "gemma3_text": SIZES | {"sliding_window": 6, "query_pre_attn_scalar": 20, "num_hidden_layers": 7},
+    "gpt2": GPT2,
+    "phi": {k: v for k, v in SIZES.items() if k != "head_dim"} | {"num_key_value_heads": 4},
+    "phi3": SIZES | {"pad_token_id": 0},
+    "granite": SIZES | {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "logits_scaling": 2.0},
+    "starcoder2": SIZES,
+}
+
+
+def written(folder: Path, kind: str, **changes: Any) -> Any:
+    """Write a model of a kind, and give transformers' own."""
+    torch.manual_seed(0)
+    settings = {"bos_token_id": 1, "eos_token_id": None} | KINDS[kind] | changes
+    config = transformers.AutoConfig.for_model(kind.partition("-")[0], **settings)
+    made = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    ones = 0.0 if kind.startswith("gemma") else 1.0
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.copy_(torch.randn_like(weight) * 0.15 + (ones if weight.ndim == 1 else 0.0))
+    made.save_pretrained(folder, max_shard_size="80KB")
+    return made
+
+
+def continued(model: Any, prompt: list[int], count: int) -> list[int]:
+    """The tokens that transformers generates greedily."""
+    made = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)
+    return made[0, len(prompt) :].tolist()
+
+
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    """Some tokens."""
+    return np.random.default_rng(seed + length).integers(2, 96, length).tolist()

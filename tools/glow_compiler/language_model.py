@@ -1,0 +1,198 @@
+"""LanguageModel: a decoder by the path of its files, and the tokens or texts that it generates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow_backends.base import Backend, Report, get_backend
+from glow_compiler.language_programs import LanguagePrograms
+from glow_compiler.language_text import Stream, Texts
+from glow_compiler.sampling import Sampling, choose, log_probabilities
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array
+
+Prompt = str | Sequence[int]
+
+
+class Token(int):
+    """A token that was generated, with its log-probability and those of the likeliest, if asked for."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class Piece(str):
+    """A piece of text that was generated, with the token that completed it."""
+
+    token: Token
+
+
+class LanguageModel:
+    """A language model ready to generate.
+
+    `path`: a folder of Hugging Face's. `backend`, `threads` and `options` as for `compile`. The caches hold
+    `capacity` tokens of each text (by default they grow up to what the model is made for). What they hold of
+    earlier texts is not computed again. GlowError for files that are missing or damaged, UnsupportedError
+    for architectures that are not known.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        backend: str | Backend = "cpu",
+        threads: int = 1,
+        capacity: int | None = None,
+        **options: Any,
+    ) -> None:
+        from glow_frontends.language import read_language_model
+
+        made = get_backend(backend, threads=threads, **options) if isinstance(backend, str) else backend
+        self.files = read_language_model(path)
+        self.decoder = self.files.decoder
+        self.texts = Texts(self.files)
+        self.programs = LanguagePrograms(self.files, made, capacity)
+
+    def __repr__(self) -> str:
+        d = self.decoder
+        return (
+            f"LanguageModel({self.files.source}: {d.layers} layers of width {d.width}, {d.vocabulary} tokens)"
+        )
+
+    def generate(
+        self,
+        prompt: Prompt,
+        max_tokens: int = 128,
+        temperature: float = 0.0,
+        *,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+        stop: str | int | Sequence[str | int] = (),
+        logprobs: int = 0,
+    ) -> Iterator[Any]:
+        """Continue a prompt: tokens (`Token`, an int) after tokens, pieces of text (`Piece`) after a text.
+
+        Ends after `max_tokens`, after a token that ends texts (which is the last of the tokens), a token of
+        `stop`, or before a text of `stop`. `logprobs`: how many of the likeliest tokens each one names in
+        `top`. The other options are those of `Sampling`: with temperature 0 the likeliest token is taken.
+        """
+        how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
+        stops = [stop] if isinstance(stop, str | int) else list(stop)
+        tokens = self._tokens(prompt)
+        if max_tokens < 0:
+            raise GlowError(f"max_tokens={max_tokens}: expected a number from 0")
+        ends = {*self.files.ends, *(s for s in stops if isinstance(s, int))}
+        made = self._generated(tokens, max_tokens, how, ends, logprobs)
+        words = [s for s in stops if isinstance(s, str)]
+        if isinstance(prompt, str):
+            return self._pieces(made, words, ends)
+        return self._until(made, words) if words else made
+
+    def generate_many(
+        self, prompts: Sequence[Prompt], max_tokens: int = 128, temperature: float = 0.0, **options: Any
+    ) -> list[list[Token]]:
+        """The tokens that continue each of several prompts, computed together; options as for `generate`."""
+        logprobs, stop = options.pop("logprobs", 0), options.pop("stop", ())
+        how = Sampling(temperature, **options)
+        ends = {*self.files.ends, *((stop,) if isinstance(stop, int) else stop)}
+        texts = [self._tokens(p) for p in prompts]
+        made: list[list[Token]] = [[] for _ in texts]
+        randoms = [how.generator() for _ in texts]
+        going = list(range(len(texts))) if max_tokens > 0 else []
+        while going:
+            rows = self.programs.logits([texts[i] for i in going])
+            for i, logits in zip(going, rows, strict=True):
+                token = _token(choose(logits, texts[i], how, randoms[i]), logits, logprobs)
+                made[i].append(token)
+                texts[i].append(int(token))
+            going = [i for i in going if len(made[i]) < max_tokens and int(made[i][-1]) not in ends]
+        return made
+
+    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[Piece]:
+        """Pieces of the answer to messages {"role": ..., "content": ...}; options as for `generate`."""
+        prompt = self.texts.tokens(self.texts.conversation(messages), special=False)
+        stops = options.pop("stop", ())
+        stops = [stops] if isinstance(stops, str | int) else list(stops)
+        words = [s for s in stops if isinstance(s, str)]
+        ends = {*self.files.ends, *(s for s in stops if isinstance(s, int))}
+        return self._pieces(self.generate(prompt, stop=list(ends), **options), words, ends)
+
+    def logits(self, prompt: Prompt) -> Array:
+        """The logits after each token of a prompt, [tokens, vocabulary]."""
+        return self.programs.every(self._tokens(prompt))
+
+    def perplexity(self, prompt: Prompt) -> float:
+        """e to the mean of -log p of each token after the first."""
+        tokens = self._tokens(prompt)
+        if len(tokens) < 2:
+            raise GlowError("the perplexity of a text of less than two tokens is not defined")
+        rows = self.logits(tokens)
+        losses = [-log_probabilities(row)[t] for row, t in zip(rows, tokens[1:], strict=False)]
+        return float(np.exp(np.mean(losses)))
+
+    def report(self) -> list[Report]:
+        """The report of each program that was compiled."""
+        return [p.report for p in self.programs.programs.values()]
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.texts.tokens(prompt)
+        tokens = np.asarray(prompt)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise GlowError(f"a prompt is a text or a list of tokens, not {type(prompt).__name__}")
+        return [int(t) for t in tokens]
+
+    def _generated(
+        self, tokens: list[int], count: int, how: Sampling, ends: set[int], logprobs: int
+    ) -> Iterator[Token]:
+        random = how.generator()
+        for _ in range(count):
+            logits = self.programs.logits([tokens])[0]
+            token = _token(choose(logits, tokens, how, random), logits, logprobs)
+            tokens.append(int(token))
+            yield token
+            if int(token) in ends:
+                return
+
+    def _pieces(self, made: Iterator[Token], stops: list[str], ends: set[int]) -> Iterator[Piece]:
+        """The text of tokens, as it becomes certain."""
+        stream, token = Stream(self.texts, stops), None
+        for token in made:
+            text = "" if int(token) in ends else stream.add(token)
+            if text:
+                yield _piece(text, token)
+            if stream.stopped:
+                return
+        if token is not None and (text := stream.rest()):
+            yield _piece(text, token)
+
+    def _until(self, made: Iterator[Token], stops: list[str]) -> Iterator[Token]:
+        """Tokens up to the one that completes a stop text."""
+        stream = Stream(self.texts, stops)
+        for token in made:
+            yield token
+            stream.add(token)
+            if stream.stopped:
+                return
+
+
+def _token(number: int, logits: Array, count: int) -> Token:
+    made = Token(number)
+    logs = log_probabilities(logits)
+    made.logprob = float(logs[number])
+    best = np.argsort(-logs, kind="stable")[:count] if count else ()
+    made.top = tuple((int(t), float(logs[t])) for t in best)
+    return made
+
+
+def _piece(text: str, token: Token) -> Piece:
+    made = Piece(text)
+    made.token = token
+    return made
