@@ -1,12 +1,23 @@
-"""The syntax tree of a Python function object, with the file and lines it stands on."""
+"""The syntax tree of a Python function object, with the file and lines it stands on.
+
+A function is found by what its code object says: the line that it begins on and, of lambdas that begin on
+one line, the places of its instructions. What is found is compiled and compared with the function, so that
+the text of a file that was edited after it was imported is not taken for the program that runs.
+"""
 
 from __future__ import annotations
+import __future__
 
 import ast
+import builtins
+import copy
 import inspect
-import textwrap
-from collections.abc import Callable
+import linecache
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from glow_frontends.python.desugar import desugared
@@ -15,94 +26,123 @@ from glow_frontends.python.errors import FunctionError
 
 @dataclass
 class Source:
-    """A function's tree, file, first line, and the names that it sees from outside."""
+    """A function's tree, file, and the names that it sees from outside."""
 
     node: ast.FunctionDef | ast.Lambda
     file: str
     lines: list[str]
-    first: int
     names: dict[str, Any]
 
     def where(self, node: ast.AST) -> str:
         """`file:line` of a node of the tree."""
-        return f"{self.file}:{self.first + getattr(node, 'lineno', 1) - 1}"
+        return f"{self.file}:{getattr(node, 'lineno', 1)}"
 
     def excerpt(self, node: ast.AST) -> str:
         """The line of a node with a mark under it."""
         line = getattr(node, "lineno", 1)
         if not 1 <= line <= len(self.lines):
             return ""
-        text = self.lines[line - 1]
-        start = getattr(node, "col_offset", 0)
-        end = (
-            getattr(node, "end_col_offset", len(text))
-            if getattr(node, "end_lineno", 0) == line
-            else len(text)
-        )
-        return f"    {text}\n    {' ' * start}{'^' * max(1, end - start)}"
+        text = self.lines[line - 1].rstrip()
+        margin = len(text) - len(text.lstrip())
+        start = _column(text, getattr(node, "col_offset", 0))
+        here = getattr(node, "end_lineno", 0) == line
+        end = _column(text, getattr(node, "end_col_offset", 0)) if here else len(text)
+        return f"    {text[margin:]}\n    {' ' * (start - margin)}{'^' * max(1, end - start)}"
 
 
 def read(function: Callable[..., Any]) -> Source:
-    """The source of a function; FunctionError where there is none (built-in, made by exec)."""
+    """The source of a function; FunctionError where there is none (exec), or another than when it was made."""
     name = getattr(function, "__qualname__", repr(function))
+    code: CodeType | None = getattr(function, "__code__", None)  # a wrapper's own, not that of what it wraps
+    file = code and inspect.getsourcefile(code)
+    if file:
+        linecache.checkcache(file)
+    lines = linecache.getlines(file, function.__globals__) if file else []
+    if code is None or not file or not lines:
+        raise FunctionError(f"the source of {name} cannot be read", "write it in a file or a notebook cell")
+    where = f"{file}:{code.co_firstlineno}"
     try:
-        text, first = inspect.getsourcelines(function.__code__)  # a wrapper's own, not that of what it wraps
-    except (OSError, TypeError, AttributeError):
-        hint = "write it in a file or a notebook cell"
-        raise FunctionError(f"the source of {name} cannot be read", hint) from None
-    dedented = textwrap.dedent("".join(text))
-    file = inspect.getsourcefile(function.__code__) or "<unknown>"
-    code = function.__code__
-    tree = desugared(_parse(dedented, name, f"{file}:{first}"))
-    node = _find(tree, code, first)
-    if node is None:
-        raise FunctionError(f"the source of {name} is not a plain function", "use def", f"{file}:{first}")
-    return Source(node, file, dedented.splitlines(), first, _names(function))
+        tree, codes = _parsed("".join(lines), file, code.co_flags & __future__.annotations.compiler_flag)
+    except (SyntaxError, ValueError):
+        tree, codes = ast.Module([], []), frozenset[CodeType]()
+    node = _found(tree, code)
+    # A test runner that rewrites assertions adds names that no source can have: such code is not compared.
+    if node is None or (code not in codes and not any(n.startswith("@") for n in _all_names(code))):
+        hint = "import it again, so that what is compiled is what Python runs"
+        raise FunctionError(f"{file} is not the text any more that {name} was made of", hint, where)
+    if isinstance(node, ast.AsyncFunctionDef):
+        raise FunctionError(f"{name} is a coroutine", "use def", where)
+    # A copy: what is compiled is written with less of Python.
+    plain = desugared(copy.deepcopy(node))
+    assert isinstance(plain, ast.FunctionDef | ast.Lambda)
+    return Source(plain, file, lines, _names(function))
 
 
-def _parse(text: str, name: str, where: str) -> ast.AST:
-    try:
-        return ast.parse(text)
-    except SyntaxError:
-        # A lambda in the middle of an expression: the line alone is no statement.
-        for start in (i for i in range(len(text)) if text.startswith("lambda", i)):
-            for end in range(len(text), start, -1):
-                try:
-                    tree = ast.parse("\n" * text.count("\n", 0, start) + text[start:end], mode="eval")
-                except SyntaxError:
-                    continue
-                return tree
-    raise FunctionError(f"the source of {name} cannot be parsed alone", "give the lambda its own line", where)
+@lru_cache(maxsize=64)
+def _parsed(text: str, file: str, flags: int) -> tuple[ast.Module, frozenset[CodeType]]:
+    """The tree of a file, and the code of all functions in it."""
+    flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as notebooks do
+    with warnings.catch_warnings(action="ignore"):  # Python has warned when it imported the file
+        tree = ast.parse(text)
+        return tree, frozenset(_inside(compile(tree, file, "exec", flags, dont_inherit=True)))
 
 
-def _find(tree: ast.AST, code: Any, first: int) -> ast.FunctionDef | ast.Lambda | None:
-    want_lambda = code.co_name == "<lambda>"
-    parameters = code.co_varnames[: code.co_argcount]
-    matches: list[ast.FunctionDef | ast.Lambda] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Lambda) and want_lambda:
-            if tuple(a.arg for a in [*node.args.posonlyargs, *node.args.args]) == parameters:
-                matches.append(node)
-        elif isinstance(node, ast.FunctionDef) and node.name == code.co_name and not want_lambda:
-            matches.append(node)
-    if want_lambda and len(matches) > 1:
-        named = set(code.co_names) | set(code.co_freevars) | set(parameters)
-        positions = getattr(code, "co_positions", None)
-        columns = [p[2] for p in positions() if p[2] is not None] if positions else []
-        same = [
-            n
-            for n in matches
-            if isinstance(n, ast.Lambda)
-            and {x.id for x in ast.walk(n.body) if isinstance(x, ast.Name)} <= named
-        ]
-        near = [n for n in same or matches if columns and n.col_offset <= min(c for c in columns if c > 0)]
-        return (near or same or matches)[-1 if near else 0]
-    return matches[0] if matches else None
+def _inside(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _inside(constant)
+
+
+def _all_names(code: CodeType) -> Iterator[str]:
+    for each in (code, *_inside(code)):
+        yield from (*each.co_names, *each.co_varnames)
+
+
+def _found(tree: ast.Module, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    """The function of a tree that a code object was made of."""
+    if code.co_name != "<lambda>":
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        return next(
+            (f for f in functions if f.name == code.co_name and _line(f) == code.co_firstlineno), None
+        )
+    lambdas = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno]
+    places = [p for p in _places(code) if p != (code.co_firstlineno, 0, code.co_firstlineno, 0)]
+    if len(lambdas) > 1 and not places:  # python -X no_debug_ranges
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        raise FunctionError("several lambdas begin on this line", "give each its own line", where)
+    holding = [n for n in lambdas if all(_holds(n.body, p) for p in places)]
+    # Of lambdas inside each other the innermost: an outer one makes it, by an instruction outside its body.
+    return max(holding, key=lambda n: sum(_holds(o.body, _place(n.body)) for o in holding), default=None)
+
+
+def _line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def _places(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
+    """First line and column, last line and column of each instruction of a body."""
+    for line, last, column, end in code.co_positions():
+        if line is not None and last is not None and column is not None and end is not None:
+            yield line, column, last, end
+
+
+def _place(node: ast.expr) -> tuple[int, int, int, int]:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+def _holds(node: ast.expr, place: tuple[int, int, int, int]) -> bool:
+    own = _place(node)
+    return own[:2] <= place[:2] and place[2:] <= own[2:]
+
+
+def _column(text: str, offset: int) -> int:
+    """The character of a line at an offset of a tree, which counts bytes."""
+    return len(text.encode()[:offset].decode(errors="ignore"))
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    import builtins
-
     names: dict[str, Any] = {**vars(builtins), **function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
