@@ -108,7 +108,10 @@ class Meaning(Values):
         constants = [v.type.const for v in x if isinstance(v.type, Scalar)]
         work, result = card.kinds(max(kinds, key=lambda k: RANK[k]), where)
         if result != "float" and None not in constants:
-            const = card.numbers(*constants)
+            try:
+                const = card.numbers(*constants)
+            except (ArithmeticError, ValueError):
+                const = 2**62  # what Python raises is raised when the code runs
             if abs(int(const)) < 2**62:
                 return V(Scalar(result, const), self.t.constant(result, const))
         codes = [self.kind(v, work) for v in x]

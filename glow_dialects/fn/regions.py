@@ -101,12 +101,12 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
     for op in body.block.ops:
         assert isinstance(op, GraphOp)
         known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
-    computed = known[body.result]
-    return (
-        computed.item()
-        if computed.ndim == 0 and computed.dtype.name in ("float64", "int64", "bool")
-        else computed
-    )
+    return plain(known[body.result])
+
+
+def plain(value: Array) -> Any:
+    """An array; of no axes and a type of Python's numbers, the number."""
+    return value.item() if value.ndim == 0 and value.dtype.name in ("float64", "int64", "bool") else value
 
 
 def subscript_error(size: int) -> str:

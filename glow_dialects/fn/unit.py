@@ -23,6 +23,15 @@ def operator_named(name: str) -> Any:
     return next(c for c in classes if getattr(c, "name", "") == f"glow.{name}")
 
 
+def promoted(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> np.dtype:
+    """The element type of operands: NumPy's, in which Python's numbers (`weak`) count by their kind only."""
+    strong = [k for k, w in zip(kinds, weak, strict=True) if not w]
+    if any(k.kind == "V" for k in strong):  # floats that NumPy does not know are wider than any number
+        return reduce(np.promote_types, strong)
+    numbers = [k.type(0).item() for k, w in zip(kinds, weak, strict=True) if w]
+    return np.result_type(*strong, *numbers)
+
+
 class Unit:
     """Builds the operators of one primitive in a block whose arguments are its tensors."""
 
@@ -47,12 +56,9 @@ class Unit:
         return self.op("cast", value, results=tensor(shape_of(value), element))
 
     def common(self, values: Sequence[SSAValue], weak: Sequence[bool]) -> list[SSAValue]:
-        """Values of one element type: the widest of the tensors, weak scalars adapted to it."""
-        strong = [dtype_of(v.type) for v, w in zip(values, weak, strict=True) if not w]
-        dtype = reduce(np.promote_types, strong or [dtype_of(v.type) for v in values])
-        if dtype.kind != "f" and any(dtype_of(v.type).kind == "f" for v in values):
-            dtype = np.dtype(np.float64)
-        return [self.cast(v, element_type(dtype)) for v in values]
+        """Values of one element type, by NumPy's rule: that of the arrays, which a weak number can widen."""
+        kinds = [dtype_of(v.type) for v in values]
+        return [self.cast(v, element_type(promoted(kinds, weak))) for v in values]
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The same elements under another shape."""

@@ -44,6 +44,14 @@ class Target(Protocol):
         """A primitive on scalars of one kind."""
         ...
 
+    def exact(self, code: Code) -> None:
+        """Leave the program where an int is not exactly a float."""
+        ...
+
+    def defined(self, result: Code, x: Sequence[Code]) -> None:
+        """Leave the program where a function of numbers has no value for `x`, or none that is finite."""
+        ...
+
     def select(self, condition: Code, yes: Code, no: Code) -> Code:
         """One of two values of one leaf type."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,10 +14,11 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_choice, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.gather_elements import GatherElementsOp, check_element_indices, element_places
 from glow_dialects.ops.indexing import REDUCTIONS, checked_prop, scatter
-from glow_dialects.ops.scatter_nd import joined_gradient
+from glow_dialects.ops.scatter_nd import joined_gradient, kept_where
 
 
 @graph_op
@@ -57,7 +59,12 @@ class ScatterElementsOp(PureOp):
 
         if self.reduction == "none":
             zeros = b.splat(0, self.updates)
-            return [b(ScatterElementsOp(dy, self.indices, zeros, axis=axis)), None, taken(dy)]
+            # Of equal indices the last one is in the result.
+            numbers = b.constant(np.arange(math.prod(shape_of(self.indices))).reshape(shape_of(self.indices)))
+            table = b.splat(0, tensor(shape_of(self.data), element_of(numbers)))
+            last = taken(b(ScatterElementsOp(table, self.indices, numbers, axis=axis)))
+            own = kept_where(b(CmpEqOp(last, numbers)), taken(dy), b)
+            return [b(ScatterElementsOp(dy, self.indices, zeros, axis=axis)), None, own]
         pair = joined_gradient(self, dy, taken, b)
         return [pair[0], None, pair[1]]
 
@@ -77,6 +84,7 @@ def _sample(indices: Sequence[Sequence[int]], axis: int, reduction: str) -> Samp
 
 SAMPLES = (
     *(_sample([[0, 2], [-1, 1], [1, 0]], 1, reduction) for reduction in REDUCTIONS),
+    _sample([[0, 2, 0], [-1, 1, 3], [1, 0, 1]], 1, "none"),
     *(_sample([[0, 2, 1]], 0, reduction) for reduction in ("none", "add")),
     _sample([[1, 1], [0, 0], [3, 3]], 1, "add"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from glow_dialects.ops.arithmetic import DivOp, MulOp
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.gather_nd import GatherNdOp, places
 from glow_dialects.ops.indexing import REDUCTIONS, check_indices, checked_prop, scatter
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
 
 
@@ -56,13 +58,35 @@ class ScatterNdOp(PureOp):
 
         if self.reduction == "none":
             zeros = b.splat(0, self.updates)
-            return [b(ScatterNdOp(dy, self.indices, zeros)), None, taken(dy)]
+            own = written(shape_of(self.data), self.indices, taken(dy), b)
+            return [b(ScatterNdOp(dy, self.indices, zeros)), None, own]
         pair = joined_gradient(self, dy, taken, b)
         return [pair[0], None, pair[1]]
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
         where = places(self, data.shape, indices)
         scatter(result, data, where, updates, self.reduction)
+
+
+def written(shape: Sequence[int], indices: SSAValue, dy: SSAValue, b: Builder) -> SSAValue:
+    """`dy`, a slice for each index tuple, with 0 where a later tuple of a scatter is the same: it wins."""
+    rows = shape_of(indices)[:-1]
+    count = math.prod(rows)
+    if count <= 1:
+        return dy
+    numbers = b.constant(np.arange(count).reshape(rows))
+    table = b.splat(0, tensor(shape[: shape_of(indices)[-1]], element_of(numbers)))
+    last = b(GatherNdOp(b(ScatterNdOp(table, indices, numbers)), indices))
+    return kept_where(b(CmpEqOp(last, numbers)), dy, b)
+
+
+def kept_where(mask: SSAValue, value: SSAValue, b: Builder) -> SSAValue:
+    """A value with 0 where a mask along its first axes is false."""
+    rows = shape_of(mask)
+    wide = tensor((*rows, *(1,) * (len(shape_of(value)) - len(rows))), element_of(mask))
+    return b(
+        SelectOp(mask if wide == mask.type else b(ReshapeOp(mask, results=wide)), value, b.scalar(0, value))
+    )
 
 
 def joined_gradient(
@@ -89,6 +113,7 @@ _PAIRS = np.array([[0, 1], [2, -1], [1, 0]], np.int64)
 SAMPLES = (
     Sample(ScatterNdOp, (random(3, 4), _ROWS, random(2, 4, seed=1))),
     Sample(ScatterNdOp, (random(3, 4), _PAIRS, random(3, seed=1))),
+    Sample(ScatterNdOp, (random(4, 2), np.array([[1], [-3], [3], [1]]), random(4, 2, seed=2))),
     *(
         Sample(
             ScatterNdOp,

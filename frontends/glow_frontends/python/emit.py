@@ -143,6 +143,9 @@ class Emitter:
     def constant(self, value: Any) -> SSAValue:
         """A number, boolean, text or array."""
         kind: Attribute = any_type
+        strong = isinstance(value, np.generic) and value.dtype.name not in ("float64", "int64", "bool")
+        if strong:  # an array of no axes: its type counts where it meets others
+            return self.constant(np.asarray(value))
         if isinstance(value, bool | np.bool_):
             attribute: Attribute = BoolAttr.from_bool(bool(value))
         elif isinstance(value, int | np.integer):

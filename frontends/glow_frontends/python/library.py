@@ -16,10 +16,11 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.primitive import Card, Primitive
 from glow_dialects.fn.primitives import PRIMITIVES
-from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Round, ToFloat
-from glow_dialects.fn.primitives.compare import Max, Min
+from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul
+from glow_dialects.fn.primitives.compare import PythonMax, PythonMin
 from glow_dialects.fn.primitives.cotangents import BroadcastLike
-from glow_dialects.fn.primitives.mathematics import Log, Pow
+from glow_dialects.fn.primitives.mathematics import Log
+from glow_dialects.fn.primitives.numbers import CARDS, NumberFunction, number_function
 from glow_dialects.fn.primitives.operators import Operator, Stack
 from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
 from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Full, Reshape
@@ -80,8 +81,9 @@ def _prim(card: Card, count: int) -> Handler:
 
 def _of_cards() -> dict[Any, Handler]:
     """The functions of Python and NumPy that the cards of primitives name."""
-    pairs = ((f, card) for card in PRIMITIVES for f in card.called)
-    return {f: (pointwise if isinstance(f, np.ufunc) else _prim)(c, c.arity or 1) for f, c in pairs}
+    pairs = [(f, card) for card in PRIMITIVES for f in card.called]
+    handlers = {f: (pointwise if isinstance(f, np.ufunc) else _prim)(c, c.arity or 1) for f, c in pairs}
+    return handlers | {f: _prim(number_function(f) or c, c.arity or 1) for f, c in pairs if f in CARDS}
 
 
 def _chain(c: Expressions, card: Card, node: ast.AST, values: Sequence[Value]) -> Value:
@@ -94,7 +96,7 @@ def _chain(c: Expressions, card: Card, node: ast.AST, values: Sequence[Value]) -
 
 def _fold(card: type[Primitive]) -> Handler:
     """max, min: of several values or of the items of a tuple of known length."""
-    name = card.name
+    name = card().short
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) == 1:
@@ -233,7 +235,7 @@ def _len(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 def _round(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     arguments = [*values, *keywords.values()]
     if len(arguments) == 1 or isinstance(arguments[1], Static) and arguments[1].value is None:
-        return c.prim(Round, c.ssa(arguments[0], node))
+        return c.prim(NumberFunction("round"), c.ssa(arguments[0], node))
     return apply_value(c, node, Static(round_digits), arguments, {})
 
 
@@ -258,14 +260,15 @@ def _callable(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
 
 @_takes(1, 2)
 def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    logarithm = c.prim(Log, c.ssa(values[0], node))
-    return logarithm if len(values) == 1 else c.prim(Div, logarithm, c.prim(Log, c.ssa(values[1], node)))
+    log = NumberFunction("log")
+    logarithm = c.prim(log, c.ssa(values[0], node))
+    return logarithm if len(values) == 1 else c.prim(Div, logarithm, c.prim(log, c.ssa(values[1], node)))
 
 
-def _scaled(base: float) -> Handler:
+def _scaled(base: float, card: Card = Log) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        return c.prim(Mul, c.prim(Log, c.ssa(values[0], node)), c.constant(base))
+        return c.prim(Mul, c.prim(card, c.ssa(values[0], node)), c.constant(base))
 
     return handle
 
@@ -407,21 +410,10 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     return _as_dtype(c, node, stacked, rest, keywords)
 
 
-@_takes(2, 2)
-def _pow(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    base, exponent = _ssa(c, node, values)
-    return c.prim(Pow, c.prim(ToFloat, base), c.prim(ToFloat, exponent))
-
-
 @_takes(1, 1)
 def _square(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     x = c.ssa(values[0], node)
     return c.prim(Mul, x, x)
-
-
-@_takes(1, 1)
-def _rint(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    return c.prim(ToFloat, c.prim(Round, c.ssa(values[0], node)))
 
 
 @_takes(1, 1)
@@ -431,13 +423,15 @@ def _copy(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
 
 HANDLERS: dict[Any, Handler] = {
     **_of_cards(),
-    max: _fold(Max), min: _fold(Min), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
+    max: _fold(PythonMax), min: _fold(PythonMin), sum: _sum, map: _map, zip: _zip, enumerate: _enumerate,
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
     isinstance: _isinstance, callable: _callable, dict: _dict, sorted: _sorted,
     any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
-    math.log: _log, math.log2: _scaled(1 / math.log(2)), math.log10: _scaled(1 / math.log(10)),
-    math.pow: _pow, np.log2: _scaled(1 / math.log(2)), np.log10: _scaled(1 / math.log(10)),
-    np.square: _square, np.rint: _rint, np.isnan: pointwise(Operator("is_nan"), 1),
+    math.log: _log, math.log2: _scaled(1 / math.log(2), NumberFunction("log")),
+    math.log10: _scaled(1 / math.log(10), NumberFunction("log")),
+    math.pow: _prim(NumberFunction("pow"), 2), np.log2: _scaled(1 / math.log(2)),
+    np.log10: _scaled(1 / math.log(10)),
+    np.square: _square, np.isnan: pointwise(Operator("is_nan"), 1),
     np.isinf: pointwise(Operator("is_inf"), 1), np.matmul: pointwise(Operator("batch_matmul"), 2),
     operator.matmul: _prim(Operator("batch_matmul"), 2),
     np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),

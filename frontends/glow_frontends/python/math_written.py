@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from glow_frontends.python.numpy_written import ARRAY_WRITTEN
 
 
@@ -94,8 +92,12 @@ def factorial(n: int) -> int:
     return r
 
 
-def perm(n: int, k: int) -> int:
-    """Ordered choices of k among n."""
+def perm(n: int, k: int | None = None) -> int:
+    """Ordered choices of k among n; of all n where k is not given."""
+    if k is None:
+        k = n
+    if n < 0 or k < 0:
+        raise ValueError("n and k must be non-negative integers")
     r = 1
     for i in range(k):
         r = r * (n - i)
@@ -104,6 +106,8 @@ def perm(n: int, k: int) -> int:
 
 def comb(n: int, k: int) -> int:
     """Choices of k among n."""
+    if n < 0 or k < 0:
+        raise ValueError("n and k must be non-negative integers")
     r = 1
     for i in range(k):
         r = r * (n - i) // (i + 1)
@@ -137,8 +141,8 @@ def divmod_(a: float, b: float) -> tuple[float, float]:
 
 def modf(x: float) -> tuple[float, float]:
     """Fraction and whole part."""
-    whole = float(int(x))
-    return x - whole, whole
+    whole = math.copysign(x if isinf(x) else float(int(abs(x))), x)
+    return math.copysign(0.0 if isinf(x) else x - whole, x), whole
 
 
 def erfc(x: float) -> float:
@@ -170,21 +174,11 @@ def round_digits(x: Any, digits: int) -> Any:
     return whole * scale
 
 
-def round_array(x: Any, decimals: int = 0) -> Any:
-    """numpy.round: scaled, rounded, scaled back."""
-    scale = 10.0**decimals
-    return np.rint(x * scale) / scale
-
-
 def _written() -> dict[Any, Any]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
     table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
-    arrays = {
-        np.round: round_array,
-        np.around: round_array,
-    }
-    return {**table, **arrays, **ARRAY_WRITTEN, divmod: divmod_}
+    return {**table, **ARRAY_WRITTEN, divmod: divmod_}
 
 
 #: Compiled functions in place of those of `math` and of built-in functions of numbers.

@@ -252,7 +252,12 @@ def _named() -> dict[Any, Handler]:
         if thing is not None:
             table[thing] = function(name, thing)
     table[np.identity] = function("eye", np.identity)
-    for alias, name in (("fix", "trunc"), ("row_stack", "vstack"), ("trapz", "trapezoid")):
+    for alias, name in (
+        ("fix", "trunc"),
+        ("row_stack", "vstack"),
+        ("trapz", "trapezoid"),
+        ("around", "round"),
+    ):
         if getattr(np, alias, None) is not None:
             table[getattr(np, alias)] = function(name)
     return table

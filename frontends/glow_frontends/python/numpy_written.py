@@ -47,7 +47,7 @@ def polyval(p: Any, x: Any) -> Any:
 
 def heaviside(x1: Any, x2: Any) -> Any:
     """0 below 0, 1 above it, x2 at it."""
-    return np.where(x1 < 0, 0.0, np.where(x1 > 0, 1.0, x2))
+    return np.where(x1 != x1, x1, np.where(x1 < 0, 0.0, np.where(x1 > 0, 1.0, x2)))
 
 
 def sinc(x: Any) -> Any:

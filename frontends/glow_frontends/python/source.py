@@ -1,7 +1,7 @@
 """The syntax tree of a Python function object, with the file and lines it stands on.
 
-A function is found by what its code object says: the line that it begins on and, of lambdas that begin on
-one line, the places of its instructions. What is found is compiled and compared with the function, so that
+A function is looked up by its code object: the line that it begins on and, of lambdas that begin on
+one line, the places of its instructions. The text is compiled and compared with the function, so that
 the text of a file that was edited after it was imported is not taken for the program that runs.
 """
 
@@ -51,7 +51,7 @@ class Source:
 
 
 def read(function: Callable[..., Any]) -> Source:
-    """The source of a function; FunctionError where there is none (exec), or another than when it was made."""
+    """The source of a function; FunctionError where there is none (exec), or one that was edited since."""
     name = getattr(function, "__qualname__", repr(function))
     code: CodeType | None = getattr(function, "__code__", None)  # a wrapper's own, not that of what it wraps
     file = code and inspect.getsourcefile(code)
@@ -65,7 +65,7 @@ def read(function: Callable[..., Any]) -> Source:
         tree, codes = _parsed("".join(lines), file, code.co_flags & __future__.annotations.compiler_flag)
     except (SyntaxError, ValueError):
         tree, codes = ast.Module([], []), frozenset[CodeType]()
-    node = _found(tree, code)
+    node = _node_of(tree, code)
     # A test runner that rewrites assertions adds names that no source can have: such code is not compared.
     if node is None or (code not in codes and not any(n.startswith("@") for n in _all_names(code))):
         hint = "import it again, so that what is compiled is what Python runs"
@@ -99,7 +99,7 @@ def _all_names(code: CodeType) -> Iterator[str]:
         yield from (*each.co_names, *each.co_varnames)
 
 
-def _found(tree: ast.Module, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+def _node_of(tree: ast.Module, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
     """The function of a tree that a code object was made of."""
     if code.co_name != "<lambda>":
         functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))

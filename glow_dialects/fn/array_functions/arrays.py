@@ -15,7 +15,15 @@ from xdsl.dialects.builtin import f64, i1, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import Array, broadcast_shapes, element_of, element_type, is_float, shape_of
+from glow_dialects.core.types import (
+    Array,
+    broadcast_shapes,
+    dtype_of,
+    element_of,
+    element_type,
+    is_float,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
@@ -45,6 +53,14 @@ def real(u: Unit, x: SSAValue) -> SSAValue:
 def counted(u: Unit, x: SSAValue) -> SSAValue:
     """Booleans as ints."""
     return u.cast(x, i64) if element_of(x) == i1 else x
+
+
+def summands(u: Unit, x: SSAValue) -> SSAValue:
+    """Ints as those of 64 bits, in which NumPy adds and multiplies them."""
+    kind = dtype_of(x.type)
+    if kind.kind not in "biu":
+        return x
+    return u.cast(x, element_type(np.dtype(np.uint64 if kind.kind == "u" else np.int64)))
 
 
 def truth(u: Unit, x: SSAValue) -> SSAValue:
@@ -103,6 +119,17 @@ def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValu
     return u.op("sqrt", _var(u, a, axis, ddof, keepdims))
 
 
+def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
+    if not is_float(element_of(a)) and decimals >= 0:
+        return a
+    x, scale = real(u, a), 10.0 ** abs(decimals)
+    if not decimals:
+        return u.op("round", x)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    rounded = u.op(back, u.op("round", u.op(there, x, u.b.scalar(scale, x))), u.b.scalar(scale, x))
+    return u.cast(rounded, element_of(a))
+
+
 def _any(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     return u.cast(reduced(u, "max", u.cast(truth(u, a), i64), axis, keepdims), i1)
 
@@ -133,7 +160,7 @@ def _arg(name: str) -> Maker:
 def _accumulated(name: str) -> Maker:
     def make(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
         flat = ravel(u, a) if axis is None else a
-        return u.op(name, counted(u, flat), axis=axis_of(axis or 0, len(shape_of(flat))))
+        return u.op(name, summands(u, flat), axis=axis_of(axis or 0, len(shape_of(flat))))
 
     return make
 
@@ -149,7 +176,7 @@ def ordered(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, SSAValue]
 
 
 def _sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
-    return ordered(u, a, axis)[0]
+    return u.cast(ordered(u, a, axis)[0], element_of(a))
 
 
 def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
@@ -173,9 +200,10 @@ def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSA
     quantile = window(u, ranked, last, low, low + 1)
     if part:
         above = window(u, ranked, last, low + 1, low + 2)
-        quantile = u.op(
-            "add", quantile, u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
-        )
+        step = u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
+        quantile = u.op("add", quantile, step)
+    bad = reduced(u, "max", u.cast(u.op("is_nan", flat), i64), last, True)
+    quantile = u.op("select", u.cast(bad, i1), u.b.scalar(math.nan, quantile), quantile)
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
     return u.reshape(quantile, kept if keepdims else [shape_of(x)[i] for i in rest])
 
@@ -306,11 +334,10 @@ def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
 
 
 def _trapezoid(u: Unit, y: SSAValue, dx: float, axis: int) -> SSAValue:
-    x = real(u, y)
-    at = axis_of(axis, len(shape_of(x)))
-    size = shape_of(x)[at]
-    both = u.op("add", window(u, x, at, 1, size), window(u, x, at, 0, size - 1))
-    return u.op("mul", reduced(u, "sum", both, at), u.b.scalar(0.5 * dx, x))
+    at = axis_of(axis, len(shape_of(y)))
+    size = shape_of(y)[at]
+    both = real(u, u.op("add", window(u, y, at, 1, size), window(u, y, at, 0, size - 1)))
+    return u.op("mul", reduced(u, "sum", both, at), u.b.scalar(0.5 * dx, both))
 
 
 # --- made of numbers ---------------------------------------------------------------------------------------
@@ -368,7 +395,8 @@ def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
 
 def _nan_reduced(kind: str, value: float) -> Maker:
     def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-        return reduced(u, kind, filled(u, counted(u, a), value), axis, keepdims)
+        whole = summands(u, a) if kind in ("sum", "prod") else counted(u, a)
+        return reduced(u, kind, filled(u, whole, value), axis, keepdims)
 
     return make
 
@@ -412,6 +440,9 @@ def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
         raise VerifyException("searchsorted takes one sorted row, and side='left' or 'right'")
     column = u.reshape(wanted, (*shape_of(wanted), 1))
     below = u.op("cmp_lt" if side == "left" else "cmp_le", row, column)
+    if is_float(element_of(row)):  # NaN is the largest
+        last, known = u.op("is_nan", column), u.op("not", u.op("is_nan", row))
+        below = u.op("or", below, u.op("and", last, known) if side == "left" else last)
     return reduced(u, "sum", u.cast(below, i64), -1)
 
 
@@ -425,7 +456,7 @@ ARRAYS: dict[str, Maker] = {
     "nan_to_num": _nan_to_num, "nanmax": _nan_reduced("max", -math.inf), "nanmean": _nan_mean,
     "nanmin": _nan_reduced("min", math.inf), "nanprod": _nan_reduced("prod", 1.0), "nanstd": _nan_std,
     "nansum": _nan_reduced("sum", 0.0), "nanvar": _nan_var, "pad": _pad, "percentile": _percentile,
-    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "repeat": _repeat, "roll": roll,
+    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "repeat": _repeat, "roll": roll, "round": _round,
     "searchsorted": _searchsorted, "sort": _sort, "split_part": _split_part, "squeeze": _squeeze,
     "std": _std, "swapaxes": _swapaxes, "take": _take, "take_along_axis": _take_along_axis, "tile": _tile,
     "trapezoid": _trapezoid, "trunc": _trunc, "var": _var,

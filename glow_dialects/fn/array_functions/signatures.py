@@ -64,6 +64,7 @@ SIGNATURES: dict[str, str] = {
     "quantile": "a; q=0.5, axis=None, keepdims=False",
     "ravel": "a",
     "repeat": "a; repeats=1, axis=None",
+    "round": "a; decimals=0",
     "roll": "a; shift=0, axis=None",
     "searchsorted": "a, v; side='left'",
     "setitem": "a, v; key=None",

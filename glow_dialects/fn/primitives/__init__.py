@@ -13,6 +13,7 @@ from glow_dialects.fn.primitives.compare import COMPARE
 from glow_dialects.fn.primitives.cotangents import COTANGENTS
 from glow_dialects.fn.primitives.items import ITEMS
 from glow_dialects.fn.primitives.mathematics import MATHEMATICS
+from glow_dialects.fn.primitives.numbers import NumberFunction
 from glow_dialects.fn.primitives.operators import OPERATORS, Vjp, operator_primitive
 from glow_dialects.fn.primitives.records import RECORDS
 from glow_dialects.fn.primitives.shapes import SHAPES
@@ -39,6 +40,8 @@ def primitive_named(text: str) -> Primitive:
     """The primitive of a name in the text of a program; VerifyException where there is none."""
     if text.startswith("vjp:"):
         return Vjp(primitive_named(text.removeprefix("vjp:")))
+    if text.startswith("py:"):
+        return NumberFunction(text.removeprefix("py:"))
     card = _BY_NAME.get(text)
     primitive = operator_primitive(text) if card is None else card()
     if primitive is None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import f64, i1, i64
+from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, is_float, shape_of, tensor
 from glow_dialects.fn.domain import TupleType
 from glow_dialects.fn.primitive import Options, Pointwise, Result
-from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive
+from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive, Unary
 from glow_dialects.fn.python_values import TUPLES, ZERO
 from glow_dialects.fn.values import V, is_zero, parts
 from glow_dialects.ops.arithmetic import (
@@ -77,6 +78,12 @@ class Sub(Arithmetic):
     def numbers(self, *x: Any) -> Any:
         return x[0] - x[1]
 
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        same = u.common(x, u.weak)
+        if element_of(same[0]) == i1:
+            raise VerifyException("a difference of booleans; use ^, or astype(int)")
+        return u.b(SubOp(*same))
+
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return -d if i else d
 
@@ -126,7 +133,7 @@ class Div(Arithmetic):
 
 
 class FloorDiv(Rounding):
-    """a // b; of ints, 0 where b is."""
+    """a // b; of ints, ZeroDivisionError where b is 0."""
 
     name, arity, graph = "floor_div", 2, FloorDivOp
     called = (operator.floordiv, np.floor_divide)
@@ -135,24 +142,28 @@ class FloorDiv(Rounding):
         return ScalarPrimitive.kinds(self, kind, where)
 
     def numbers(self, *x: Any) -> Any:
-        if x[1] != 0:
-            return x[0] // x[1]
-        return 0 if all(isinstance(v, int) for v in x) else Div().numbers(*x)
+        ints = isinstance(x[0], int) and isinstance(x[1], int)
+        return x[0] // x[1] if x[1] != 0 or ints else Div().numbers(*x)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(FloorDivOp(*_counted(u, x)))
 
 
 class Mod(Arithmetic):
-    """a % b, with the sign of b; of ints, 0 where b is."""
+    """a % b, with the sign of b; of ints, ZeroDivisionError where b is 0."""
 
     name, graph = "mod", ModOp
     called = (operator.mod, np.mod)
 
     def numbers(self, *x: Any) -> Any:
-        if x[1] != 0:
-            return x[0] % x[1]
-        return 0 if all(isinstance(v, int) for v in x) else math.nan
+        ints = isinstance(x[0], int) and isinstance(x[1], int)
+        return x[0] % x[1] if ints or (x[1] != 0 and math.isfinite(x[0])) else math.nan
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(ModOp(*_counted(u, x)))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -(d * x[0].prim(Div, x[1]).prim(Floor).prim(ToFloat)) if i else d
+        return -(d * ((x[0] - y()) / x[1])) if i else d
 
 
 class Fmod(Mathematical):
@@ -166,6 +177,11 @@ class Fmod(Mathematical):
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return -(d * ((x[0] - y()) / x[1])) if i else d
+
+
+def _counted(u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+    """Operands of one element type; booleans are ints of 8 bits where they are divided."""
+    return [u.cast(v, i8) if element_of(v) == i1 else v for v in u.common(x, u.weak)]
 
 
 class Neg(ScalarPrimitive, Pointwise):
@@ -208,28 +224,24 @@ class Sign(Rounding):
         return sign if isinstance(x[0], int) else float(sign)
 
 
-def _whole(function: Callable[[float], int], x: Any) -> int:
-    return 0 if isinstance(x, float) and not math.isfinite(x) else function(x)
-
-
 class Floor(Rounding):
     """The largest int that is no larger."""
 
     name, graph = "floor", FloorOp
-    called = (math.floor, np.floor)
+    called = (math.floor,)
 
     def numbers(self, *x: Any) -> Any:
-        return _whole(math.floor, x[0])
+        return math.floor(x[0])
 
 
 class Ceil(Rounding):
     """The smallest int that is no smaller."""
 
     name, graph = "ceil", CeilOp
-    called = (math.ceil, np.ceil)
+    called = (math.ceil,)
 
     def numbers(self, *x: Any) -> Any:
-        return _whole(math.ceil, x[0])
+        return math.ceil(x[0])
 
 
 class Round(Rounding):
@@ -238,7 +250,38 @@ class Round(Rounding):
     name, graph = "round", RoundOp
 
     def numbers(self, *x: Any) -> Any:
-        return _whole(round, x[0])
+        return round(x[0])
+
+
+class WholeFloat(Unary):
+    """A whole float from a float: infinities and NaN are themselves; arrays of ints too."""
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return super().build(u, options, attributes, x) if is_float(element_of(x[0])) else x[0]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None
+
+
+class FloorFloat(WholeFloat):
+    """The largest whole float that is no larger."""
+
+    name, graph, code = "floor_float", FloorOp, "llvm.floor.f64"
+    called = (np.floor,)
+
+
+class CeilFloat(WholeFloat):
+    """The smallest whole float that is no smaller."""
+
+    name, graph, code = "ceil_float", CeilOp, "llvm.ceil.f64"
+    called = (np.ceil,)
+
+
+class Rint(WholeFloat):
+    """The nearest whole float, ties to even."""
+
+    name, graph, code = "rint", RoundOp, "llvm.roundeven.f64"
+    called = (np.rint,)
 
 
 class ToInt(Rounding):
@@ -248,7 +291,7 @@ class ToInt(Rounding):
     called = (int, math.trunc)
 
     def numbers(self, *x: Any) -> Any:
-        return _whole(int, x[0])
+        return int(x[0])
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.cast(x[0], i64)
@@ -297,5 +340,6 @@ class Not(Predicate):
 
 
 ARITHMETIC = (
-    Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Neg, Abs, Sign, Floor, Ceil, Round, ToInt, ToFloat, ToBool, Not,
+    Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Neg, Abs, Sign, Floor, Ceil, Round, FloorFloat, CeilFloat, Rint,
+    ToInt, ToFloat, ToBool, Not,
 )  # fmt: skip

@@ -34,6 +34,7 @@ from glow_dialects.fn.record import Record
 from glow_dialects.fn.regions import subscript_error
 from glow_dialects.fn.values import V, is_zero, names_of, parts, place_of
 from glow_dialects.fn.values import is_dict as is_typed_dict
+from glow_dialects.ops.scatter_nd import written
 
 if TYPE_CHECKING:
     from glow_dialects.fn.dialect import PrimOp
@@ -128,6 +129,9 @@ class TakeLike(Primitive):
             grad = u.op("select", mask, d, u.b.scalar(0, d))
         else:
             grad = u.op("gather", d, u.cast(index, i64), axis=0)
+            if shape_of(index):
+                places = u.reshape(u.cast(index, i64), (*shape_of(index), 1))
+                grad = written(shape_of(d), places, grad, u.b)
         return u.summed(u.cast(grad, element_of(value)), shape_of(value))
 
     def python(self, op: PrimOp) -> Function:

@@ -54,6 +54,14 @@ class Comparison(Predicate):
     def numbers(self, *x: Any) -> Any:
         return type(self).compare(*x)
 
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        kinds = {v.type.kind for v in x if isinstance(v.type, Scalar)}
+        if kinds == {"int", "float"} and len(x) == 2:
+            for v in x:  # as a float, an int is compared exactly where it has no more than 53 bits
+                if isinstance(v.type, Scalar) and v.type.kind == "int" and v.type.const is None:
+                    m.t.exact(v.code)
+        return super().infer(m, op, x, where)
+
 
 class Equality(Comparison):
     """A comparison of numbers, texts, None and tuples."""
@@ -247,23 +255,87 @@ class Extreme(Arithmetic):
 
 
 class Max(Extreme):
-    """The larger of two numbers."""
+    """The larger of two numbers; NaN where one is."""
 
     name, graph, better = "max", MaxOp, ">="
-    called = (np.maximum, np.fmax)
+    called = (np.maximum,)
 
     def numbers(self, *x: Any) -> Any:
         return x[0] if x[0] >= x[1] or x[0] != x[0] else x[1]
 
 
 class Min(Extreme):
-    """The smaller of two numbers."""
+    """The smaller of two numbers; NaN where one is."""
 
     name, graph, better = "min", MinOp, "<="
-    called = (np.minimum, np.fmin)
+    called = (np.minimum,)
 
     def numbers(self, *x: Any) -> Any:
         return x[0] if x[0] <= x[1] or x[0] != x[0] else x[1]
+
+
+class Chosen(Arithmetic):
+    """The second of two numbers where it is better than the first, else the first.
+
+    `test` says what is better; `known` whether a number is better than NaN.
+    """
+
+    test: ClassVar[type[Comparison]]
+    known: ClassVar[bool] = False
+
+    def second(self, a: Any, b: Any) -> bool:
+        """Whether the second of two Python numbers is chosen."""
+        return self.test.compare(b, a) or (self.known and a != a)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[1] if self.second(*x) else x[0]
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        for v in x:
+            if not self.known and isinstance(v.type, TensorType) and v.type.shape:
+                best = "np.maximum or np.max" if self.test is Gt else "np.minimum or np.min"
+                raise UnsupportedError(f"{where}: {self.short} compares {text(v.type)}; use {best}")
+        return super().infer(m, op, x, where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        a, b = u.common(x, u.weak)
+        assert self.test.graph is not None
+        better = u.b(self.test.graph(b, a))
+        if self.known and is_float(element_of(a)):
+            better = u.op("or", better, u.op("is_nan", a))
+        return u.op("select", better, b, a)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        better = x[1].prim(self.test, x[0])
+        if self.known:
+            better = better.prim(BitOr, x[0].prim(Ne, x[0]))
+        return better.prim(Where, d, 0.0) if i else better.prim(Where, d.of(0.0), d)
+
+
+class PythonMax(Chosen):
+    """Python's max: the first of those that no other is larger than."""
+
+    name, shown, test = "python_max", "max", Gt
+
+
+class PythonMin(Chosen):
+    """Python's min: the first of those that no other is smaller than."""
+
+    name, shown, test = "python_min", "min", Lt
+
+
+class Fmax(Chosen):
+    """The larger of two numbers, the other one where one is NaN."""
+
+    name, test, known = "fmax", Gt, True
+    called = (np.fmax,)
+
+
+class Fmin(Chosen):
+    """The smaller of two numbers, the other one where one is NaN."""
+
+    name, test, known = "fmin", Lt, True
+    called = (np.fmin,)
 
 
 COMPARE = (
@@ -282,4 +354,8 @@ COMPARE = (
     Where,
     Max,
     Min,
+    PythonMax,
+    PythonMin,
+    Fmax,
+    Fmin,
 )

@@ -227,6 +227,33 @@ class InstantiateZeros(_Like):
         return d
 
 
+class Fill(_Like):
+    """A cotangent without symbolic zeros, as declared gradients take it, for a value like the second."""
+
+    name = "fill"
+
+    def vanishes(self, zeros: Sequence[bool]) -> bool:
+        return False
+
+    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+        if (
+            is_zero(x[0])
+            and not isinstance(x[1].type, TensorType | TupleType)
+            and widened(x[1].type) != FLOAT
+        ):
+            return x[0]
+        return filled(m, x[0], x[1].type)
+
+    def python(self, op: PrimOp) -> Function:
+        return fill
+
+    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+        return d[0]
+
+    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d
+
+
 def filled(m: Meaning, d: V, kind: Type) -> V:
     """A cotangent without symbolic zeros, for a value of a type."""
     if isinstance(kind, TupleType):
@@ -414,6 +441,6 @@ def _of(op: PrimOp) -> str | None:
 
 
 COTANGENTS = (
-    Zero, AddAny, SumLike, BroadcastLike, ReshapeLike, OnesLike, InstantiateZeros, CheckCotangent,
+    Zero, AddAny, SumLike, BroadcastLike, ReshapeLike, OnesLike, InstantiateZeros, Fill, CheckCotangent,
     StopGradient, Inactive, Active, AreFloats, EnvItem, EnvPut, EnvDrop, EnvPad,
 )  # fmt: skip

@@ -22,7 +22,7 @@ from glow_dialects.fn.primitives.arithmetic import Add, Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.python_values import kind_of, put
 from glow_dialects.fn.record import Record
-from glow_dialects.fn.regions import subscript_error
+from glow_dialects.fn.regions import plain, subscript_error
 from glow_dialects.fn.values import V, parts, place_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Item(Primitive):
                 item = t[int(i)]
             except IndexError:
                 raise raised("IndexError", subscript_error(len(t)), op.source) from None
-            return np.asarray(item) if isinstance(t, np.ndarray) else item
+            return plain(np.asarray(item)) if isinstance(t, np.ndarray) else item
 
         return run
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_python
-from glow_dialects.core.types import broadcast_shapes, element_of, element_type, is_float, shape_of
-from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of
+from glow_dialects.core.types import element_of, element_type, is_float, shape_of
+from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, counted, summands
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.matrices import MATRICES
@@ -199,8 +199,9 @@ class Operator(ByOperators):
         if name.startswith("reduce_") and "axes" not in options:
             options["axes"] = axes_of(options.pop("axis", None), rank)
             options.setdefault("keepdims", False)
-            value = x[0] if element_of(x[0]) != i1 else u.cast(x[0], i64)
-            return u.op(name, value, **options)
+            if name in ("reduce_sum", "reduce_prod"):
+                return u.op(name, summands(u, x[0]), **options)
+            return u.cast(u.op(name, counted(u, x[0]), **options), element_of(x[0]))
         if name == "transpose" and "permutation" not in options:
             options["permutation"] = tuple(reversed(range(rank)))
         if "axis" in options and isinstance(options["axis"], int):
@@ -330,10 +331,13 @@ class Stack(ByOperators):
         return "np.array"
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        same = u.common(x, u.weak)
-        shape = broadcast_shapes(*[shape_of(v) for v in same])
+        same = u.common(x, [False] * len(x))  # a number in a list counts as an array of its type
+        shape = shape_of(same[0])
+        if any(shape_of(v) != shape for v in same):
+            shapes = " and ".join(sorted({str(shape_of(v)) for v in same}))
+            raise VerifyException(f"items of shapes {shapes}; give them one shape")
         axis = options["axis"] % (len(shape) + 1)
-        rows = [u.reshape(u.expand(v, shape), (*shape[:axis], 1, *shape[axis:])) for v in same]
+        rows = [u.reshape(v, (*shape[:axis], 1, *shape[axis:])) for v in same]
         joined = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]
         return u.cast(joined, element_type(options["dtype"])) if "dtype" in options else joined
 

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import f64
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
@@ -41,7 +41,7 @@ class ScalarPrimitive(Primitive):
         return self.absorbing
 
     def numbers(self, *x: Any) -> Any:
-        """The value for Python numbers: IEEE results where Python raises."""
+        """The value for Python numbers: of floats that of IEEE arithmetic, of ints Python's, or its error."""
         raise NotImplementedError(self.name)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
@@ -80,7 +80,10 @@ class ScalarPrimitive(Primitive):
                 if any(v is ZERO for v in x):
                     return ZERO if self.absorbing else self.other(op, *x)
                 return on_arrays(*x) if isinstance(value, np.ndarray | np.generic) else self.other(op, *x)
-            return numbers(*x)
+            try:
+                return numbers(*x)
+            except (ArithmeticError, ValueError) as error:
+                raise raised(type(error).__name__, str(error), op.source) from None
 
         return run
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.core.types import element_of, shape_of
+from glow_dialects.core.types import dtype_of, element_of, element_type, shape_of
 from glow_dialects.fn.domain import BOTTOM, NotNative, Scalar, TensorType, TupleType, scalar_or_tensor, text
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Terms, number
@@ -20,6 +20,7 @@ from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Stack
 from glow_dialects.fn.python_values import ZERO, add_cotangents, fill, is_tuple, put
 from glow_dialects.fn.regions import evaluate
+from glow_dialects.fn.unit import promoted
 from glow_dialects.fn.values import V, is_zero, parts
 
 if TYPE_CHECKING:
@@ -271,10 +272,16 @@ class SumItems(Primitive):
         return total
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.op("reduce_sum", x[0], axes=(0,), keepdims=False)
+        # Python adds the rows to the number 0.
+        kind = promoted([dtype_of(x[0].type), np.dtype(np.int64)], [False, True])
+        return u.op("reduce_sum", u.cast(x[0], element_type(kind)), axes=(0,), keepdims=False)
 
     def python(self, op: PrimOp) -> Function:
+        on_arrays = self.on_arrays(op)
+
         def run(t: Any) -> Any:
+            if isinstance(t, np.ndarray):
+                return on_arrays(t)
             total = t[0] if len(t) else 0
             for value in t[1:]:
                 total = add_cotangents(total, value)

@@ -19,6 +19,7 @@ from glow_dialects.fn.primitives.cotangents import (
     AreFloats,
     CheckCotangent,
     EnvItem,
+    Fill,
     OnesLike,
     SumLike,
 )
@@ -47,7 +48,7 @@ def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
     name, count = source.sym_name.data, len(source.block.args)
     m = Maker(Block(arg_types=[any_type] * (count + 3)))  # x.., y, k, d
     *values, y, after, d = m.block.args
-    result = m.call(m.ref(gradient), d, y, *values)
+    result = m.call(m.ref(gradient), m.prim(Fill, d, y), y, *values)
     items = [result] if count == 1 else [m.get(result, i, count) for i in range(count)]
     whole = m.tuple([m.prim(CheckCotangent, item, x) for item, x in zip(items, values, strict=True)])
     whole.owner.attributes["of"] = StringAttr(name)  # pyright: ignore[reportAttributeAccessIssue]

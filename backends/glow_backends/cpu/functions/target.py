@@ -35,6 +35,7 @@ from glow_dialects.fn.primitives.compare import (
     BitAnd,
     BitOr,
     BitXor,
+    Chosen,
     Comparison,
     Extreme,
     Invert,
@@ -117,13 +118,40 @@ class LlvmTarget:
         if isinstance(card, Comparison):
             return self._compared(card.code, kind, x)
         if isinstance(card, Extreme):
-            return self.builder.select(self._compared(card.better, kind, x), x[0], x[1])
+            first = self._compared(card.better, kind, x)
+            if kind == "float":
+                first = self.builder.or_(first, self._compared("!=", kind, [x[0], x[0]]))
+            return self.builder.select(first, x[0], x[1])
+        if isinstance(card, Chosen):
+            second = self._compared(card.test.code, kind, [x[1], x[0]])
+            if card.known and kind == "float":
+                second = self.builder.or_(second, self._compared("!=", kind, [x[0], x[0]]))
+            return self.builder.select(second, x[1], x[0])
         if isinstance(card, Mathematical) and card.code:
             return self.external(card.code, F64, x)
         code = (FLOATS if kind == "float" else INTS).get(type(card))
         if code is None:
             raise NotNative(f"{card.name} of {kind}s")
         return code(self, *x)
+
+    def exact(self, code: ir.Value) -> None:
+        """Leave the program where an int is not exactly a float: one of more than 53 bits."""
+        b, most = self.builder, ir.Constant(I64, 2**53)
+        shifted = b.add(self.tensors.register(code), most)
+        self.support.fits(b, b.icmp_unsigned(">", shifted, ir.Constant(I64, 2**54)))
+
+    def defined(self, result: ir.Value, x: Sequence[ir.Value]) -> None:
+        """Leave the program where a function of numbers has no value for `x`, or none that is finite."""
+        b, infinity = self.builder, ir.Constant(F64, float("inf"))
+        registers = self.tensors.registers([result, *x])
+        sizes = [self.external("llvm.fabs.f64", F64, [r]) for r in registers]
+        # Of NaN any result; of an infinity an infinite one; of other numbers a finite one.
+        bad = b.fcmp_unordered(">=", sizes[0], infinity)
+        for size in sizes[1:]:
+            bad = b.and_(bad, b.fcmp_ordered("ord", size, size))
+            same = b.and_(b.fcmp_ordered("==", size, infinity), b.fcmp_ordered("==", sizes[0], infinity))
+            bad = b.and_(bad, b.not_(same))
+        self.support.fits(b, bad)
 
     def _compared(self, test: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
         b = self.builder
@@ -195,20 +223,25 @@ class LlvmTarget:
         return product
 
     def divided(self, name: str, x: ir.Value, by: ir.Value) -> ir.Value:
-        """x // by or x % by, rounded down as in Python; by 0, x // 0 is 0 and x % 0 is 0."""
+        """x // by or x % by, rounded down as in Python; the program stops where `by` is 0."""
         b = self.builder
-        zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+        zero = ir.Constant(I64, 0)
         if not isinstance(by, ir.Constant):
             least = b.icmp_signed("==", x, ir.Constant(I64, -(2**63)))
-            self.support.fits(b, b.and_(least, b.icmp_signed("==", by, ir.Constant(I64, -1))))
-        safe = b.select(b.icmp_signed("==", by, zero), one, by)
-        quotient, rest = b.sdiv(x, safe), b.srem(x, safe)
-        signs = b.icmp_signed("<", b.xor(rest, safe), zero)
+            bad = b.and_(least, b.icmp_signed("==", by, ir.Constant(I64, -1)))
+            self.support.fits(b, b.or_(bad, b.icmp_signed("==", by, zero)))
+        elif by.constant in (0, -1):
+            bad = (
+                ir.Constant(I1, 1) if by.constant == 0 else b.icmp_signed("==", x, ir.Constant(I64, -(2**63)))
+            )
+            self.support.fits(b, bad)
+            by = by if by.constant else ir.Constant(I64, 1)
+        quotient, rest = b.sdiv(x, by), b.srem(x, by)
+        signs = b.icmp_signed("<", b.xor(rest, by), zero)
         below = b.and_(b.icmp_signed("!=", rest, zero), signs)
         if name == "mod":
-            return b.add(rest, b.select(below, safe, zero))
-        quotient_down = b.sub(quotient, b.zext(below, I64))
-        return b.select(b.icmp_signed("==", by, zero), zero, quotient_down)
+            return b.add(rest, b.select(below, by, zero))
+        return b.sub(quotient, b.zext(below, I64))
 
     def power(self) -> ir.Function:
         """Integer power by squaring; negative exponents, which give floats, are not native."""

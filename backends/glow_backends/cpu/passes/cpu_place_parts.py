@@ -41,6 +41,19 @@ def _writers(buffer: SSAValue) -> list[Operation]:
     ]
 
 
+def _written_between(op: SliceOp, base: SSAValue, result: SSAValue) -> bool:
+    """Whether a buffer is written after a slice of it, while the slice is still read."""
+    pending = {user for user, _ in uses_of([result]) if user is not op and not isinstance(user, DeallocOp)}
+    writers = set(_writers(base))
+    following = op.next_op
+    while following is not None and pending:
+        if following in writers:
+            return True
+        pending.discard(following)
+        following = following.next_op
+    return False
+
+
 def _replace(old: SSAValue, new: SSAValue) -> None:
     """Let `new` stand for the alloc `old`, whose life ends with that of what `new` lies in."""
     for use in list(old.uses):
@@ -80,6 +93,8 @@ def view_slice(function: InstrFuncOp, op: SliceOp) -> bool:
     base = origin(source)
     if isinstance(base.owner, WeightOp) and _writers(base):
         return False  # its contents may change while the slice is still read
+    if _written_between(op, base, result):
+        return False
     count = max(1, prod(shape_of(source)))
     if (view_offset(source) + offset * (bytes_of(source.type) // count)) % ALIGN:
         return False
@@ -101,11 +116,17 @@ def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
     element = bytes_of(result.type) // max(1, prod(shape_of(result)))
     if any(start * element % ALIGN for start in starts) or len(_writers(result)) != 1:
         return False
-    placed = [isinstance(p.owner, AllocOp) and parts.count(p) == 1 and p is not result for p in parts]
-    if not any(placed):
-        return False
     block = function.block
     positions = {item: i for i, item in enumerate(block.ops)}
+    placed = [
+        isinstance(p.owner, AllocOp)
+        and parts.count(p) == 1
+        and p is not result
+        and all(positions[w] < positions[op] for w in _writers(p))  # later, it is used for something else
+        for p in parts
+    ]
+    if not any(placed):
+        return False
     owners = [p.owner for p, movable in zip(parts, placed, strict=True) if movable]
     first = min((o for o in owners if isinstance(o, AllocOp)), key=lambda o: positions[o])
     if positions[first] < positions[result.owner]:
