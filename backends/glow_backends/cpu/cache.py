@@ -68,13 +68,13 @@ def _is_ours(base: Path) -> bool:
     with suppress(OSError):
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        found = base.stat()
+        status = base.stat()
     except OSError:
         return True  # nothing can be read or written there
     if _user() is None:
         return True
-    shared = found.st_mode & _OTHERS or (found.st_mode & _GROUP and found.st_gid != found.st_uid)
-    if found.st_uid in (_user(), 0) and not shared:
+    shared = status.st_mode & _OTHERS or (status.st_mode & _GROUP and status.st_gid != status.st_uid)
+    if status.st_uid in (_user(), 0) and not shared:
         return True
     LOG.warning("%s is not used: others can write to it, and a cache holds machine code", base)
     return False

@@ -1,0 +1,182 @@
+"""Networks that onnxruntime's quantiser wrote, beside onnxruntime itself: time, first answer, difference.
+
+    python -m benchmarks.quantized_by_onnxruntime [--network REGEX] [--way REGEX] [--json FILE]
+
+Random weights and inputs; one thread each on one pinned core, the two in turn. `ratio` is onnxruntime's
+time over ours, `first` the seconds from the file to the first answer without a cache, `error` the
+largest difference from onnxruntime's output over the output's largest value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from benchmarks.quantized_networks import NETWORKS, feeds
+
+SECONDS = 0.25
+"""Seconds that a program is timed for."""
+ROUNDS = 5
+
+Feed = dict[str, np.ndarray]
+
+
+def _dynamic(weights: str, **options: Any) -> Callable[[Path, Path, Sequence[Feed]], None]:
+    def convert(source: Path, target: Path, data: Sequence[Feed]) -> None:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        del data
+        quantize_dynamic(source, target, weight_type=QuantType[weights], **options)
+
+    return convert
+
+
+def _static(
+    form: str, activations: str, weights: str, **options: Any
+) -> Callable[[Path, Path, Sequence[Feed]], None]:
+    def convert(source: Path, target: Path, data: Sequence[Feed]) -> None:
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+        class Reader(CalibrationDataReader):
+            """The feeds, one after another."""
+
+            def __init__(self) -> None:
+                self.feeds = iter(data)
+
+            def get_next(self) -> Any:
+                """The next feed."""
+                return next(self.feeds, None)
+
+        quantize_static(
+            source,
+            target,
+            Reader(),
+            quant_format=QuantFormat[form],
+            activation_type=QuantType[activations],
+            weight_type=QuantType[weights],
+            **options,
+        )
+
+    return convert
+
+
+def _blocks(source: Path, target: Path, data: Sequence[Feed]) -> None:
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    del data
+    quantizer = MatMulNBitsQuantizer(onnx.load(source), block_size=32, is_symmetric=True)
+    quantizer.process()
+    quantizer.model.save_model_to_file(str(target))
+
+
+WAYS: dict[str, Callable[[Path, Path, Sequence[Feed]], None]] = {
+    "dynamic u8": _dynamic("QUInt8"),
+    "dynamic s8": _dynamic("QInt8"),
+    "dynamic s8 per channel": _dynamic("QInt8", per_channel=True),
+    "QDQ u8s8": _static("QDQ", "QUInt8", "QInt8"),
+    "QDQ u8s8 per channel": _static("QDQ", "QUInt8", "QInt8", per_channel=True),
+    "QDQ s8s8": _static("QDQ", "QInt8", "QInt8"),
+    "QDQ u8u8": _static("QDQ", "QUInt8", "QUInt8"),
+    "QOperator u8s8": _static("QOperator", "QUInt8", "QInt8"),
+    "QOperator u8u8": _static("QOperator", "QUInt8", "QUInt8"),
+    "int4 blocks": _blocks,
+}
+"""Name -> what converts a file, given inputs to calibrate with."""
+
+
+def quantized(network: str, way: str, folder: Path) -> Path:
+    """The file of a network, quantised in one way; made when it is not there."""
+    source, target = (folder / f"{network} {w}.onnx".replace(" ", "_") for w in ("float", way))
+    if not source.exists():
+        onnx.save(NETWORKS[network](), source)
+    if not target.exists():
+        WAYS[way](source, target, feeds(onnx.load(source), 8))
+    return target
+
+
+def measure(path: Path, feed: Feed) -> dict[str, float]:
+    """Microseconds of both, their ratio, seconds to the first answer, and the error."""
+    import onnxruntime
+
+    import glow_compiler as glow
+
+    start = time.perf_counter()
+    net = glow.compile(path)
+    ours = list(net.run(feed).values())[0]
+    first = time.perf_counter() - start
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    theirs = session.run(None, feed)[0]
+    times = _timed([lambda: net.run(feed), lambda: session.run(None, feed)])
+    scale = float(np.abs(theirs).max()) or 1.0
+    error = float(np.abs(ours.astype(np.float64) - theirs).max()) / scale
+    mine, other = times
+    return {"us": mine, "onnxruntime": other, "ratio": other / mine, "first": first, "error": error}
+
+
+def _timed(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """The least mean of microseconds a call, over rounds in turn."""
+    best, counts = [float("inf")] * len(calls), [1] * len(calls)
+    for round_ in range(ROUNDS + 1):
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            for _ in range(counts[i]):
+                call()
+            each = (time.perf_counter() - start) / counts[i]
+            best[i] = min(best[i], each) if round_ else best[i]
+            counts[i] = max(1, int(SECONDS / ROUNDS / each))
+    return [1e6 * b for b in best]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table; 1 where something could not be compiled."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--network", default="", help="networks whose name this expression is found in")
+    parser.add_argument("--way", default="", help="ways, likewise")
+    parser.add_argument("--folder", type=Path, help="where the models are kept (default: a temporary folder)")
+    parser.add_argument("--json", type=Path, help="write the numbers, too")
+    a = parser.parse_args(arguments)
+    os.environ["GLOW_CACHE_DIR"] = ""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    rows: dict[str, dict[str, float]] = {}
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (n for n in NETWORKS if re.search(a.network, n)):
+            for way in (w for w in WAYS if re.search(a.way, w)):
+                path = quantized(name, way, folder)
+                try:
+                    row = rows[f"{name} | {way}"] = measure(path, feeds(onnx.load(path), 1, seed=9)[0])
+                except Exception as error:
+                    failed += 1
+                    print(f"{name} | {way}: {type(error).__name__}: {error}", file=sys.stderr)
+                    continue
+                print(f"{name:22} {way:24} " + " ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+    if rows:
+        ratios = np.array([r["ratio"] for r in rows.values()])
+        mean = float(np.exp(np.log(ratios).mean()))
+        first, error = (max(r[key] for r in rows.values()) for key in ("first", "error"))
+        print(f"{len(rows)} cases: geometric mean {mean:.2f}, least {ratios.min():.2f}, below 1:", end=" ")
+        print(f"{int((ratios < 1).sum())}, longest first answer {first:.1f} s, largest error {error:.2g}")
+    if a.json:
+        a.json.write_text(json.dumps(rows, indent=1))
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
