@@ -128,16 +128,14 @@ def measure(path: Path, feed: Feed) -> dict[str, float]:
 
 
 def _timed(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """The least mean of microseconds a call, over rounds in turn."""
-    best, counts = [float("inf")] * len(calls), [1] * len(calls)
-    for round_ in range(ROUNDS + 1):
+    """The microseconds of the fastest call, over rounds in turn: other programs disturb it least."""
+    best = [float("inf")] * len(calls)
+    for _ in range(ROUNDS):
         for i, call in enumerate(calls):
-            start = time.perf_counter()
-            for _ in range(counts[i]):
+            end = time.perf_counter() + SECONDS / ROUNDS
+            while (start := time.perf_counter()) < end:
                 call()
-            each = (time.perf_counter() - start) / counts[i]
-            best[i] = min(best[i], each) if round_ else best[i]
-            counts[i] = max(1, int(SECONDS / ROUNDS / each))
+                best[i] = min(best[i], time.perf_counter() - start)
     return [1e6 * b for b in best]
 
 

@@ -29,15 +29,13 @@ from glow_dialects.ops.requantize import (
 )
 
 
-@graph_op
-class QuantizedFullyConnectedOp(RequantizingOp):
+class IntegerProductOp(RequantizingOp):
     """input [N, K] x weights [K, M] + bias [M] of stored integers, requantised to the result's type.
 
     input: one scale. weights: zero point 0, one scale or one a column. bias: i32 in units of input
     scale x weight scale. A float result is the sums times their unit, an i32 one the sums.
     """
 
-    name = "glow.quantized_fully_connected"
     REAL_RESULT = True
     input = operand_def(Tensor)
     weights = operand_def(Tensor)
@@ -63,6 +61,13 @@ class QuantizedFullyConnectedOp(RequantizingOp):
         total = total if bias is None else total + bias
         to, low, high = element_of(self.operands[0]), self.low, self.high
         result[...] = requantized(total, scale_of(source), kind.scale_array, to, low, high)
+
+
+@graph_op
+class QuantizedFullyConnectedOp(IntegerProductOp):
+    """input [N, K] x weights [K, M] + bias [M] of stored integers, requantised to the result's type."""
+
+    name = "glow.quantized_fully_connected"
 
 
 def _stored(*shape: int, kind: UniformQuantizedType) -> QuantizedArray:

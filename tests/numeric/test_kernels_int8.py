@@ -67,7 +67,7 @@ def run(spec: Int8ConvSpec, target: CpuTarget, seed: int = 0) -> tuple[np.ndarra
     y = aligned(np.zeros(blocked_shape(want.shape, lanes), kind))
     StandaloneKernel(emit_conv_int8, spec, target)(
         y,
-        aligned(block_channels(x, lanes)),
+        aligned(block_channels(x.astype(np.uint16) if spec.pairs else x, lanes)),
         aligned(pack_int8_conv(w, spec, target)),
         aligned(pack_channels(bias, target)),
         aligned(pack_channels(factor, target)),
@@ -75,10 +75,13 @@ def run(spec: Int8ConvSpec, target: CpuTarget, seed: int = 0) -> tuple[np.ndarra
     return unblock_channels(y, conv.out_channels), want
 
 
+@pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SPECS)
-def test_bytes_are_exact(name: str, target: str) -> None:
-    got, want = run(Int8ConvSpec(SPECS[name], Requantize(zero=7, low=7, high=250)), TARGETS[target])
+def test_bytes_are_exact(name: str, target: str, pairs: bool) -> None:
+    """Words of four bytes, and of two 16-bit numbers."""
+    spec = Int8ConvSpec(SPECS[name], Requantize(zero=7, low=7, high=250), pairs=pairs)
+    got, want = run(spec, TARGETS[target])
     np.testing.assert_array_equal(got, want)
 
 
@@ -109,13 +112,13 @@ def test_sums_beyond_the_range_saturate() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(("real", "pairs"), [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("shape", [(1, 40, 64), (7, 129, 30), (33, 16, 5), (20, 100, 2), (64, 64, 64)])
-def test_products_are_exact(shape: tuple[int, int, int], real: bool, target: str) -> None:
+def test_products_are_exact(shape: tuple[int, int, int], real: bool, pairs: bool, target: str) -> None:
     """Signed inputs, every rest of rows, columns and depth."""
     m, n, depth = shape
     made = TARGETS[target]
-    spec = Int8GemmSpec(m, n, depth, True, Requantize(3, -100, 127, real))
+    spec = Int8GemmSpec(m, n, depth, not pairs, Requantize(3, -100, 127, real), pairs)
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (m, depth)).astype(np.int8)
     w = rng.integers(-127, 128, (depth, n)).astype(np.int8)
@@ -123,12 +126,12 @@ def test_products_are_exact(shape: tuple[int, int, int], real: bool, target: str
     factor = (rng.random(n) * 1e-2 + 1e-4).astype(np.float32)
     total = (x.astype(np.int64) @ w.astype(np.int64) + bias).astype(np.float32) * factor
     want = total if real else np.clip(np.rint(total) + np.float32(3), -100, 127).astype(np.int8)
-    sums = (bias - 128 * w.astype(np.int32).sum(0)).astype(np.int32)
+    sums = (bias - (0 if pairs else 128) * w.astype(np.int32).sum(0)).astype(np.int32)
     width = 8 * made.lanes
     y = aligned(np.zeros((m, n), want.dtype))
     StandaloneKernel(emit_gemm_int8, spec, made)(
         y,
-        aligned(x),
+        aligned(x.astype(np.int16) if pairs else x),
         aligned(pack_int8_gemm(w, spec, made)),
         aligned(pad_to(sums, 0, width)),
         aligned(pad_to(factor, 0, width)),

@@ -72,6 +72,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
         from glow_backends.cpu.passes.cpu_images import CpuImagesPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
+        from glow_backends.cpu.passes.cpu_pairs import CpuPairsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
@@ -89,6 +90,7 @@ class CpuBackend(Backend):
             CpuAttentionPass(),  # softmax between two products
             CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions
+            CpuPairsPass(self.cpu),  # 16-bit numbers in place of bytes, where products take pairs
             CpuStackPass(),  # the remaining element-wise operators
             CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),

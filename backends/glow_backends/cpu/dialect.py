@@ -13,7 +13,7 @@ from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import BlockOp, ConvOp, GemmOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.ops.lrn import BlockedLrnOp
-from glow_backends.cpu.ops.quantized import QuantizedConvOp
+from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
 from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.ops.training import (
@@ -39,6 +39,8 @@ OPERATORS: tuple[type[GraphOp], ...] = (
     PermuteChannelsOp,
     BlockedLrnOp,
     QuantizedConvOp,
+    PairsConvOp,
+    PairsFullyConnectedOp,
     PackFilterOp,
     ConvWeightsOp,
     BatchNormTrainOp,

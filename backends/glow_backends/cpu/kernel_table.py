@@ -11,7 +11,7 @@ from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
 from glow_backends.cpu.kernels.conv.conv_gemm import GemmConv
 from glow_backends.cpu.kernels.conv.conv_generic import DoubleMatmul, PlainConv, PlainConvTranspose
 from glow_backends.cpu.kernels.conv.conv_half import HalfConv
-from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv
+from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv, PairsConv
 from glow_backends.cpu.kernels.conv.conv_panels import PanelConv
 from glow_backends.cpu.kernels.conv.conv_plane import PlaneConv
 from glow_backends.cpu.kernels.conv.conv_weights import ConvWeights
@@ -54,7 +54,7 @@ from glow_backends.cpu.kernels.data.trees import Trees
 from glow_backends.cpu.kernels.gemm.attention import Attention
 from glow_backends.cpu.kernels.gemm.gemm_blocks import BlockGemm
 from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemm
-from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8FullyConnected
+from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8FullyConnected, PairsFullyConnected
 from glow_backends.cpu.kernels.gemm.gemm_int8_stack import Int8Matmul
 from glow_backends.cpu.kernels.gemm.products import FullyConnected, Gemm, Matmul
 from glow_backends.cpu.kernels.host import HostDft
@@ -95,6 +95,7 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     PlainConvTranspose(),
     DepthwiseInt8Conv(),
     Int8Conv(),
+    PairsConv(),
     FilterPack(),
     ConvWeights(),
     WinogradWeights(),
@@ -105,6 +106,7 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     DoubleMatmul(),
     BlockGemm(),
     Int8FullyConnected(),
+    PairsFullyConnected(),
     Int8Matmul(),
     Attention(),
     CachedAttention(),

@@ -117,6 +117,9 @@ def _rescale(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], s
         byte = steps.add("cast", args[0], dtype="u8") if name == "u8" else args[0]
         other = steps.with_number("bitwise_xor", byte, 128, "u8")
         return other if name == "u8" else steps.add("cast", other, dtype="i8")
+    same = (scale_of(source), zero_of(source), source.signed) == (scale_of(to), zero_of(to), to.signed)
+    if same and source.storage.width.data <= to.storage.width.data:
+        return steps.add("cast", args[0], dtype=name)
     real = steps.with_number("mul", _centred(steps, args[0], source, "f64"), scale_of(source), "f64")
     return _divided(steps, real, to, "f64", name)
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.target import CpuTarget
 
 I16 = ir.IntType(16)
+
+
+def room_of(target: CpuTarget, pairs: bool) -> CpuTarget:
+    """The target with the registers that sums, weights and one broadcast may take beside a product.
+
+    Products that are added by an instruction of their own lie in a register; where four bytes are
+    multiplied in steps, so do the halves of both factors.
+    """
+    taken = 0 if target.has_vnni and not pairs else 1 if pairs else 4
+    return replace(target, registers=target.registers - taken)
 
 
 def dot4(k: KernelBuilder, x: ir.Value, w: ir.Value, total: ir.Value) -> ir.Value:
@@ -33,6 +44,13 @@ def dot4(k: KernelBuilder, x: ir.Value, w: ir.Value, total: ir.Value) -> ir.Valu
     return total
 
 
+def dot2(k: KernelBuilder, x: ir.Value, w: ir.Value, total: ir.Value) -> ir.Value:
+    """total + sum of two products, lane by lane, of 16-bit numbers; x and w have 32 bits a lane."""
+    words = total.type
+    halves = ir.VectorType(I16, 2 * words.count)
+    return k.b.add(total, _pairs(k, k.b.bitcast(x, halves), k.b.bitcast(w, halves), words))
+
+
 def _vnni(k: KernelBuilder, total: ir.Value, x: ir.Value, w: ir.Value) -> ir.Value:
     words = total.type
     bytes_ = ir.VectorType(I8, 4 * words.count)
@@ -45,8 +63,8 @@ def _vnni(k: KernelBuilder, total: ir.Value, x: ir.Value, w: ir.Value) -> ir.Val
 
 def _pairs(k: KernelBuilder, x: ir.Value, w: ir.Value, words: ir.VectorType) -> ir.Value:
     """Products of 16-bit lanes, added in pairs to 32 bits."""
-    if k.target.vector_bytes == 32 and words.count == 8:
-        name = "llvm.x86.avx2.pmadd.wd"
+    if k.target.vector_bytes >= 32 and words.count in (8, 16):
+        name = "llvm.x86.avx2.pmadd.wd" if words.count == 8 else "llvm.x86.avx512.pmaddw.d.512"
         callee = k.module.globals.get(name)
         if callee is None:
             callee = ir.Function(k.module, ir.FunctionType(words, [x.type, x.type]), name)

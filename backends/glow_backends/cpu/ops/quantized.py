@@ -1,4 +1,4 @@
-"""`glow_cpu.quantized_conv`: convolution of unsigned bytes on channel blocks."""
+"""`glow_cpu.quantized_conv`: convolution of unsigned bytes on channel blocks; products of pairs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
+from glow_dialects.ops.quantized_fully_connected import IntegerProductOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
 from glow_dialects.ops.windows import convolve, output_sizes
 
 
-@graph_op
-class QuantizedConvOp(PureOp):
+class IntegerConvOp(PureOp):
     """Exact sums of products of bytes, requantised (glow.quantized_conv on blocks).
 
     `input` is blocked, unsigned, of one scale. Kernels pad with stored zeros, so a padded input has
@@ -30,7 +30,6 @@ class QuantizedConvOp(PureOp):
     glow.quantized_add of both, within sum_low .. sum_high.
     """
 
-    name = "glow_cpu.quantized_conv"
     lanes = int_prop()
     strides = ints_prop()
     pads = ints_prop()
@@ -85,6 +84,27 @@ class QuantizedConvOp(PureOp):
             (added,) = map(quantized_type, present(self.residual))
             y = finish(sum_of(y, residual, between, added, to), to, self.sum_low, self.sum_high)
         result[...] = y
+
+
+@graph_op
+class QuantizedConvOp(IntegerConvOp):
+    """Exact sums of products of bytes, requantised."""
+
+    name = "glow_cpu.quantized_conv"
+
+
+@graph_op
+class PairsConvOp(IntegerConvOp):
+    """quantized_conv of numbers that fit bytes but come in 16 bits, for processors that multiply pairs."""
+
+    name = "glow_cpu.pairs_conv"
+
+
+@graph_op
+class PairsFullyConnectedOp(IntegerProductOp):
+    """quantized_fully_connected of numbers that fit bytes but come in 16 bits, likewise."""
+
+    name = "glow_cpu.pairs_fully_connected"
 
 
 def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:

@@ -1,7 +1,8 @@
-"""Direct convolution of 8-bit integers on channel blocks: four products an instruction (VNNI).
+"""Direct convolution of 8-bit integers on channel blocks, several products an instruction.
 
-The loops are those of the float kernel on units of four channels: an input block of c bytes is c / 4
-words, each broadcast and multiplied with four channels' weights of c output channels.
+The loops are those of the float kernel on units of four channels (VNNI): an input block of c bytes is
+c / 4 words, each broadcast and multiplied with four channels' weights of c output channels. Where the
+processor multiplies pairs of 16-bit numbers, the bytes come as such, and units are two channels.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xdsl.dialects.builtin import f32, i32
 
 from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.emit.integer import Requantize, Residual, dot4
+from glow_backends.cpu.emit.integer import Requantize, Residual, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div
 from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.windows import window
@@ -26,7 +27,7 @@ from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.kernels.pointwise.lookup import permutes_bytes
-from glow_backends.cpu.ops.quantized import QuantizedConvOp, bias_of, factor_of
+from glow_backends.cpu.ops.quantized import IntegerConvOp, PairsConvOp, QuantizedConvOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
@@ -39,13 +40,20 @@ class Int8ConvSpec:
     x is (N, C / c, H, W, c), unsigned; y (N, K / c, OH, OW, c), unsigned (or f32, or i32 sums); w is
     what `pack_int8_conv` made of (K, C/g, R, S), signed; bias (i32) and factor (f32) have one value an
     output channel, padded to c. Padding is zero bytes. `conv` has no epilogue. `zero` is what the
-    depthwise kernel, which leaves padding out, takes from every byte of x.
+    depthwise kernel, which leaves padding out, takes from every byte of x. With `pairs` x and w are
+    16-bit numbers of the size of bytes.
     Operands: y, x, w, bias, factor, [residual (unsigned, like y)].
     """
 
     conv: DirectConvSpec
     requantize: Requantize = field(default_factory=Requantize)
     zero: int = 0
+    pairs: bool = False
+
+    @property
+    def together(self) -> int:
+        """Channels of a word of 32 bits."""
+        return 2 if self.pairs else 4
 
 
 def supports_int8(spec: Int8ConvSpec) -> bool:
@@ -55,15 +63,17 @@ def supports_int8(spec: Int8ConvSpec) -> bool:
 
 def _plan(spec: Int8ConvSpec, target: CpuTarget) -> ConvPlan:
     """The float plan, the last input block's channels in words."""
-    plan = plan_conv(spec.conv, target)
-    return replace(plan, in_rest=ceil_div(plan.in_rest, 4))
+    plan = plan_conv(spec.conv, room_of(target, spec.pairs))
+    return replace(plan, in_rest=ceil_div(plan.in_rest, spec.together))
 
 
 def pack_int8_conv(weights: np.ndarray, spec: Int8ConvSpec, target: CpuTarget) -> np.ndarray:
-    """(K, C/g, R, S) as `pack_conv` cuts it, four input channels of v vectors of outputs inmost."""
-    packed = pack_conv(weights, spec.conv, target)
+    """(K, C/g, R, S) as `pack_conv` cuts it, the input channels of a word of v vectors of outputs inmost."""
+    elements = weights.astype(np.int16) if spec.pairs else weights
+    packed = pack_conv(elements, spec.conv, room_of(target, spec.pairs))
     *outer, lanes, width = packed.shape
-    return np.ascontiguousarray(packed.reshape(*outer, lanes // 4, 4, width).swapaxes(-1, -2))
+    parts = packed.reshape(*outer, lanes // spec.together, spec.together, width)
+    return np.ascontiguousarray(parts.swapaxes(-1, -2))
 
 
 def pack_channels(values: np.ndarray, target: CpuTarget) -> np.ndarray:
@@ -72,18 +82,17 @@ def pack_channels(values: np.ndarray, target: CpuTarget) -> np.ndarray:
 
 
 class _Int8Emission(DirectEmission):
-    """Words of four bytes in place of floats."""
+    """Words of integers in place of floats."""
 
-    dot = staticmethod(dot4)
-
-    def __init__(self, k: KernelBuilder, plan: ConvPlan, requantize: Requantize) -> None:
-        super().__init__(k, plan)
-        self.requantize = requantize
+    def __init__(self, k: KernelBuilder, spec: Int8ConvSpec) -> None:
+        self.together, self.dot = spec.together, dot2 if spec.pairs else dot4
+        super().__init__(k, _plan(spec, k.target))
+        self.requantize = requantize = spec.requantize
         self.sums_bias, self.factor = k.operands[3], k.operands[4]
         self.residual = k.operands[5] if requantize.residual is not None else None
 
     def channels_a_block(self) -> int:
-        return self.lanes // 4
+        return self.lanes // self.together
 
     def start(self, count: int) -> list[ir.Value]:
         """The sums begin as the bias."""
@@ -132,11 +141,11 @@ def emit_conv_int8(module: ir.Module, name: str, spec: Int8ConvSpec, target: Cpu
     """The kernel `name(y, x, w, bias, factor, [residual], worker)` of a spec."""
     assert supports_int8(spec)
     k = KernelBuilder(module, name, 5 + (spec.requantize.residual is not None), target, sized=True)
-    _Int8Emission(k, _plan(spec, target), spec.requantize).emit()
+    _Int8Emission(k, spec).emit()
     return k.finish()
 
 
-def int8_conv_spec(op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+def int8_conv_spec(op: IntegerConvOp, context: CallContext) -> Int8ConvSpec | None:
     """The convolution of an instruction with constant filter and bias."""
     constants = [context.constant(v) for v in (op.filter, *present(op.bias))]
     if any(c is None for c in constants) or op.lanes != context.target.lanes:
@@ -160,12 +169,12 @@ def int8_conv_spec(op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | 
     return Int8ConvSpec(conv, requantize)
 
 
-def _own(op: QuantizedConvOp) -> Any:
+def _own(op: IntegerConvOp) -> Any:
     """The element type of the convolution's own result, to which a residual may be added."""
     return op.properties.get("between") or element_of(op.result)
 
 
-def _residual(op: QuantizedConvOp, own: UniformQuantizedType, to: Any) -> Residual | None:
+def _residual(op: IntegerConvOp, own: UniformQuantizedType, to: Any) -> Residual | None:
     """The tensor to which the convolution's bytes are added."""
     if op.residual is None:
         return None
@@ -176,13 +185,13 @@ def _residual(op: QuantizedConvOp, own: UniformQuantizedType, to: Any) -> Residu
     return Residual(zero_of(own), factors[0], zero_of(other), factors[1], zero_of(to), *limits)
 
 
-class Int8Conv(Kernel[QuantizedConvOp, Int8ConvSpec]):
+class Int8Conv(Kernel[IntegerConvOp, Int8ConvSpec]):
     """A blocked convolution of bytes."""
 
     OPS = (QuantizedConvOp,)
     emit = staticmethod(emit_conv_int8)
 
-    def match(self, op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+    def match(self, op: IntegerConvOp, context: CallContext) -> Int8ConvSpec | None:
         spec = int8_conv_spec(op, context)
         return None if spec is None or supports_depthwise(spec.conv) else spec
 
@@ -192,9 +201,9 @@ class Int8Conv(Kernel[QuantizedConvOp, Int8ConvSpec]):
 
     def packing(self, spec: Int8ConvSpec, target: CpuTarget) -> str:
         """All that `pack` depends on but the weights."""
-        return packing(spec.conv, target)
+        return f"{packing(spec.conv, room_of(target, spec.pairs))} {spec.together}"
 
-    def operands(self, op: QuantizedConvOp, spec: Int8ConvSpec, context: CallContext) -> list[Operand | None]:
+    def operands(self, op: IntegerConvOp, spec: Int8ConvSpec, context: CallContext) -> list[Operand | None]:
         target, filters, source = context.target, context.constant(op.filter), element_of(op.input)
         assert filters is not None and isinstance(source, UniformQuantizedType)
         biases = [context.constant(v) for v in present(op.bias)]
@@ -213,3 +222,13 @@ class Int8Conv(Kernel[QuantizedConvOp, Int8ConvSpec]):
 
     def flops(self, spec: Int8ConvSpec) -> int:
         return spec.conv.flops
+
+
+class PairsConv(Int8Conv):
+    """The same on bytes that come as 16-bit numbers."""
+
+    OPS = (PairsConvOp,)
+
+    def match(self, op: IntegerConvOp, context: CallContext) -> Int8ConvSpec | None:
+        spec = int8_conv_spec(op, context)
+        return None if spec is None else replace(spec, pairs=True)

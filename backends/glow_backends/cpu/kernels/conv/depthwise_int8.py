@@ -17,7 +17,7 @@ from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.memory import Index
 from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv, Int8ConvSpec, int8_conv_spec
 from glow_backends.cpu.kernels.conv.depthwise import DepthwiseEmission, pack_depthwise, supports_depthwise
-from glow_backends.cpu.ops.quantized import QuantizedConvOp
+from glow_backends.cpu.ops.quantized import IntegerConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 from glow_dialects.ops.quantize import quantized_type
@@ -74,7 +74,7 @@ class DepthwiseInt8Conv(Int8Conv):
 
     emit = staticmethod(emit_depthwise_int8)
 
-    def match(self, op: QuantizedConvOp, context: CallContext) -> Int8ConvSpec | None:
+    def match(self, op: IntegerConvOp, context: CallContext) -> Int8ConvSpec | None:
         spec = int8_conv_spec(op, context)
         if spec is None or not supports_depthwise(spec.conv) or prod(spec.conv.kernel) > LARGEST_KERNEL:
             return None

@@ -1,4 +1,8 @@
-"""Products of a matrix of bytes with constant signed bytes, four products an instruction."""
+"""Products of a matrix of bytes with constant signed bytes, several products an instruction.
+
+Four where the processor multiplies bytes. Others multiply pairs of 16-bit numbers: there, bytes that many
+products read are brought as such (see `glow-cpu-pairs`).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,16 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.emit.integer import Requantize, dot4
+from glow_backends.cpu.emit.integer import I16, Requantize, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.quantized import bias_of, factor_of
+from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import UniformQuantizedType, element_of, present
 from glow_dialects.ops.quantize import quantized_type
-from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.quantized_fully_connected import IntegerProductOp, QuantizedFullyConnectedOp
 from glow_dialects.ops.requantize import stored_limits, zero_of
 
 _HIGH_BITS = -0x7F7F7F80  # 0x80808080: turns four signed bytes into unsigned ones
@@ -30,9 +34,10 @@ _HIGH_BITS = -0x7F7F7F80  # 0x80808080: turns four signed bytes into unsigned on
 class Int8GemmSpec:
     """y = requantize(x @ w + bias) of bytes.
 
-    x is (m, k), unsigned, or `signed` (its bytes then count 128 more); w is what `pack_int8_gemm`
-    made of (k, n), signed; bias (i32) and factor (f32) have n values, padded to the lanes; y is
-    (m, n). Operands: y, x, w, bias, factor.
+    x is (m, k), unsigned, or `signed` (its bytes then count 128 more); with `pairs` it is 16-bit numbers
+    of the size of bytes, which keep their signs. w is what `pack_int8_gemm` made of (k, n), signed; bias
+    (i32) and factor (f32) have n values, padded to the lanes; y is (m, n).
+    Operands: y, x, w, bias, factor.
     """
 
     m: int
@@ -40,16 +45,22 @@ class Int8GemmSpec:
     k: int
     signed: bool = False
     requantize: Requantize = field(default_factory=Requantize)
+    pairs: bool = False
+
+    @property
+    def together(self) -> int:
+        """Elements of a word of 32 bits."""
+        return 2 if self.pairs else 4
 
     @property
     def words(self) -> int:
-        """Groups of four along k, the last one filled up with zero weights."""
-        return ceil_div(self.k, 4)
+        """Groups of elements along k, the last one filled up with zero weights."""
+        return ceil_div(self.k, self.together)
 
 
 def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
     """The register block of a product."""
-    return choose_block(spec.m, ceil_div(spec.n, target.lanes), target)
+    return choose_block(spec.m, ceil_div(spec.n, target.lanes), room_of(target, spec.pairs))
 
 
 @dataclass(frozen=True)
@@ -72,11 +83,11 @@ def row_tiles(total: int, size: int) -> RowTiles:
 
 
 def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
-    """(k, n) to (panels, k / 4, width, 4): four rows of a panel of columns inmost."""
-    width = block_of(spec, target).vectors * target.lanes
-    padded = pad_to(pad_to(weights, 0, 4), 1, width)
+    """(k, n) to (panels, k / t, width, t): the t rows of a word inmost, of a panel of columns."""
+    width, t = block_of(spec, target).vectors * target.lanes, spec.together
+    padded = pad_to(pad_to(weights.astype(np.int16) if spec.pairs else weights, 0, t), 1, width)
     rows, columns = padded.shape
-    parts = padded.reshape(rows // 4, 4, columns // width, width)
+    parts = padded.reshape(rows // t, t, columns // width, width)
     return np.ascontiguousarray(parts.transpose(2, 0, 3, 1))
 
 
@@ -143,20 +154,22 @@ class Int8Emission:
         k, spec, lanes = self.k, self.spec, self.lanes
         vectors = ceil_div(columns, lanes)
         w, starts, factors = panel
-        x = k.gep(self.x, k.mul(row, spec.k), I8)
+        element, together = (I16, 2) if spec.pairs else (I8, 4)
+        dot = dot2 if spec.pairs else dot4
+        x = k.gep(self.x, k.mul(row, spec.k), element)
         bias = [k.load(starts, v * lanes, I32, lanes) for v in range(vectors)]
 
-        def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
+        def step(index: Index, sums: Sequence[ir.Value], live: int = together) -> list[ir.Value]:
             at = k.gep(w, k.mul(index, self.width), I32)
             weights = [k.load(at, v * lanes, I32, lanes) for v in range(vectors)]
             after: list[ir.Value] = []
             for r in range(rows):
-                place = k.gep(x, k.add(k.mul(index, 4), r * spec.k), I8)
+                place = k.gep(x, k.add(k.mul(index, together), r * spec.k), element)
                 word = k.splat(self._word(place, live), lanes, I32)
-                after += [dot4(k, word, v, sums[r * vectors + i]) for i, v in enumerate(weights)]
+                after += [dot(k, word, v, sums[r * vectors + i]) for i, v in enumerate(weights)]
             return after
 
-        whole, rest = divmod(spec.k, 4)
+        whole, rest = divmod(spec.k, together)
         sums: list[ir.Value] = [bias[i % vectors] for i in range(rows * vectors)]
         if whole:
             sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
@@ -184,8 +197,10 @@ class Int8Emission:
             k.store(k.b.extract_element(value, ir.Constant(I32, lane)), self.y, k.add(at, lane), I8)
 
     def _word(self, place: ir.Value, live: int) -> ir.Value:
-        """Four bytes (or the first `live` of them) as one unsigned word."""
+        """The elements of a word (or the first `live` of them); bytes are unsigned ones."""
         k = self.k
+        if self.spec.pairs:
+            return k.load(place, 0, I32, align=2) if live == 2 else k.b.zext(k.load(place, 0, I16), I32)
         if live == 4:
             word = k.load(place, 0, I32, align=1)
         else:
@@ -217,13 +232,13 @@ def requantize_to(result: SSAValue, low: int, high: int) -> Requantize | None:
     return Requantize(zero_of(to), *stored_limits(to, low, high)) if in_bytes(to) else None
 
 
-class Int8FullyConnected(Kernel[QuantizedFullyConnectedOp, Int8GemmSpec]):
+class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
     """A product of bytes with constant weights and bias."""
 
     OPS = (QuantizedFullyConnectedOp,)
     emit = staticmethod(emit_gemm_int8)
 
-    def match(self, op: QuantizedFullyConnectedOp, context: CallContext) -> Int8GemmSpec | None:
+    def match(self, op: IntegerProductOp, context: CallContext) -> Int8GemmSpec | None:
         source, weights = quantized_type(op.input), quantized_type(op.weights)
         constants = [context.constant(v) for v in (op.weights, *present(op.bias))]
         bytes_only = in_bytes(source) and in_bytes(weights) and weights.signed
@@ -234,15 +249,15 @@ class Int8FullyConnected(Kernel[QuantizedFullyConnectedOp, Int8GemmSpec]):
         return Int8GemmSpec(rows, columns, depth, source.signed, requantize)
 
     def operands(
-        self, op: QuantizedFullyConnectedOp, spec: Int8GemmSpec, context: CallContext
+        self, op: IntegerProductOp, spec: Int8GemmSpec, context: CallContext
     ) -> list[Operand | None]:
         source, weights, to = quantized_type(op.input), quantized_type(op.weights), element_of(op.result)
         array, target = context.constant(op.weights), context.target
         biases = [context.constant(v) for v in present(op.bias)]
         assert array is not None
-        zero = zero_of(source) + (128 if source.signed else 0)
+        zero = zero_of(source) + (128 if spec.signed else 0)
         bias = bias_of(array.T, biases[0] if biases else None, zero)
-        how = f"int8_gemm|{block_of(spec, target).vectors}"
+        how = f"int8_gemm|{block_of(spec, target).vectors} {spec.together}"
         width = 8 * target.lanes  # the reach of the widest panel
         return [
             op.result,
@@ -254,3 +269,17 @@ class Int8FullyConnected(Kernel[QuantizedFullyConnectedOp, Int8GemmSpec]):
 
     def flops(self, spec: Int8GemmSpec) -> int:
         return 2 * spec.m * spec.n * spec.k
+
+
+class PairsFullyConnected(Int8FullyConnected):
+    """The same on bytes that come as 16-bit numbers."""
+
+    OPS = (PairsFullyConnectedOp,)
+
+    def match(self, op: IntegerProductOp, context: CallContext) -> Int8GemmSpec | None:
+        requantize = requantize_to(op.result, op.low, op.high)
+        constants = [context.constant(v) for v in (op.weights, *present(op.bias))]
+        if requantize is None or any(c is None for c in constants):
+            return None
+        (rows, depth), columns = shape(op.input), shape(op.weights)[1]
+        return Int8GemmSpec(rows, columns, depth, False, requantize, pairs=True)

@@ -1,0 +1,78 @@
+"""glow-cpu-pairs: bytes that many products read become 16-bit numbers, of which a processor multiplies pairs.
+
+    quantized_conv(x : u8)  ->  pairs_conv(rescale(x) : u16)
+
+Processors with products of four bytes (VNNI) keep the bytes. Depthwise convolutions and products of a few
+rows, which wait for their weights, do so everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
+from glow_backends.cpu.target import named
+from glow_dialects.core.types import UniformQuantizedType, present, shape_of, tensor
+from glow_dialects.ops.quantize import RescaleOp, is_byte, quantized_type
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.requantize import scale_of, zero_of
+from glow_passes.graph.driver import Pattern, Rewriter, rewrite
+from glow_passes.graph.linear import plain_properties
+
+FEW_ROWS = 4
+"""Rows below which a product waits for its weights, which are half as many as bytes."""
+
+
+def conv(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_conv(x) -> pairs_conv(rescale(x)), unless each channel has a filter of its own."""
+    depthwise = 1 < op.group == shape_of(op.filter)[0] and shape_of(op.filter)[1] == 1
+    if type(op) is not QuantizedConvOp or depthwise or op.predicate is not None:
+        return None
+    parts = op.filter, op.bias, op.residual
+    return r(PairsConvOp(_wide(op.input, r), *parts, results=op.result.type, **plain_properties(op)))
+
+
+def fully_connected(op: Any, r: Rewriter) -> SSAValue | None:
+    """quantized_fully_connected(x) -> pairs_fully_connected(rescale(x)), of constant bytes and many rows."""
+    weights = quantized_type(op.weights)
+    known = all(r.array(v) is not None for v in (op.weights, *present(op.bias)))
+    narrow = is_byte(op.input) and weights.storage.width.data == 8 and weights.signed
+    if type(op) is not QuantizedFullyConnectedOp or not known or not narrow or op.predicate is not None:
+        return None
+    if shape_of(op.input)[0] < FEW_ROWS:
+        return None
+    parts = op.weights, op.bias
+    return r(
+        PairsFullyConnectedOp(_wide(op.input, r), *parts, results=op.result.type, **plain_properties(op))
+    )
+
+
+def _wide(x: SSAValue, r: Rewriter) -> SSAValue:
+    """The same numbers in 16 bits."""
+    kind = quantized_type(x)
+    to = UniformQuantizedType.of(16, scale_of(kind), zero_of(kind), kind.signed)
+    return r(RescaleOp(x, results=tensor(shape_of(x), to)))
+
+
+PATTERNS = (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedOp,), fully_connected))
+
+
+@dataclass(frozen=True)
+class CpuPairsPass(ModulePass):
+    """Bring bytes to products as 16-bit numbers where `cpu` multiplies pairs of those."""
+
+    name = "glow-cpu-pairs"
+    cpu: str = "host"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not named(self.cpu).has_vnni:
+            rewrite(
+                op,
+                (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedOp,), fully_connected)),
+            )
