@@ -21,6 +21,7 @@ from glow_dialects.core.errors import BindingError, UnsupportedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Dialect, Operation
@@ -180,6 +181,19 @@ class Backend(ABC):
 
     def remember_note(self, key: str, text: str) -> None:  # noqa: B027 - most backends keep nothing
         """Keep a short text under `key` for `recall_note`."""
+
+    def can_write(self, program: Program) -> bool:
+        """Whether `write_program` can write a program."""
+        del program
+        return False
+
+    def write_program(self, program: Program, folder: Path) -> None:
+        """Write a program as a new folder that `read_program` of another process reads."""
+        raise NotImplementedError(f"{self.name} writes no programs to {folder}: {program}")
+
+    def read_program(self, folder: Path) -> Program | None:
+        """The program that `write_program` wrote; None where there is none that this backend runs."""
+        del folder
 
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:

@@ -275,6 +275,12 @@ class Executable:
         return next(reversed(self._programs.values())).report
 
     @property
+    def only_program(self) -> Program | None:
+        """The program of a model of one set of shapes, for calls that replace no default value; None where
+        calls decide the program."""
+        return self._static
+
+    @property
     def program(self) -> Program:
         """The program used last."""
         self.report()

@@ -18,9 +18,9 @@ from onnx import TensorProto, helper
 
 import glow_compiler as glow
 from glow_backends.base import cores
-from glow_backends.cpu.object_pool import Pool
 from glow_backends.cpu.program import CpuProgram
 from glow_dialects.core.errors import ClosedError
+from glow_dialects.core.object_pool import Pool
 from glow_runtime.executable import Executable
 from glow_runtime.flights import Flights
 

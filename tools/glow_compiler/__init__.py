@@ -13,9 +13,15 @@ from glow_dialects.core.errors import (
     BindingError,
     ClosedError,
     CompileError,
+    DeadlineError,
+    DeviceError,
+    DeviceMemoryError,
     GlowError,
     ImportProblems,
+    NetworkError,
+    PartitionError,
     Problem,
+    RefusedError,
     ShapeError,
     UnsupportedError,
 )
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
     from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
+    from glow_compiler.hosts import HostManager
     from glow_compiler.language_model import LanguageModel
     from glow_compiler.quantization import (
         convert_floats,
@@ -36,8 +43,15 @@ if TYPE_CHECKING:
     from glow_compiler.trainer import Trainer
     from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError
+    from glow_runtime.devices.device import Device
+    from glow_runtime.host.batching import Batching
+    from glow_runtime.host.tracing import Tracer
 
 _LAZY = {
+    "Batching": "glow_runtime.host.batching",
+    "Device": "glow_runtime.devices.device",
+    "HostManager": "glow_compiler.hosts",
+    "Tracer": "glow_runtime.host.tracing",
     "clear_caches": "glow_compiler.caches",
     "GraphBuilder": "glow_frontends.builder",
     "LanguageModel": "glow_compiler.language_model",
@@ -77,17 +91,27 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Batching",
     "BindingError",
     "ClosedError",
     "CompileError",
+    "DeadlineError",
+    "Device",
+    "DeviceError",
+    "DeviceMemoryError",
     "Executable",
     "GlowError",
     "GraphBuilder",
+    "HostManager",
     "ImportProblems",
     "LanguageModel",
+    "NetworkError",
+    "PartitionError",
     "Problem",
     "QuantizationError",
+    "RefusedError",
     "ShapeError",
+    "Tracer",
     "Trainer",
     "UnsupportedError",
     "clear_caches",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, Program
 from glow_backends.cpu import cache
 from glow_backends.cpu.target import named
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
@@ -39,6 +41,10 @@ class CpuBackend(Backend):
         self.target = named(cpu, threads)
         self.cpu, self.winograd, self.search = cpu, winograd, search
         self._pool: WeightPool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs: not where this one has its constants."""
+        return {**vars(self), "_pool": None}
 
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""
@@ -137,17 +143,31 @@ class CpuBackend(Backend):
         self._weights().add(bundle_on_disk.weights, bundle_on_disk.places)
         return CpuProgram(bundle_on_disk, self.target)
 
-    def remember(self, key: str, program: Program) -> None:
+    def can_write(self, program: Program) -> bool:
+        from glow_backends.cpu.program import CpuProgram
+
+        return isinstance(program, CpuProgram) and not program.bundle.host_steps
+
+    def write_program(self, program: Program, folder: Path) -> None:
         from glow_backends.cpu import bundle
         from glow_backends.cpu.program import CpuProgram
 
-        if not isinstance(program, CpuProgram):
-            return
+        assert isinstance(program, CpuProgram)
+        bundle.write(program.bundle, folder)
+
+    def read_program(self, folder: Path) -> Program | None:
+        from glow_backends.cpu import bundle
+        from glow_backends.cpu.program import CpuProgram
+
+        found = bundle.read(folder)
+        return None if found is None else CpuProgram(found, self.target)
+
+    def remember(self, key: str, program: Program) -> None:
         folder = cache.program_folder(key, self.identity)
-        if folder is None or program.bundle.host_steps:
+        if folder is None or not self.can_write(program):
             return
         try:
-            bundle.write(program.bundle, folder)
+            self.write_program(program, folder)
             cache.program_written()
         except OSError:
             return  # a cache that cannot be written is no cache

@@ -15,13 +15,13 @@ from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
 from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory, zeros
-from glow_backends.cpu.object_pool import Pool
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
 from glow_dialects.core.errors import BindingError
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.object_pool import Pool
 
 if TYPE_CHECKING:
     from glow_backends.cpu.select import Selection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,22 +9,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.byte_counts import byte_count
 from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.lower.schedule import schedule
 from glow_passes.partition.cut import Place, cut
 from glow_passes.partition.nodes import Node, node_graph
 from glow_passes.partition.split import DEVICE, mark, partition_of, split
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def bytes_named(text: str) -> int:
-    """`64M` -> 67108864; K, M and G are powers of 1024."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
-    if match is None:
-        raise PartitionError(f"'{text}' is no number of bytes: give one such as 65536, 64K or 2G")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list[FuncOp]:
@@ -87,7 +76,7 @@ class PartitionPass(ModulePass):
     split: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        memory = bytes_named(str(self.memory)) if self.memory else None
+        memory = byte_count(str(self.memory)) if self.memory else None
         for function in list(functions(op)):
             count = len(node_graph(function).nodes)
             places = [Place(memory=memory)] * (self.devices or self.count or min(count, 64) or 1)

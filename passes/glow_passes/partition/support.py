@@ -27,15 +27,12 @@ def by_support(graph: NodeGraph, devices: Sequence[Supports]) -> list[tuple[int,
     parts: list[int] = []
     of_part: list[int] = []
     for index, device in enumerate(chosen):
-        if not before[index] and _is_save(graph, index) and parts:
-            device = of_part[0]
+        if not graph.nodes[index].op.results and before[index]:
+            parts.append(max(parts[w] for w in before[index]))  # a save is where its value is
+            continue
         least = max((parts[w] + (of_part[parts[w]] != device) for w in before[index]), default=0)
         part = next((p for p in range(least, len(of_part)) if of_part[p] == device), len(of_part))
         if part == len(of_part):
             of_part.append(device)
         parts.append(part)
     return [(part, of_part[part]) for part in parts]
-
-
-def _is_save(graph: NodeGraph, index: int) -> bool:
-    return not graph.nodes[index].op.results

@@ -35,6 +35,13 @@ class Pool(Generic[T]):
         except IndexError:
             return self._waited()
 
+    def try_take(self) -> T | None:
+        """A thing that is free now, if there is one."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return None
+
     def give(self, thing: T) -> None:
         """Give a thing back."""
         self._free.append(thing)

@@ -1,0 +1,123 @@
+"""What a `process` device runs: it loads functions and runs them as it is told, until its host is gone."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, field
+from typing import Any
+
+from glow_runtime.devices.channel import Channel
+from glow_runtime.devices.function import Recipe, Runner
+
+
+@dataclass(frozen=True)
+class Load:
+    """Load a function under a name."""
+
+    name: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Evict:
+    """Free a function."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Execute:
+    """Run a function. `kept` are inputs that an earlier run left here, by input; `keep` outputs that stay."""
+
+    name: str
+    kept: dict[str, int] = field(default_factory=dict[str, int])
+    keep: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Send a tensor that stayed here."""
+
+    key: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Forget tensors that stayed here."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The answer where something raised an error."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The answer where all went well; forms are those of outputs that stay here."""
+
+    forms: dict[str, tuple[tuple[int, ...], Any]] = field(
+        default_factory=dict[str, tuple[tuple[int, ...], Any]]
+    )
+
+
+class Worker:
+    """The functions and tensors of this process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._runners: dict[str, Runner] = {}
+        self._tensors: dict[int, Any] = {}
+
+    def serve(self) -> None:
+        """Do what the host asks, one thing after another."""
+        while True:
+            try:
+                message, arrays = self._channel.receive()
+            except (EOFError, OSError):
+                return
+            try:
+                answer, outputs = self._answer(message, arrays)
+            except BaseException as error:
+                answer, outputs = Failed(_picklable(error)), {}
+            self._channel.send(answer, outputs)
+
+    def _answer(self, message: Any, arrays: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        match message:
+            case Execute():
+                inputs = arrays | {n: self._tensors[key] for n, key in message.kept.items()}
+                outputs = self._runners[message.name].run(inputs)
+                forms: dict[str, tuple[tuple[int, ...], Any]] = {}
+                for name, key in message.keep.items():
+                    kept = self._tensors[key] = outputs.pop(name)
+                    forms[name] = kept.shape, kept.dtype
+                return Finished(forms), outputs
+            case Load():
+                self._runners[message.name] = message.recipe.runner()
+            case Evict():
+                del self._runners[message.name]
+                gc.collect()
+            case Fetch():
+                return Finished(), {"tensor": self._tensors[message.key]}
+            case Release():
+                for key in message.keys:
+                    self._tensors.pop(key, None)
+            case _:
+                raise AssertionError(message)
+        return Finished(), {}
+
+
+def _picklable(error: BaseException) -> BaseException:
+    """The error, or one that says what it says, where it cannot travel."""
+    import pickle
+
+    from glow_dialects.core.errors import DeviceError
+
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return DeviceError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,1 @@
+"""The host: networks divided among devices, and the requests for them."""

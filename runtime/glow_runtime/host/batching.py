@@ -1,0 +1,238 @@
+"""Dynamic batching: requests that arrive together run as one, along the first axis of all tensors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glow_dialects.core.errors import BindingError, ClosedError
+from glow_runtime.host.answers import Outputs, settle, starts
+from glow_runtime.host.request import Request
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
+    from glow_runtime.host.network import Network
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How batches form: at most `size` samples, a first one waits `delay` seconds for others.
+
+    `sizes` are the batches that run (padded with zeros up to the next), by default powers of two.
+    """
+
+    size: int = 8
+    delay: float = 0.002
+    sizes: Sequence[int] = ()
+
+    @property
+    def steps(self) -> list[int]:
+        """The sizes of batches that run, in order."""
+        steps = sorted({*self.sizes, self.size} if self.sizes else {self.size})
+        if not self.sizes:
+            power = 1
+            while power < self.size:
+                steps.append(power)
+                power *= 2
+        return sorted(steps)
+
+
+class Batcher:
+    """A queue of requests and a thread that makes batches of them.
+
+    While as many batches run as there are replicas it waits, so that under load batches fill up.
+    """
+
+    def __init__(self, network: Network, batching: Batching, begin: Callable[[Request], None]) -> None:
+        shapes = [s.shape for s in (*network.inputs, *network.outputs)]
+        fixed = {s[0] for s in shapes if s}
+        if any(not s for s in shapes) or len(fixed) != 1:
+            raise BindingError(
+                f"network '{network.name}' cannot be batched: "
+                "its inputs and outputs do not all have the same first dimension"
+            )
+        (first,) = fixed
+        self.batching = batching if first is None else Batching(first, batching.delay, (first,))
+        self.batches = 0
+        self._network, self._begin = network, begin
+        self._steps = self.batching.steps
+        self._waiting: deque[Request] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._flying = 0
+        self._thread = threading.Thread(target=self._serve, name=f"glow-batch-{network.name}", daemon=True)
+        self._thread.start()
+        if first is not None:  # inputs of fewer samples are fine
+            network.check = self._check
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are in no batch yet."""
+        return len(self._waiting)
+
+    def _check(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs as arrays, of any number of samples up to the batch."""
+        from glow_backends.base import Port, check_inputs, check_mapping
+
+        check_mapping(inputs)
+        expected: list[Port] = []
+        for signature in self._network.inputs:
+            given = np.asarray(inputs.get(signature.name, np.empty(0)))
+            rows = given.shape[0] if given.ndim else 0
+            rows = rows if 0 < rows <= self.batching.size else self.batching.size
+            shape = (rows, *(d or 0 for d in signature.shape[1:]))
+            expected.append(Port(signature.name, shape, signature.dtype))
+        return check_inputs(expected, inputs)
+
+    def takes(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether a request can be part of a batch: arrays as declared, all of one number of samples."""
+        rows: set[int] = set()
+        for signature in self._network.inputs:
+            array = inputs.get(signature.name)
+            if not isinstance(array, np.ndarray) or array.dtype != signature.dtype:
+                return False
+            if array.ndim != len(signature.shape):
+                return False
+            rows.add(array.shape[0])
+        return (
+            len(rows) == 1
+            and 0 < next(iter(rows)) <= self.batching.size
+            and len(inputs) == len(self._network.inputs)
+        )
+
+    def put(self, request: Request) -> bool:
+        """Have a request wait for a batch; false where there will be none."""
+        with self._changed:
+            if self._closed:
+                return False
+            self._waiting.append(request)
+            self._changed.notify()
+        return True
+
+    # --- the thread --------------------------------------------------------------------------
+    def _serve(self) -> None:
+        while (batch := self._next()) is not None:
+            live = [r for r in batch if starts(r.future)]
+            if live:
+                self._run(live)
+            else:
+                self._landed()
+
+    def _next(self) -> list[Request] | None:
+        """The requests of the next batch, of one shape; None at the end."""
+        with self._changed:
+            while True:
+                while not self._closed and (not self._waiting or self._flying >= self._most):
+                    self._changed.wait()
+                if not self._waiting and self._closed:
+                    return None
+                if self._flying >= self._most:
+                    self._changed.wait()
+                    continue
+                end = self._waiting[0].arrived + self.batching.delay
+                left = end - time.perf_counter()
+                if self._closed or left <= 0 or self._samples() >= self.batching.size:
+                    self._flying += 1
+                    return self._taken()
+                self._changed.wait(left)
+
+    @property
+    def _most(self) -> int:
+        return max(1, len(self._network.replicas))
+
+    def _samples(self) -> int:
+        return sum(_rows(r) for r in self._waiting)
+
+    def _taken(self) -> list[Request]:
+        form = _form(self._waiting[0])
+        taken: list[Request] = []
+        kept: deque[Request] = deque()
+        total = 0
+        for request in self._waiting:
+            rows = _rows(request)
+            if _form(request) == form and total + rows <= self.batching.size:
+                taken.append(request)
+                total += rows
+            else:
+                kept.append(request)
+        self._waiting = kept
+        return taken
+
+    def _run(self, live: Sequence[Request]) -> None:
+        """Run a batch; its requests get their parts."""
+        total = sum(map(_rows, live))
+        size = next(s for s in self._steps if s >= total)
+        try:
+            inputs = {n: _stacked([r.inputs[n] for r in live], size) for n in live[0].inputs}
+            self.batches += 1
+            batch = Request(self._network, inputs, min(r.priority for r in live), None, live[0].number)
+            batch.batch = True
+            batch.future.add_done_callback(lambda future: self._done(live, size, future))
+            self._begin(batch)
+        except BaseException as error:
+            self._landed()
+            for request in live:
+                self._answer(request, None, error)
+
+    def _done(self, live: Sequence[Request], size: int, future: Future[dict[str, Any]]) -> None:
+        self._landed()
+        error = ClosedError("the host is closed") if future.cancelled() else future.exception()
+        start = 0
+        for request in live:
+            end = start + _rows(request)
+            if error is not None:
+                self._answer(request, None, error)
+            else:
+                outputs = {n: _part(a, start, end, size) for n, a in future.result().items()}
+                self._answer(request, outputs, None)
+            start = end
+
+    def _answer(self, request: Request, outputs: Outputs | None, error: BaseException | None) -> None:
+        counts = self._network.counts
+        counts.latencies.append(time.perf_counter() - request.arrived)
+        counts.succeeded += error is None
+        counts.failed += error is not None
+        settle(request.future, outputs, error)
+
+    def _landed(self) -> None:
+        with self._changed:
+            self._flying -= 1
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run what waits, and end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _rows(request: Request) -> int:
+    return next(iter(request.inputs.values())).shape[0]
+
+
+def _form(request: Request) -> object:
+    """What must be equal within a batch."""
+    return tuple((n, a.shape[1:]) for n, a in request.inputs.items())
+
+
+def _stacked(parts: Sequence[Array], size: int) -> Array:
+    """The parts one after another, and zeros up to `size`."""
+    if len(parts) == 1 and len(parts[0]) == size:
+        return parts[0]
+    stacked = np.zeros((size, *parts[0].shape[1:]), parts[0].dtype)
+    np.concatenate(parts, out=stacked[: sum(map(len, parts))])
+    return stacked
+
+
+def _part(array: Any, start: int, end: int, size: int) -> Any:
+    """A request's samples of an output."""
+    return array if (start, end) == (0, size) else np.array(array[start:end])

@@ -1,0 +1,143 @@
+"""Network: what a host knows of a model that it serves: partitions, replicas, requests under way."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glow_backends.base import Port, check_inputs, check_mapping
+from glow_runtime.devices.manager import DeviceManager
+from glow_runtime.executable import Signature
+from glow_runtime.host.partitions import Partition
+
+if TYPE_CHECKING:
+    from glow_runtime.host.batching import Batcher
+
+#: Latencies from which percentiles are taken.
+RECENT = 2048
+
+
+@dataclass
+class Replica:
+    """One copy of a network's partitions on devices."""
+
+    managers: Sequence[DeviceManager]
+    outstanding: int = 0
+    last_used: int = 0
+
+
+@dataclass
+class NetworkStatistics:
+    """Requests of a network so far; latencies in seconds, of the last ones."""
+
+    requests: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    active: int = 0
+    queued: int = 0
+    batches: int = 0
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+
+
+@dataclass
+class Counts:
+    """What statistics are made of."""
+
+    requests: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+
+class Network:
+    """A version of a model on devices: partitions in an order that runs, and replicas of them."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        partitions: Sequence[Partition],
+        inputs: Sequence[Signature],
+        outputs: Sequence[Signature],
+        check: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    ) -> None:
+        self.name, self.version = name, version
+        self.partitions = list(partitions)
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        #: Raises BindingError for inputs that do not fit, and gives them as arrays.
+        self.check = check
+        self.replicas: list[Replica] = []
+        self.batcher: Batcher | None = None
+        self.counts = Counts()
+        #: Notified when a request ends.
+        self.idle = threading.Condition()
+        self.output_names = [s.name for s in self.outputs]
+        self.readers, self.writers = _links(self.partitions)
+        #: Values that every reader of finds on the device that computed them: see `Replica.resident`.
+        self.single = len(self.partitions) == 1
+
+    @property
+    def outstanding(self) -> int:
+        """Requests under way."""
+        return sum(r.outstanding for r in self.replicas)
+
+    def statistics(self) -> NetworkStatistics:
+        """Counts so far, and percentiles of the latest latencies."""
+        c = self.counts
+        times = sorted(c.latencies)
+
+        def percentile(part: float) -> float:
+            return times[min(int(part * len(times)), len(times) - 1)] if times else 0.0
+
+        return NetworkStatistics(
+            c.requests, c.succeeded, c.failed, c.refused, c.cancelled, self.outstanding,
+            0, 0 if self.batcher is None else self.batcher.batches,
+            percentile(0.5), percentile(0.9), percentile(0.99),
+        )  # fmt: skip
+
+    def resident(self, replica: Replica, number: int) -> frozenset[str]:
+        """Outputs of a partition that only partitions on its device read."""
+        here = replica.managers[number]
+        return frozenset(
+            name
+            for name in self.partitions[number].outputs
+            if name not in self.output_names
+            and all(replica.managers[r] is here for r in self.readers.get(name, ()))
+        )
+
+    def __repr__(self) -> str:
+        parts = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas"
+        return f"Network({self.name!r}, version {self.version}: {parts})"
+
+
+def _links(partitions: Sequence[Partition]) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Which partitions read each value, and which one writes it."""
+    readers: dict[str, list[int]] = {}
+    writers: dict[str, int] = {}
+    for number, part in enumerate(partitions):
+        for name in part.inputs:
+            readers.setdefault(name, []).append(number)
+        for name in part.outputs:
+            writers[name] = number
+    return readers, writers
+
+
+def static_check(ports: Sequence[Port]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """The check of a network of fixed shapes."""
+    expected = list(ports)
+    return lambda inputs: check_inputs(expected, inputs)
+
+
+def open_check(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The check of a network whose executable checks more."""
+    check_mapping(inputs)
+    return inputs

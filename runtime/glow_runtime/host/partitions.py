@@ -1,0 +1,230 @@
+"""The runtime's partitioner: a module becomes compiled functions, each planned for a device.
+
+Where one backend compiles everything, the module is optimised and lowered for it as a whole and divided after
+that: kernels, layouts and fusions are those of the undivided program, and so is every bit of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from glow_backends.base import Backend, Port, ports
+from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.dialects import context
+from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.fn.outline_control import has_control
+from glow_passes.partition.cut import Place
+from glow_passes.partition.nodes import memory_of, node_graph
+from glow_passes.partition.partition import partition
+from glow_passes.partition.split import device_of, extract, partition_of, split
+from glow_passes.partition.support import by_support
+from glow_passes.pipeline import PassRunner
+from glow_runtime.devices.device import Device
+from glow_runtime.devices.function import DeviceFunction, ProgramFunction
+from glow_runtime.lowering import phases, quiet_gc
+
+#: The phases that work on the graph of all nodes: what follows works on one function's instructions.
+WHOLE = ("match integers", "optimize", "lower", "optimize lowered", "target")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A function of a network, and the number of the device that it was planned for."""
+
+    name: str
+    function: DeviceFunction
+    place: int
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Names of the values that it reads."""
+        return self.function.inputs
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Names of the values that it gives."""
+        return self.function.outputs
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of its constants."""
+        return self.function.constant_bytes
+
+
+@dataclass(frozen=True)
+class Room:
+    """A device and the bytes that are free on it (None: it has no bound)."""
+
+    device: Device
+    name: str
+    available: int | None
+
+    @property
+    def place(self) -> Place:
+        """What the partitioner must know."""
+        d = self.device
+        return Place(self.name, self.available, d.flops, d.bandwidth, d.link)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Partitions in an order that runs, and the inputs and outputs of the whole."""
+
+    partitions: Sequence[Partition]
+    inputs: Sequence[Port]
+    outputs: Sequence[Port]
+
+
+def divide(name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0) -> Division:
+    """Compile a module for devices, in `count` partitions or as few as their memory allows.
+
+    A plan in the program (`partition` attributes) comes first, then what the devices support, then memory
+    and time. PartitionError where no plan does.
+    """
+    if has_control(module):
+        raise PartitionError(f"'{name}' has branches or loops, which are not divided; use partition='none'")
+    work = module.clone()
+    inputs, outputs = ports(work, "input"), _outputs(work)
+    with quiet_gc():
+        pieces = _planned(work, rooms) or _supported(work, rooms, count)
+    return Division([p.compiled(name) for p in pieces], inputs, outputs)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A module to compile: `lowered` for the whole graph already, or not."""
+
+    name: str
+    module: ModuleOp
+    backend: Backend
+    place: int
+    constant_bytes: int
+    lowered: bool
+
+    def compiled(self, network: str) -> Partition:
+        module = self.module
+        inputs = [p.name for p in ports(module, "input")]
+        outputs = [p.name for p in _outputs(module)]
+        keep: ModuleOp | None = module
+        if not self.lowered:
+            run_phases(module, self.backend, whole=True)
+        run_phases(module, self.backend, whole=False)
+        program = self.backend.compile(module)
+        if self.backend.can_write(program):
+            keep = None
+        function = ProgramFunction(
+            f"{network}/{self.name}", inputs, outputs, self.constant_bytes, program, self.backend, keep
+        )
+        return Partition(self.name, function, self.place)
+
+
+def run_phases(module: ModuleOp, backend: Backend, whole: bool, ctx: Context | None = None) -> None:
+    """Take a module through the phases of the whole graph, or through those that follow."""
+    runner = PassRunner(ctx or context())
+    for name, passes in phases(backend):
+        if (name in WHOLE) == whole:
+            runner.run(module, passes)
+
+
+def _main(module: ModuleOp) -> FuncOp:
+    """The function of a module; PartitionError where there are several."""
+    every = list(functions(module))
+    if len(every) != 1:
+        names = ", ".join(f.sym_name.data for f in every) or "none"
+        raise PartitionError(f"a network has one function; this module has: {names}")
+    return every[0]
+
+
+def _outputs(module: ModuleOp) -> list[Port]:
+    return ports(module, "output", _main(module))
+
+
+def _pieces(
+    made: Sequence[FuncOp], rooms: Sequence[Room], places: Sequence[int], lowered: bool
+) -> list[_Piece]:
+    """Modules of functions, each for the room of its number."""
+    return [
+        _Piece(
+            function.sym_name.data,
+            extract(function),
+            rooms[place].device.compiler(),
+            place,
+            memory_of(function).constants,
+            lowered,
+        )
+        for function, place in zip(made, places, strict=True)
+    ]
+
+
+def _planned(module: ModuleOp, rooms: Sequence[Room]) -> list[_Piece]:
+    """The pieces that the program itself asks for, if it does."""
+    function = _main(module)
+    if all(partition_of(node.op) is None for node in node_graph(function).nodes):
+        return []
+    made = partition(function, [room.place for room in rooms])
+    return _pieces(made, rooms, [(partition_of(f) or 0) % len(rooms) for f in made], lowered=False)
+
+
+def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Piece]:
+    """Pieces by what unlike devices support, or by memory and time on devices that are alike."""
+    groups: dict[object, list[int]] = {}
+    for index, room in enumerate(rooms):
+        groups.setdefault(_likeness(room.device), []).append(index)
+    if len(groups) > 1:
+        optimized = module.clone()
+        runner = PassRunner(context())
+        for name, passes in phases(rooms[0].device.compiler())[:2]:
+            assert name in WHOLE
+            runner.run(optimized, passes)
+        function = _main(optimized)
+        members = list(groups.values())
+        plan = by_support(node_graph(function), [_supports(rooms[m[0]].device) for m in members])
+        used = dict(plan)
+        if len(set(used.values())) > 1:
+            made = split(function, [part for part, _ in plan])
+            turns = {group: 0 for group in used.values()}
+            places: list[int] = []
+            for piece in made:
+                group = used[partition_of(piece) or 0]
+                places.append(members[group][turns[group] % len(members[group])])
+                turns[group] += 1
+            return _pieces(made, rooms, places, lowered=False)
+        alike = members[next(iter(used.values()), 0)]
+    else:
+        alike = list(range(len(rooms)))
+    return _alike(module, rooms, alike, count)
+
+
+def _alike(module: ModuleOp, rooms: Sequence[Room], alike: Sequence[int], count: int) -> list[_Piece]:
+    """Pieces for devices of one backend, by memory and time."""
+    run_phases(module, rooms[alike[0]].device.compiler(), whole=True)
+    chosen = [rooms[i] for i in alike]
+    made = partition(_main(module), [room.place for room in chosen], count)
+    by_name = {rooms[i].name: i for i in alike}
+    return _pieces(made, rooms, [by_name[device_of(f) or ""] for f in made], lowered=True)
+
+
+def _likeness(device: Device) -> object:
+    """What devices of one backend have in common."""
+    backend = device.compiler()
+    return type(backend), backend.name, device.threads, device.supported, device.unsupported
+
+
+def _supports(device: Device) -> Callable[[Operation], bool]:
+    """Whether a device runs an operation, or what it is made of."""
+    backend = device.compiler()
+
+    def supports(op: Operation) -> bool:
+        if not isinstance(op, GraphOp):
+            return True
+        if op.name in device.unsupported or (device.supported and op.name not in device.supported):
+            return False
+        return backend.supports(op) or op.can_decompose()
+
+    return supports

@@ -1,0 +1,265 @@
+"""HostManager beyond Glow's list: names, versions, replicas, cancelling, open shapes, crashes, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from host_networks import KINDS, diamond, expected, feed, layers, number, same, slow_network, started
+from onnx import TensorProto, helper
+
+import glow_compiler as glow
+from glow_compiler.hosts import ModelReader
+from glow_runtime.host.host import HostManager
+from glow_runtime.host.network import Replica
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_names_that_there_are_not() -> None:
+    with glow.HostManager(["cpu"]) as host:
+        host.remove_network("nothing")
+        with pytest.raises(glow.NetworkError, match="no network 'nothing'; there are: none"):
+            host.run("nothing", {})
+        assert isinstance(host.submit("nothing", {}).exception(), glow.NetworkError)
+        with pytest.raises(glow.NetworkError, match="no network 'nothing'"):
+            host.update_network("nothing", layers(1))
+        host.add_network("net", layers(1))
+        with pytest.raises(glow.NetworkError, match="already"):
+            host.add_network("net", layers(1))
+
+
+def test_wrong_inputs_are_the_callers_error(kind: str) -> None:
+    with glow.HostManager([kind]) as host:
+        host.add_network("net", layers(1))
+        for inputs, message in (
+            ({}, "missing input 'x'"),
+            ({"x": np.zeros((4, 15), np.float32)}, "shape"),
+            ({"x": np.zeros((4, 16))}, "dtype"),
+            ({"x": np.zeros((4, 16), np.float32), "z": 1}, "unknown input 'z'"),
+        ):
+            with pytest.raises(glow.BindingError, match=message):
+                host.run("net", inputs)
+            assert isinstance(host.submit("net", inputs).exception(60), glow.BindingError)
+        assert host.run("net", feed(layers(1)))["y"].shape == (4, 16)
+
+
+def test_removing_a_busy_network() -> None:
+    """It is refused, or waits for what runs."""
+    with glow.HostManager(["cpu"]) as host:
+        program = slow_network(host)
+        future = host.submit("slow", number(0))
+        with pytest.raises(glow.NetworkError, match="busy"):
+            host.remove_network("slow", wait=False)
+        remover = threading.Thread(target=host.remove_network, args=("slow",))
+        remover.start()
+        time.sleep(0.05)
+        assert remover.is_alive()
+        program.go.set()
+        remover.join(60)
+        assert future.result(0)["y"] == 0 and not host.devices[0].has("slow/main")
+
+
+def test_closing_ends_what_runs_and_fails_what_waits() -> None:
+    host = glow.HostManager(["cpu"], max_active=1)
+    program = slow_network(host)
+    runs, waits = host.submit("slow", number(0)), host.submit("slow", number(1))
+    started(program, 1)
+    closer = threading.Thread(target=host.close)
+    closer.start()
+    assert isinstance(waits.exception(60), glow.ClosedError)
+    program.go.set()
+    closer.join(60)
+    assert runs.result(0)["y"] == 0
+    assert isinstance(host.submit("slow", number(0)).exception(), glow.ClosedError)
+    with pytest.raises(glow.ClosedError):
+        host.add_network("net", layers(1))
+    host.close()
+
+
+def test_cancelling_what_waits() -> None:
+    with glow.HostManager(["cpu"], max_active=1) as host:
+        program = slow_network(host)
+        first, second, third = (host.submit("slow", number(i)) for i in range(3))
+        started(program, 1)
+        assert second.cancel() and not first.cancel()
+        program.go.set()
+        assert third.result(60)["y"] == 2
+        assert program.started == ["0.0", "2.0"]
+        assert host.statistics()["slow"].cancelled == 1
+
+
+def test_asyncio() -> None:
+    model = layers(1)
+
+    async def both(host: HostManager) -> list[Any]:
+        return await asyncio.gather(*(host.run_async("net", feed(model, s)) for s in range(3)))
+
+    with glow.HostManager(["cpu"]) as host:
+        host.add_network("net", model)
+        for seed, outputs in enumerate(asyncio.run(both(host))):
+            same(outputs, expected(model, feed(model, seed)))
+
+
+def test_versions_are_swapped_between_requests(kind: str) -> None:
+    """Requests go on while a new version is loaded; none fails, each answer is of one version."""
+    models = [layers(1, seed=1), layers(1, seed=2)]
+    inputs = feed(models[0])
+    wanted = [expected(m, inputs, kind)["y"].tobytes() for m in models]
+    with glow.HostManager([kind]) as host:
+        host.add_network("net", models[0])
+        stop = threading.Event()
+        answers: list[bytes] = []
+
+        def ask() -> None:
+            while not stop.is_set():
+                answers.append(host.run("net", inputs)["y"].tobytes())
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        versions = [host.update_network("net", models[i % 2]).version for i in range(1, 5)]
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+        assert versions == sorted(set(versions))
+        assert set(answers) <= set(wanted) and len(answers) > 0
+        assert len(host.devices[0].statistics().functions) == 1
+
+
+def test_least_loaded_replica() -> None:
+    """Requests go to the device that has fewest, in turn where they have the same."""
+    with glow.HostManager(["cpu", "cpu"]) as host:
+        program = slow_network(host)
+        network = host.networks["slow"]
+        host.devices[1].load(network.partitions[0].function)
+        network.replicas.append(Replica([host.devices[1]]))
+        futures = [host.submit("slow", number(i)) for i in range(6)]
+        assert [r.outstanding for r in network.replicas] == [3, 3]
+        program.go.set()
+        for future in futures:
+            future.result(60)
+        assert [host.device_statistics()[m.name].runs for m in host.devices] == [3, 3]
+
+
+def test_replicas_of_states_are_refused() -> None:
+    from test_devices import COUNTER
+
+    from glow_dialects.dialects import context
+    from glow_dialects.parse import parse_module
+
+    model = parse_module(COUNTER, "counter", context())
+    with glow.HostManager(["cpu", "cpu"]) as host:
+        with pytest.raises(glow.NetworkError, match="states"):
+            host.add_network("net", model, partition=1, replicas=2)
+        host.add_network("net", model, partition=1)
+        x = np.ones(4, np.float32)
+        assert [host.run("net", {"x": x})["y"][0] for _ in range(3)] == [1, 2, 3]
+
+
+def dynamic(path: Path) -> Path:
+    """relu of a matrix of any number of rows."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_open_shapes(kind: str, tmp_path: Path) -> None:
+    """A model of open shapes is whole; `shapes` binds them."""
+    model = dynamic(tmp_path / "m.onnx")
+    with glow.HostManager([kind]) as host:
+        host.add_network("open", model)
+        host.add_network("bound", model, shapes={"x": (2, 3)})
+        for rows in (1, 2, 5):
+            x = -np.ones((rows, 3), np.float32)
+            assert host.run("open", {"x": x})["y"].shape == (rows, 3)
+        with pytest.raises(glow.BindingError):
+            host.run("bound", {"x": np.ones((1, 3), np.float32)})
+
+
+def test_several_outputs_and_roots(kind: str) -> None:
+    model = diamond()
+    inputs = feed(model)
+    with glow.HostManager([kind] * 2) as host:
+        host.add_network("net", model, partition=3)
+        same(host.run("net", inputs), expected(model, inputs, kind))
+
+
+def test_memory_does_not_grow() -> None:
+    """Thousands of requests and dozens of networks leave nothing behind."""
+    import gc
+    import resource
+
+    model = layers(2)
+    inputs = feed(model)
+    with glow.HostManager(["cpu"]) as host:
+
+        def work(requests: int, networks: int) -> None:
+            for _ in range(networks):
+                host.add_network("net", model, partition=2)
+                for _ in range(requests // networks):
+                    host.run("net", inputs)
+                host.remove_network("net")
+            gc.collect()
+
+        work(200, 2)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        work(3000, 10)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
+
+
+def test_devices_by_name() -> None:
+    with glow.HostManager(["cpu:a", glow.Device("cpu"), glow.Device("cpu", name="cpu:0")]) as host:
+        assert [m.name for m in host.devices] == ["cpu:a", "cpu:1", "cpu:0"]
+    with pytest.raises(glow.DeviceError, match="one name"):
+        glow.HostManager(["cpu:a", "cpu:a"])
+
+
+def test_a_device_that_cannot_start_leaves_no_other() -> None:
+    before = threading.active_count()
+    with pytest.raises(glow.DeviceError, match="no kind"):
+        HostManager(["cpu", "abacus"], reader=ModelReader())
+    assert threading.active_count() == before
+
+
+@pytest.fixture
+def crashing() -> Iterator[HostManager]:
+    with glow.HostManager(["process", "process"], max_queue=1000) as host:
+        yield host
+
+
+@pytest.mark.slow
+def test_workers_killed_under_load(crashing: HostManager) -> None:
+    """No request is lost without an error, no answer is wrong, and service goes on."""
+    import os
+    import signal
+
+    model = layers(2)
+    inputs = feed(model)
+    crashing.add_network("net", model, replicas=2)
+    wanted = expected(model, inputs)["y"]
+    good = bad = 0
+    for turn in range(20):
+        futures = [crashing.submit("net", inputs) for _ in range(30)]
+        os.kill(crashing.devices[turn % 2].pid, signal.SIGKILL)  # pyright: ignore
+        for future in futures:
+            error = future.exception(120)
+            if error is None:
+                np.testing.assert_array_equal(future.result()["y"], wanted)
+                good += 1
+            else:
+                assert isinstance(error, glow.DeviceError)
+                bad += 1
+    assert good + bad == 600 and good > 400 and bad <= 20 * 2
+    same(crashing.run("net", inputs), expected(model, inputs))

@@ -1,0 +1,60 @@
+"""HostManager for every form of model that `glow.compile` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glow_backends.base import Backend
+from glow_compiler.api import compile, load
+from glow_runtime.devices.device import Device
+from glow_runtime.devices.function import CallRecipe, Recipe
+from glow_runtime.executable import Executable
+from glow_runtime.host.host import HostManager as RuntimeHost
+from glow_runtime.host.tracing import Tracer
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class ModelReader:
+    """How a host reads models: as `load` and `compile` do."""
+
+    def module(self, model: Any, shapes: Shapes | None) -> ModuleOp:
+        """The graph of a model of fixed shapes."""
+        return load(model, shapes)
+
+    def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
+        """The model compiled as a whole."""
+        return compile(model, backend, shapes=shapes)
+
+    def elsewhere(self, model: Any, backend: Backend, shapes: Shapes | None, folder: Path) -> Recipe:
+        """How another process compiles the model; a graph in memory is written to `folder` for it."""
+        if not isinstance(model, str | Path | tuple) and not hasattr(model, "SerializeToString"):
+            from glow_compiler.files import save
+
+            save(model, folder / "model.mlir")
+            model = folder / "model.mlir"
+        return CallRecipe(compile, {"model": model, "backend": backend, "shapes": shapes})
+
+
+class HostManager(RuntimeHost):
+    """Serves models on devices: see `add_network`, `run` and `submit`.
+
+    with glow.HostManager([glow.Device("cpu", memory=64 << 20)] * 2) as host:
+        host.add_network("name", "model.onnx", replicas=2)
+        out = host.run("name", {"data": x})
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device | str] | None = None,
+        max_active: int = 48,
+        max_queue: int = 100,
+        *,
+        tracer: Tracer | None = None,
+    ) -> None:
+        super().__init__(devices, max_active, max_queue, reader=ModelReader(), tracer=tracer)
