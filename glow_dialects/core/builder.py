@@ -10,7 +10,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, Tensor, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, tensor
+from glow_dialects.ops import operator_class
 
 _O = TypeVar("_O", bound=Operation)
 
@@ -53,22 +54,16 @@ class Builder:
 
     def splat(self, value: float | int | bool, like: SSAValue | Tensor) -> SSAValue:
         """A tensor of one value with the type of `like`."""
-        from glow_dialects.ops.splat import SplatOp
-
         kind: Attribute = like.type if isinstance(like, SSAValue) else like
-        return self(SplatOp(results=kind, value=float(value)))
+        return self(operator_class("splat")(results=kind, value=float(value)))
 
     def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
         """A rank-0 splat with the element type of `like`, for broadcasting."""
-        from glow_dialects.core.types import element_of
-
         return self.splat(value, tensor((), element_of(like)))
 
     def constant(self, array: Array | Sequence[int] | Sequence[float]) -> SSAValue:
         """A small constant tensor written in the IR."""
-        from glow_dialects.ops.literal import LiteralOp
-
-        return self(LiteralOp.of(np.asarray(array)))
+        return self(operator_class("literal").of(np.asarray(array)))
 
 
 def taken_apart(op: GraphOp) -> tuple[Sequence[SSAValue], list[Operation]] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
@@ -11,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
-from glow_dialects.ops import card_of
+from glow_dialects.ops import operator_class
 
 
 class Term:
@@ -53,19 +52,19 @@ class Term:
 
     # --- two operands, broadcasting ---------------------------------------------------------
     def __add__(self, other: Operand) -> Term:
-        return self.apply(_operator("add"), other)
+        return self.apply(operator_class("add"), other)
 
     def __sub__(self, other: Operand) -> Term:
-        return self.apply(_operator("sub"), other)
+        return self.apply(operator_class("sub"), other)
 
     def __mul__(self, other: Operand) -> Term:
-        return self.apply(_operator("mul"), other)
+        return self.apply(operator_class("mul"), other)
 
     def __truediv__(self, other: Operand) -> Term:
-        return self.apply(_operator("div"), other)
+        return self.apply(operator_class("div"), other)
 
     def __pow__(self, other: Operand) -> Term:
-        return self.apply(_operator("pow"), other)
+        return self.apply(operator_class("pow"), other)
 
     def __radd__(self, other: SSAValue | float) -> Term:
         return self.of(other) + self
@@ -85,93 +84,93 @@ class Term:
 
     def maximum(self, other: Operand) -> Term:
         """The larger of two; NaN if either is."""
-        return self.apply(_operator("max"), other)
+        return self.apply(operator_class("max"), other)
 
     def minimum(self, other: Operand) -> Term:
         """The smaller of two; NaN if either is."""
-        return self.apply(_operator("min"), other)
+        return self.apply(operator_class("min"), other)
 
     # --- comparisons and choices --------------------------------------------------------------
     def __lt__(self, other: Operand) -> Term:
-        return self.apply(_operator("cmp_lt"), other)
+        return self.apply(operator_class("cmp_lt"), other)
 
     def __le__(self, other: Operand) -> Term:
-        return self.apply(_operator("cmp_le"), other)
+        return self.apply(operator_class("cmp_le"), other)
 
     def __gt__(self, other: Operand) -> Term:
-        return self.apply(_operator("cmp_gt"), other)
+        return self.apply(operator_class("cmp_gt"), other)
 
     def __ge__(self, other: Operand) -> Term:
-        return self.apply(_operator("cmp_ge"), other)
+        return self.apply(operator_class("cmp_ge"), other)
 
     def __and__(self, other: Term) -> Term:
-        return self.apply(_operator("and"), other)
+        return self.apply(operator_class("and"), other)
 
     def equals(self, other: Operand) -> Term:
         """Whether elements are equal."""
-        return self.apply(_operator("cmp_eq"), other)
+        return self.apply(operator_class("cmp_eq"), other)
 
     def differs(self, other: Operand) -> Term:
         """Whether elements are not equal."""
-        return self.apply(_operator("cmp_ne"), other)
+        return self.apply(operator_class("cmp_ne"), other)
 
     def where(self, x: Operand, y: Operand) -> Term:
         """This condition ? x : y; one of the two is a value."""
         like = self.of(y if isinstance(x, float | int) else x)
-        return self.apply(_operator("select"), like.of(x), like.of(y))
+        return self.apply(operator_class("select"), like.of(x), like.of(y))
 
     # --- one operand ----------------------------------------------------------------------------
     def exp(self) -> Term:
         """e^x."""
-        return self.apply(_operator("exp"))
+        return self.apply(operator_class("exp"))
 
     def log(self) -> Term:
         """The natural logarithm."""
-        return self.apply(_operator("log"))
+        return self.apply(operator_class("log"))
 
     def sqrt(self) -> Term:
         """The square root."""
-        return self.apply(_operator("sqrt"))
+        return self.apply(operator_class("sqrt"))
 
     def __abs__(self) -> Term:
-        return self.apply(_operator("abs"))
+        return self.apply(operator_class("abs"))
 
     def cast(self, element: Attribute) -> Term:
         """The elements as another type."""
         if self.element == element:
             return self
-        return self.apply(_operator("cast"), results=tensor(self.shape, element))
+        return self.apply(operator_class("cast"), results=tensor(self.shape, element))
 
     # --- axes -------------------------------------------------------------------------------------
     def sum(self, axes: Sequence[int], keepdims: bool = True) -> Term:
         """The sum over axes."""
-        return self.apply(_operator("reduce_sum"), axes=tuple(axes), keepdims=keepdims)
+        return self.apply(operator_class("reduce_sum"), axes=tuple(axes), keepdims=keepdims)
 
     def mean(self, axes: Sequence[int], keepdims: bool = True) -> Term:
         """The mean over axes."""
-        return self.apply(_operator("reduce_mean"), axes=tuple(axes), keepdims=keepdims)
+        return self.apply(operator_class("reduce_mean"), axes=tuple(axes), keepdims=keepdims)
 
     def max(self, axes: Sequence[int], keepdims: bool = True) -> Term:
         """The maximum over axes."""
-        return self.apply(_operator("reduce_max"), axes=tuple(axes), keepdims=keepdims)
+        return self.apply(operator_class("reduce_max"), axes=tuple(axes), keepdims=keepdims)
 
     def reshape(self, shape: Sequence[int]) -> Term:
         """The elements under another shape."""
         if self.shape == tuple(shape):
             return self
-        return self.apply(_operator("reshape"), results=tensor(shape, self.element))
+        return self.apply(operator_class("reshape"), results=tensor(shape, self.element))
 
     def expand(self, shape: Sequence[int]) -> Term:
         """Broadcast to a shape."""
         if self.shape == tuple(shape):
             return self
-        return self.apply(_operator("expand"), results=tensor(shape, self.element))
+        return self.apply(operator_class("expand"), results=tensor(shape, self.element))
 
     def transpose(self, permutation: Sequence[int]) -> Term:
         """The axes in another order."""
         if tuple(permutation) == tuple(range(len(permutation))):
             return self
-        return self.apply(_operator("transpose"), permutation=tuple(permutation))
+        return self.apply(operator_class("transpose"), permutation=tuple(permutation))
 
     def slice(self, axis: int, start: int, end: int) -> Term:
         """x[..., start:end, ...] along one axis."""
@@ -180,7 +179,8 @@ class Term:
             return self
         starts, ends = [0] * len(dims), list(dims)
         starts[axis], ends[axis] = start, end
-        return self.apply(_operator("slice"), starts=tuple(starts), ends=tuple(ends), steps=(1,) * len(dims))
+        steps = (1,) * len(dims)
+        return self.apply(operator_class("slice"), starts=tuple(starts), ends=tuple(ends), steps=steps)
 
     def sum_to(self, shape: Sequence[int]) -> Term:
         """The sum over the axes along which `shape` was broadcast."""
@@ -204,12 +204,5 @@ def concat(parts: Sequence[Term], axis: int) -> Term:
     """Terms one after another along an axis."""
     if len(parts) == 1:
         return parts[0]
-    b, kind = parts[0].b, _operator("concat")
+    b, kind = parts[0].b, operator_class("concat")
     return Term(b(kind([part.value for part in parts], axis=axis)), b)
-
-
-@cache
-def _operator(name: str) -> type[GraphOp]:
-    """The class of an operator of the dialect: its card is imported when it is first used."""
-    members: dict[str, Any] = vars(card_of(name))
-    return members["".join(part.capitalize() for part in name.split("_")) + "Op"]

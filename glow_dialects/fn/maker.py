@@ -20,6 +20,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
 )
 from glow_dialects.fn.primitive import Card
+from glow_dialects.fn.primitive import Term as Formula
 from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Neg, Sub
 from glow_dialects.fn.primitives.cotangents import AddAny, BroadcastLike, SumLike, Zero
 from glow_dialects.fn.syntax import LINE
@@ -112,28 +113,29 @@ class Term:
     maker: Maker
     value: SSAValue
 
-    def prim(self, card: Card, *others: Term | float | int, **attributes: Attribute) -> Term:
+    def prim(self, card: Card, *others: Formula | float | int, **attributes: Attribute) -> Term:
         """A primitive of this value and others."""
         values = [self.of(o).value for o in others]
         return Term(self.maker, self.maker.prim(card, self.value, *values, **attributes))
 
-    def of(self, other: Term | float | int) -> Term:
+    def of(self, other: Formula | float | int) -> Term:
         """A number as a term."""
-        return other if isinstance(other, Term) else Term(self.maker, self.maker.number(other))
+        value = self.maker.number(other) if isinstance(other, float | int) else other.value
+        return Term(self.maker, value)
 
     def zero(self) -> Term:
         """The symbolic zero."""
         return Term(self.maker, self.maker.zero())
 
-    def sum_like(self, other: Term) -> Term:
+    def sum_like(self, other: Formula) -> Term:
         """Summed over the axes along which `other` was broadcast; nothing where `other` is no float."""
         return self.prim(SumLike, other)
 
-    def like(self, other: Term) -> Term:
+    def like(self, other: Formula) -> Term:
         """Broadcast to the shape of `other`, in its type."""
         return self.prim(BroadcastLike, other)
 
-    def plus(self, other: Term) -> Term:
+    def plus(self, other: Formula) -> Term:
         """The sum of two tangents or cotangents."""
         return self.prim(AddAny, other)
 
@@ -144,16 +146,16 @@ class Term:
         value = to_python(owner.value) if isinstance(owner, ConstantOp) else None
         return value if isinstance(value, bool | int | float) else None
 
-    def __add__(self, other: Term | float | int) -> Term:
+    def __add__(self, other: Formula | float | int) -> Term:
         return self.prim(Add, other)
 
-    def __sub__(self, other: Term | float | int) -> Term:
+    def __sub__(self, other: Formula | float | int) -> Term:
         return self.prim(Sub, other)
 
-    def __mul__(self, other: Term | float | int) -> Term:
+    def __mul__(self, other: Formula | float | int) -> Term:
         return self.prim(Mul, other)
 
-    def __truediv__(self, other: Term | float | int) -> Term:
+    def __truediv__(self, other: Formula | float | int) -> Term:
         return self.prim(Div, other)
 
     def __neg__(self) -> Term:

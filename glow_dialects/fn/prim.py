@@ -16,7 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
+from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.fn.primitive import Card, Primitive
@@ -32,7 +32,7 @@ class ConstantOp(FnOp):
     name = "glow_fn.constant"
     value = prop_def(Attribute)
     result = result_def(AnyAttr())
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ConstantLike())
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -71,10 +71,6 @@ class PrimOp(FnOp):
     def card(self) -> Primitive:
         """The primitive's card."""
         return primitive_named(self.prim.data)
-
-    def is_constant(self, i: int) -> bool:
-        """Whether an operand is a constant."""
-        return isinstance(self.operands[i].owner, ConstantOp)
 
     def verify_(self) -> None:
         arity = self.card.arity

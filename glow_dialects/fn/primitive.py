@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
@@ -11,15 +11,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.domain import ZERO as NOTHING
+from glow_dialects.fn.domain import Sets, Type
 from glow_dialects.fn.python_values import ZERO
 from glow_dialects.fn.regions import evaluate
-from glow_dialects.fn.syntax import LINE
-from glow_dialects.fn.values import V, is_zero
+from glow_dialects.fn.syntax import LINE, FnOp
+from glow_dialects.fn.values import Code, V, is_zero
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 #: The function that the interpreter runs.
@@ -31,6 +29,125 @@ Terms = Sequence["Term | None"]
 Result = Callable[[], "Term"]
 #: (operand, size of the axis that it is a subscript of).
 Subscript = tuple[int, int]
+
+
+class Term(Protocol):
+    """A value in a formula: a derivative is written in terms (`maker.Term` inserts operations)."""
+
+    @property
+    def value(self) -> SSAValue:
+        """The value."""
+        ...
+
+    @property
+    def constant(self) -> bool | int | float | None:
+        """The number that the value is known to be."""
+        ...
+
+    def prim(self, card: Card, *others: Term | float | int, **attributes: Attribute) -> Term:
+        """A primitive of this value and others."""
+        ...
+
+    def of(self, other: Term | float | int) -> Term:
+        """A number as a term."""
+        ...
+
+    def zero(self) -> Term:
+        """The symbolic zero."""
+        ...
+
+    def sum_like(self, other: Term) -> Term:
+        """Summed over the axes along which `other` was broadcast; nothing where `other` is no float."""
+        ...
+
+    def like(self, other: Term) -> Term:
+        """Broadcast to the shape of `other`, in its type."""
+        ...
+
+    def plus(self, other: Term) -> Term:
+        """The sum of two tangents or cotangents."""
+        ...
+
+    def __add__(self, other: Term | float | int) -> Term: ...
+
+    def __sub__(self, other: Term | float | int) -> Term: ...
+
+    def __mul__(self, other: Term | float | int) -> Term: ...
+
+    def __truediv__(self, other: Term | float | int) -> Term: ...
+
+    def __neg__(self) -> Term: ...
+
+
+class Typing(Protocol):
+    """The operations on typed values that cards use (`meaning.Meaning`); `t` is the target of the code."""
+
+    sets: Sets
+    t: Any
+
+    def number(self, value: float | int | bool) -> V:
+        """A constant."""
+        ...
+
+    def tuple(self, items: Sequence[V]) -> V:
+        """A tuple."""
+        ...
+
+    def env(self, entries: dict[str, V]) -> V:
+        """Cotangents by function."""
+        ...
+
+    def zeros(self, kind: Type) -> V:
+        """The zero of a type."""
+        ...
+
+    def add(self, a: V, b: V) -> V:
+        """The sum of two cotangents."""
+        ...
+
+    def picked(self, d: V, n: int, i: int, of: str | None) -> V:
+        """Item i of the last n cotangents of one function; of all, added, where it is not known."""
+        ...
+
+    def kind(self, v: V, want: str) -> Code:
+        """The code of a scalar as another kind."""
+        ...
+
+    def truth(self, v: V, where: str) -> V:
+        """A value as a bool."""
+        ...
+
+    def switch(self, condition: V, yes: V, no: V, where: str) -> V:
+        """One of two values."""
+        ...
+
+    def get(self, v: V, index: int, where: str) -> V:
+        """An item of a tuple."""
+        ...
+
+    def layer(self, index: V, values: Sequence[V], where: str) -> V:
+        """The value at an index."""
+        ...
+
+    def inside(self, index: V, size: int, where: str) -> None:
+        """Code that raises IndexError where a subscript lies outside an axis."""
+        ...
+
+    def known_bounds(self, attributes: Any, x: list[V], where: str) -> Any:
+        """The attributes of a primitive, with the numbers of slices that are arguments."""
+        ...
+
+    def no_numbers(self, card: Primitive, x: Sequence[V], where: str) -> UnsupportedError:
+        """The error of operands that are neither numbers nor arrays."""
+        ...
+
+    def scalar(self, card: Any, x: list[V], where: str) -> V:
+        """A primitive on scalars."""
+        ...
+
+    def tensors(self, card: Primitive, attributes: Any, x: list[V], where: str) -> V:
+        """A primitive on tensors: the type that its operators give."""
+        ...
 
 
 class Primitive:
@@ -67,12 +184,12 @@ class Primitive:
         return any(zeros[i] for i in self.linear)
 
     # --- types and code ---------------------------------------------------------------------------
-    def typed(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def typed(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """The value for typed operands, symbolic zeros included."""
         zeros = [is_zero(v) for v in x]
         return V(NOTHING) if True in zeros and self.vanishes(zeros) else self.infer(m, op, x, where)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """The type and code of the value for typed operands."""
         return m.tensors(self, op.attributes, x, where)
 
@@ -85,7 +202,7 @@ class Primitive:
         return []
 
     # --- meaning ----------------------------------------------------------------------------------
-    def function(self, op: PrimOp) -> Function:
+    def function(self, op: FnOp) -> Function:
         """The value in the interpreter, symbolic zeros included."""
         run = self.python(op)
 
@@ -95,17 +212,17 @@ class Primitive:
 
         return guarded
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         """The value of Python's numbers, tuples and NumPy's arrays in the interpreter."""
         return self.on_arrays(op)
 
-    def on_arrays(self, op: PrimOp) -> Function:
+    def on_arrays(self, op: FnOp) -> Function:
         """The value of arrays in the interpreter."""
         attributes = dict(op.attributes)
         return lambda *x: evaluate(self, attributes, x, op.source)
 
     # --- derivatives ------------------------------------------------------------------------------
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         """The tangent of the result for those of the operands: itself, where it is linear in one."""
         if len(self.linear) != 1:
             raise UnsupportedError(f"{op.source}: no gradient for {self.short}; use glow.stop_gradient")
@@ -115,17 +232,17 @@ class Primitive:
             None if change is None else self.applied(op, [change if i == at else v for i, v in enumerate(x)])
         )
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """The cotangents of the operands for that of the result: the transpose, where it is linear."""
         if not self.linear:
             raise UnsupportedError(f"{op.source}: no gradient for {self.short}; use glow.stop_gradient")
         return [self.transpose(op, i, d, x) if i in self.linear else None for i in range(len(x))]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         """The cotangent of operand `i`, which the result is linear in."""
         raise NotImplementedError(self.name)
 
-    def applied(self, op: PrimOp, x: Sequence[Term]) -> Term:
+    def applied(self, op: FnOp, x: Sequence[Term]) -> Term:
         """The primitive with the options of `op` on other operands."""
         return x[0].prim(self, *x[1:], **options_of(op))
 
@@ -137,10 +254,10 @@ Card = Primitive | type[Primitive]
 class Constant(Primitive):
     """A primitive whose derivative is zero, or that asks for types only."""
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [None] * len(x)
 
 
@@ -154,7 +271,7 @@ class Pointwise(Primitive):
         """`d` times the derivative of the result by operand `i`; None where that is zero."""
         raise NotImplementedError(self.name)
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         total: Term | None = None
         for i, change in enumerate(d):
             part = None if change is None else self.partial(i, change, x, lambda: y)
@@ -162,7 +279,7 @@ class Pointwise(Primitive):
                 total = part.like(y) if total is None else total.plus(part.like(y))
         return total
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         cotangents: list[Term | None] = []
         for i in range(len(op.operands)):
             part = None if op.is_constant(i) else self.partial(i, d, x, y)
@@ -170,19 +287,19 @@ class Pointwise(Primitive):
         return cotangents
 
 
-def options_of(op: PrimOp) -> dict[str, Attribute]:
+def options_of(op: FnOp) -> dict[str, Attribute]:
     """The options of a primitive, without the source line."""
     return {n: a for n, a in op.attributes.items() if n != LINE}
 
 
-def number(op: PrimOp, name: str) -> int:
+def number(op: FnOp, name: str) -> int:
     """An integer option."""
     attribute = op.attributes[name]
     assert isinstance(attribute, IntegerAttr)
     return attribute.value.data
 
 
-def text(op: PrimOp, name: str) -> str:
+def text(op: FnOp, name: str) -> str:
     """A text among the options."""
     attribute = op.attributes[name]
     assert isinstance(attribute, StringAttr)

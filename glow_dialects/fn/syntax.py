@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.traits import ConstantLike
 
 from glow_dialects.fn.types import AnyType, any_type
 
@@ -24,6 +25,11 @@ class FnOp(IRDLOperation):
         """`file:line` of the Python text that the operation comes from, or nothing."""
         line = self.attributes.get(LINE)
         return line.data if isinstance(line, StringAttr) else ""
+
+    def is_constant(self, i: int) -> bool:
+        """Whether an operand is a constant."""
+        owner = self.operands[i].owner
+        return isinstance(owner, Operation) and owner.has_trait(ConstantLike)
 
 
 def print_tail(printer: Printer, op: Operation) -> None:

@@ -124,6 +124,13 @@ def card_of(operator: str) -> ModuleType | None:
 
 
 @cache
+def operator_class(name: str) -> Any:
+    """The class of an operator of the dialect, whose card is imported when it is first used."""
+    members: dict[str, Any] = vars(card_of(name))
+    return members["".join(part.capitalize() for part in name.split("_")) + "Op"]
+
+
+@cache
 def _cards() -> tuple[ModuleType, ...]:
     return tuple(import_module(f"{__name__}.{card}") for card in OPERATORS)
 

@@ -14,9 +14,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, is_float, shape_of, tensor
 from glow_dialects.fn.domain import TupleType
-from glow_dialects.fn.primitive import Options, Pointwise, Result
+from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive, Unary
 from glow_dialects.fn.python_values import TUPLES, ZERO
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero, parts
 from glow_dialects.ops.arithmetic import (
     AddOp,
@@ -31,9 +32,6 @@ from glow_dialects.ops.logic import NotOp
 from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, NegOp, RoundOp, SignOp
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -55,15 +53,15 @@ class Add(Arithmetic):
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return d
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if all(isinstance(v.type, TupleType) for v in x):
             return m.tuple([*parts(x[0]), *parts(x[1])])
         return super().infer(m, op, x, where)
 
-    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+    def with_zero(self, m: Typing, op: FnOp, x: list[V]) -> V:
         return x[1] if is_zero(x[0]) else x[0]
 
-    def other(self, op: PrimOp, *x: Any) -> Any:
+    def other(self, op: FnOp, *x: Any) -> Any:
         if ZERO is x[0] or ZERO is x[1]:
             return x[1] if x[0] is ZERO else x[0]
         return x[0] + x[1] if type(x[0]) in TUPLES else super().other(op, *x)
@@ -87,10 +85,10 @@ class Sub(Arithmetic):
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return -d if i else d
 
-    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+    def with_zero(self, m: Typing, op: FnOp, x: list[V]) -> V:
         return x[0] if is_zero(x[1]) else Neg().infer(m, op, [x[1]], op.source)
 
-    def other(self, op: PrimOp, *x: Any) -> Any:
+    def other(self, op: FnOp, *x: Any) -> Any:
         if ZERO is x[0] or ZERO is x[1]:
             return x[0] if x[1] is ZERO else -x[1]
         return super().other(op, *x)

@@ -22,7 +22,9 @@ from glow_dialects.fn.primitive import (
     Primitive,
     Result,
     Subscript,
+    Term,
     Terms,
+    Typing,
     options_of,
     text,
 )
@@ -32,14 +34,12 @@ from glow_dialects.fn.primitives.tuples import ToArray, UnstackLike, array_of, i
 from glow_dialects.fn.python_values import ZERO, alike, is_dict, is_tuple
 from glow_dialects.fn.record import Record
 from glow_dialects.fn.regions import subscript_error
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero, names_of, parts, place_of
 from glow_dialects.fn.values import is_dict as is_typed_dict
 from glow_dialects.ops.scatter_nd import written
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -48,7 +48,7 @@ class SetItem(Primitive):
 
     name, arity, linear = "set_item", 3, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[1].type, Text):
             return _with_key(x[0], x[1].type.value, x[2], where)
         if isinstance(x[0].type, TupleType):
@@ -70,7 +70,7 @@ class SetItem(Primitive):
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         return [(1, shapes[0][0])]
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(t: Any, i: Any, v: Any) -> Any:
@@ -85,12 +85,12 @@ class SetItem(Primitive):
 
         return run
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         whole = None if d[0] is None else d[0].prim(SetItem, x[1], y.zero())
         value = None if d[2] is None else x[0].prim(ItemPut, x[1], d[2])
         return value if whole is None else whole if value is None else whole.plus(value)
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d.prim(SetItem, x[1], d.zero()), None, d.prim(TakeLike, x[1], x[2])]
 
 
@@ -110,7 +110,7 @@ class TakeLike(Primitive):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return zeros[0] or zeros[2]
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         d, index, value = x
         if isinstance(index.type, Text):
             return _with_key(d, index.type.value, value, where)  # refused
@@ -134,7 +134,7 @@ class TakeLike(Primitive):
                 grad = written(shape_of(d), places, grad, u.b)
         return u.summed(u.cast(grad, element_of(value)), shape_of(value))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(d: Any, i: Any, v: Any) -> Any:
@@ -144,7 +144,7 @@ class TakeLike(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(ItemPut, x[1], d)
 
 
@@ -156,7 +156,7 @@ class SetField(Primitive):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return zeros[0] and zeros[2]
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         whole, like, value = x
         if is_new(like, op):
             return self._more(m, op, x, where)
@@ -168,7 +168,7 @@ class SetField(Primitive):
             return V(kind.of(fields.type.items), fields.code)
         return fields
 
-    def _more(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def _more(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """A dict with a key more, its tangent, or the cotangent of the dict before."""
         whole, like, value = x
         count = len(parts(like))
@@ -179,7 +179,7 @@ class SetField(Primitive):
             return _with_key(whole, text(op, "field"), value, where)
         return m.tuple([*items, value])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         name = text(op, "field")
 
         def run(t: Any, like: Any, v: Any) -> Any:
@@ -195,11 +195,11 @@ class SetField(Primitive):
 
         return run
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         whole, value = (y.zero() if v is None else v for v in (d[0], d[2]))
         return self.applied(op, [whole, x[1], value])
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [self.applied(op, [d, x[1], d.zero()]), None, d.prim(FieldOf, x[1], **options_of(op))]
 
 

@@ -15,9 +15,10 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import NoneType, Scalar, TensorType, Text, TupleType, text
-from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, parts
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
@@ -35,9 +36,6 @@ from glow_dialects.ops.logic import (
 )
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -54,7 +52,7 @@ class Comparison(Predicate):
     def numbers(self, *x: Any) -> Any:
         return type(self).compare(*x)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kinds = {v.type.kind for v in x if isinstance(v.type, Scalar)}
         if kinds == {"int", "float"} and len(x) == 2:
             for v in x:  # as a float, an int is compared exactly where it has no more than 53 bits
@@ -66,17 +64,17 @@ class Comparison(Predicate):
 class Equality(Comparison):
     """A comparison of numbers, texts, None and tuples."""
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if not any(isinstance(v.type, TupleType | Text | NoneType) for v in x):
             return super().infer(m, op, x, where)
         same = _same(m, x[0], x[1], where)
         return same if isinstance(self, Eq) else m.scalar(Not(), [same], where)
 
-    def other(self, op: PrimOp, *x: Any) -> Any:
+    def other(self, op: FnOp, *x: Any) -> Any:
         return (x[0] == x[1]) == isinstance(self, Eq)
 
 
-def _same(m: Meaning, a: V, b: V, where: str) -> V:
+def _same(m: Typing, a: V, b: V, where: str) -> V:
     """Whether two values are equal: tuples item by item."""
     if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
         equal = m.number(len(a.type.items) == len(b.type.items))
@@ -219,7 +217,7 @@ class Where(Pointwise):
 
     name, arity, linear = "where", 3, (1, 2)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar):
             return m.switch(m.truth(x[0], where), x[1], x[2], where)
         return m.tensors(self, op.attributes, x, where)
@@ -227,7 +225,7 @@ class Where(Pointwise):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.op("select", u.cast(x[0], i1), *u.common(x[1:], u.weak[1:]))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(c: Any, a: Any, b: Any) -> Any:
@@ -290,7 +288,7 @@ class Chosen(Arithmetic):
     def numbers(self, *x: Any) -> Any:
         return x[1] if self.second(*x) else x[0]
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         for v in x:
             if not self.known and isinstance(v.type, TensorType) and v.type.shape:
                 best = "np.maximum or np.max" if self.test is Gt else "np.minimum or np.min"

@@ -28,7 +28,17 @@ from glow_dialects.fn.domain import (
     widened,
 )
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Result, Terms, number
+from glow_dialects.fn.primitive import (
+    Constant,
+    Function,
+    Options,
+    Primitive,
+    Result,
+    Term,
+    Terms,
+    Typing,
+    number,
+)
 from glow_dialects.fn.python_values import (
     ZERO,
     Closure,
@@ -39,12 +49,10 @@ from glow_dialects.fn.python_values import (
     kind_of,
     put,
 )
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, components, is_zero, parts
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -53,10 +61,10 @@ class Zero(Constant):
 
     name, arity = "zero", 0
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(NOTHING)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda: ZERO
 
 
@@ -65,20 +73,20 @@ class AddAny(Primitive):
 
     name, arity = "add_any", 2
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.add(x[0], x[1])
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.op("add", *x)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return add_cotangents
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         left, right = d
         return right if left is None else left if right is None else left.plus(right)
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d, d]
 
 
@@ -93,7 +101,7 @@ class SumLike(_Like):
 
     name = "sum_like"
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         d, kind = x[0], x[1].type
         if not isinstance(kind, Scalar | TensorType):
             return V(NOTHING)
@@ -109,7 +117,7 @@ class SumLike(_Like):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.summed(u.cast(x[0], element_of(x[1])), shape_of(x[1]))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(d: Any, x: Any) -> Any:
@@ -123,7 +131,7 @@ class SumLike(_Like):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.like(x[0])
 
 
@@ -135,7 +143,7 @@ class BroadcastLike(_Like):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return True
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar) and isinstance(x[1].type, Scalar):
             return x[0]
         return m.tensors(self, op.attributes, x, where)
@@ -143,11 +151,11 @@ class BroadcastLike(_Like):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.expand(u.cast(x[0], element_of(x[1])), shape_of(x[1]))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
         return lambda d, x: on_arrays(d, x) if isinstance(x, np.ndarray | np.generic) else d
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.sum_like(x[0])
 
 
@@ -159,7 +167,7 @@ class ReshapeLike(_Like):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.reshape(x[0], shape_of(x[1]))
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ReshapeLike, x[0])
 
 
@@ -168,7 +176,7 @@ class OnesLike(Constant):
 
     name, types_only = "ones_like", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[0].type
         if kind == FLOAT:
             return m.number(1.0)
@@ -177,7 +185,7 @@ class OnesLike(Constant):
         place = where or "grad"
         raise UnsupportedError(f"{place}: grad of a function that returns {text(kind)}; return a float")
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(x: Any) -> Any:
             if isinstance(x, float) or (isinstance(x, np.ndarray | np.generic) and x.shape == ()):
                 return 1.0 if isinstance(x, float) else np.ones_like(x)
@@ -200,18 +208,18 @@ class InstantiateZeros(_Like):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return False
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[1].type
         other = isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT
         if kind in (INT, BOOL) or other:
             raise self._refused(op, text(kind))
         return filled(m, x[0], kind)
 
-    def _refused(self, op: PrimOp, what: str) -> UnsupportedError:
+    def _refused(self, op: FnOp, what: str) -> UnsupportedError:
         hint = "differentiate by floats, arrays and tuples of them"
         return UnsupportedError(f"grad: argument {number(op, 'position')} is {what}; {hint}")
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(d: Any, x: Any) -> Any:
             if isinstance(x, bool | int | str | Closure):
                 kind = "a function" if isinstance(x, Closure) else f"of type {type(x).__name__}"
@@ -220,10 +228,10 @@ class InstantiateZeros(_Like):
 
         return run
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
 
@@ -235,7 +243,7 @@ class Fill(_Like):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return False
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if (
             is_zero(x[0])
             and not isinstance(x[1].type, TensorType | TupleType)
@@ -244,17 +252,17 @@ class Fill(_Like):
             return x[0]
         return filled(m, x[0], x[1].type)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return fill
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
 
-def filled(m: Meaning, d: V, kind: Type) -> V:
+def filled(m: Typing, d: V, kind: Type) -> V:
     """A cotangent without symbolic zeros, for a value of a type."""
     if isinstance(kind, TupleType):
         items = [V(NOTHING)] * len(kind.items) if is_zero(d) else parts(d)
@@ -268,7 +276,7 @@ class CheckCotangent(_Like):
 
     name, types_only = "check_cotangent", ()
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         d, like = x
         if is_zero(d) or isinstance(d.type, NoneType) or like.type in (INT, BOOL):
             return V(NOTHING)
@@ -289,7 +297,7 @@ class CheckCotangent(_Like):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return BroadcastLike().build(u, options, attributes, x)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(d: Any, x: Any) -> Any:
@@ -305,7 +313,7 @@ class CheckCotangent(_Like):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
 
@@ -314,16 +322,16 @@ class Identity(Primitive):
 
     linear = (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return x[0]
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x: x
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
 
@@ -332,7 +340,7 @@ class StopGradient(Identity, Constant):
 
     name, linear = "stop_gradient", ()
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None
 
 
@@ -341,7 +349,7 @@ class Inactive(StopGradient):
 
     name = "inactive"
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(marked(m.sets.resolve(x[0].type), True), x[0].code)
 
 
@@ -350,7 +358,7 @@ class Active(Identity):
 
     name = "active"
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(marked(m.sets.resolve(x[0].type), False), x[0].code)
 
 
@@ -359,10 +367,10 @@ class AreFloats(Constant):
 
     name, arity = "are_floats", None
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.number(all(v.type == FLOAT for v in x))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda *x: all(isinstance(v, float) for v in x)
 
 
@@ -372,13 +380,13 @@ class EnvItem(Primitive):
 
     name, linear = "env_item", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.picked(x[0], number(op, "n"), number(op, "i"), _of(op))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, n=number(op, "n"), i=number(op, "i"): env_item(d, n, i)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return EnvPut().applied(op, [d])
 
 
@@ -387,17 +395,17 @@ class EnvPut(Primitive):
 
     name, linear = "env_put", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         n, i = number(op, "n"), number(op, "i")
         slots = m.tuple([V(NOTHING)] * i + [x[0]] + [V(NOTHING)] * (n - i - 1))
         of = _of(op)
         return slots if of is None else m.env({of: slots})
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         n = number(op, "n" if "n" in op.attributes else "of")
         return lambda d, i=number(op, "i"): put(n, i, d)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return EnvItem().applied(op, [d])
 
 
@@ -406,16 +414,16 @@ class EnvDrop(Primitive):
 
     name, linear = "env_drop", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         n = number(op, "n")
         kept = {name: parts(v)[: max(len(parts(v)) - n, 0)] for name, v in components(x[0]).items()}
         entries = {name: m.tuple(items) for name, items in kept.items() if items}
         return m.env(entries) if entries else V(NOTHING)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, n=number(op, "n"): d[: len(d) - n] or ZERO
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return EnvPad().applied(op, [d])
 
 
@@ -424,18 +432,18 @@ class EnvPad(Primitive):
 
     name, linear = "env_pad", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         zeros = [V(NOTHING)] * number(op, "n")
         return m.env({n: m.tuple([*parts(v), *zeros]) for n, v in components(x[0]).items()})
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, n=number(op, "n"): d + (ZERO,) * n
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return EnvDrop().applied(op, [d])
 
 
-def _of(op: PrimOp) -> str | None:
+def _of(op: FnOp) -> str | None:
     name = op.attributes.get("of")
     return name.data if isinstance(name, StringAttr) else None
 

@@ -17,18 +17,16 @@ from glow_dialects.fn.array_functions.getitem import MASKED
 from glow_dialects.fn.array_functions.getitem import outside as outside_of
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import TensorType, Text, TupleType, text
-from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Subscript, number
+from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Subscript, Term, Typing, number
 from glow_dialects.fn.primitives.arithmetic import Add, Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.python_values import kind_of, put
 from glow_dialects.fn.record import Record
 from glow_dialects.fn.regions import plain, subscript_error
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, parts, place_of
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -37,7 +35,7 @@ class Item(Primitive):
 
     name, arity, linear = "item", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[1].type, Text):
             return m.get(x[0], place_of(x[0], x[1].type.value, where), where)
         if isinstance(x[0].type, TupleType):
@@ -56,7 +54,7 @@ class Item(Primitive):
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         return [(1, shapes[0][0])]
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(t: Any, i: Any) -> Any:
@@ -72,7 +70,7 @@ class Item(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(ItemPut, x[1], d)
 
 
@@ -81,7 +79,7 @@ class ItemPut(Primitive):
 
     name, arity, linear, types_only = "item_put", 3, (2,), (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[1].type, Text):
             items = [V(NOTHING)] * len(parts(x[0]))
             items[place_of(x[0], x[1].type.value, where)] = x[2]
@@ -103,7 +101,7 @@ class ItemPut(Primitive):
         row = u.reshape(u.cast(d, element_of(whole)), (1, *shape_of(whole)[1:]))
         return u.op("select", mask, row, u.b.scalar(0, whole))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(t: Any, i: Any, d: Any) -> Any:
@@ -113,11 +111,11 @@ class ItemPut(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(Item, x[1])
 
 
-def stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
+def stored(m: Typing, whole: V, index: V, value: V, where: str) -> V:
     """A tuple with another item at an index."""
     items = parts(whole)
     slots: list[V] = []
@@ -129,7 +127,7 @@ def stored(m: Meaning, whole: V, index: V, value: V, where: str) -> V:
     return m.tuple(slots)
 
 
-def place_in(op: PrimOp, value: Any, name: str) -> int:
+def place_in(op: FnOp, value: Any, name: str) -> int:
     """Where the item of a name stands in a Python value."""
     names = value.names if isinstance(value, Record) else ()
     if name in names[1:]:
@@ -145,7 +143,7 @@ class Rows(Primitive):
 
     name, arity, linear = "rows", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, TensorType):
             return m.tensors(self, op.attributes, x, where)
         following = _following(m, op, x[1], where)
@@ -160,11 +158,11 @@ class Rows(Primitive):
         assert isinstance(count, IntegerAttr)
         return [(1, shapes[0][0] - count.value.data + 1)]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return RowsPut().applied(op, [x[0], x[1], d])
 
 
-def _following(m: Meaning, op: PrimOp, index: V, where: str) -> list[V]:
+def _following(m: Typing, op: FnOp, index: V, where: str) -> list[V]:
     return [m.scalar(Add(), [index, m.number(k)], where) for k in range(number(op, "count"))]
 
 
@@ -173,7 +171,7 @@ class RowsPut(Primitive):
 
     name, arity, linear, types_only = "rows_put", 3, (2,), (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, TensorType):
             return V(NOTHING) if x[0].type.inactive else m.tensors(self, op.attributes, x, where)
         total = V(NOTHING)
@@ -190,7 +188,7 @@ class RowsPut(Primitive):
         rows = u.op("gather", u.cast(d, element_of(whole)), u.op("min", u.op("max", at, low), high), axis=0)
         return u.op("select", u.reshape(inside, (size, *[1] * (rank - 1))), rows, u.b.scalar(0, whole))
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return Rows().applied(op, [d, x[1]])
 
 

@@ -16,9 +16,10 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float, tensor
 from glow_dialects.fn.domain import FLOAT, INT, Scalar
-from glow_dialects.fn.primitive import Options, Primitive, Result
+from glow_dialects.fn.primitive import Options, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub
 from glow_dialects.fn.primitives.scalars import Mathematical, Unary
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import PowOp
@@ -44,9 +45,6 @@ from glow_dialects.ops.unary_math import (
 )
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -308,7 +306,7 @@ class Pow(Arithmetic):
             return math.inf
         return math.nan if isinstance(power, complex) else power
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of ints, an int, but a float where the exponent is known to be negative."""
         kinds = [v.type for v in x]
         if not all(isinstance(k, Scalar) and k.kind != "float" for k in kinds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from xdsl.utils.exceptions import VerifyException
@@ -14,18 +14,14 @@ from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.types import Array
 from glow_dialects.fn.domain import FLOAT, Scalar, TensorType, text
-from glow_dialects.fn.primitive import Function, Primitive, Result, Terms
+from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Ceil, Floor, Fmod, Round, ToBool, ToFloat, ToInt
 from glow_dialects.fn.primitives.mathematics import MATHEMATICS, Log, Pow
 from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.python_values import kind_of
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
-
-if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
 
 #: The primitive that each function computes.
 CARDS: dict[Any, type[ScalarPrimitive]] = {
@@ -53,7 +49,7 @@ class NumberFunction(Primitive):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return False
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         numbers = [self._number(m, v, where) for v in x]
         real = self.of.__module__ == "math" and isinstance(self.card, Mathematical | Abs | Pow)
         if real:  # ints are floats here
@@ -63,7 +59,7 @@ class NumberFunction(Primitive):
             m.t.defined(result.code, [v.code for v in numbers])
         return result
 
-    def _number(self, m: Meaning, v: V, where: str) -> V:
+    def _number(self, m: Typing, v: V, where: str) -> V:
         """A number, or an array of one element as one."""
         if isinstance(v.type, TensorType) and math.prod(v.type.shape) == 1:
             kind = {"b": "bool", "i": "int64", "u": "int64"}.get(np.dtype(v.type.dtype).kind, "float64")
@@ -79,7 +75,7 @@ class NumberFunction(Primitive):
             raise UnsupportedError(f"{where}: {self.short} of {text(v.type)}; {hint}")
         return v
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(*x: Any) -> Any:
             try:
                 return self.of(*[self._python_number(op, v) for v in x])
@@ -88,7 +84,7 @@ class NumberFunction(Primitive):
 
         return run
 
-    def _python_number(self, op: PrimOp, value: Any) -> Any:
+    def _python_number(self, op: FnOp, value: Any) -> Any:
         if isinstance(value, bool | int | float):
             return value
         if isinstance(value, np.ndarray | np.generic) and value.size == 1:
@@ -96,10 +92,10 @@ class NumberFunction(Primitive):
             return (item if item.dtype.kind in "biu" else item.astype(np.float64)).item()
         raise GlowError(f"{op.source}: {self.short} of {kind_of(value)}; use a number, or NumPy's function")
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return self.card.jvp(op, x, d, y)
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return self.card.vjp(op, d, x, y)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -20,19 +20,25 @@ from glow_dialects.fn.array_functions.signatures import COUNT, signature
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import Scalar, TensorType, TupleType
-from glow_dialects.fn.primitive import Function, Options, Primitive, Result, Subscript, Terms, options_of
+from glow_dialects.fn.primitive import (
+    Function,
+    Options,
+    Primitive,
+    Result,
+    Subscript,
+    Term,
+    Terms,
+    Typing,
+    options_of,
+)
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.python_values import ZERO, is_tuple
 from glow_dialects.fn.regions import plain_options
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import Unit
 from glow_dialects.fn.values import V, is_inactive, parts
 from glow_dialects.ops import card_of
 from glow_dialects.reverse import cotangents, expand, on_path
-
-if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
 
 
 class ByOperators(Primitive):
@@ -43,12 +49,12 @@ class ByOperators(Primitive):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return True
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if not all(isinstance(v.type, Scalar | TensorType) for v in x):
             raise m.no_numbers(self, x, where)
         return m.tensors(self, op.attributes, x, where)
 
-    def vjp(self, op: PrimOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
+    def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """One primitive an operand."""
         options, before = _path_of(op)
         cotangents: list[Term | None] = []
@@ -61,7 +67,7 @@ class ByOperators(Primitive):
             cotangents.append(first.prim(Vjp(self), *rest, **options, indices=indices))
         return cotangents
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         """The transpose of the operators' gradients, which are linear in the cotangent."""
         options, before = _path_of(op)
         total: Term | None = None
@@ -75,7 +81,7 @@ class ByOperators(Primitive):
         return total
 
 
-def _path_of(op: PrimOp) -> tuple[dict[str, Attribute], list[int]]:
+def _path_of(op: FnOp) -> tuple[dict[str, Attribute], list[int]]:
     """The options without the operands that were differentiated by before, and these."""
     options = options_of(op)
     path = options.pop("indices", None)
@@ -100,7 +106,7 @@ class Vjp(ByOperators):
         """The primitive that was differentiated, perhaps several times."""
         return self.of.base if isinstance(self.of, Vjp) else self.of
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(self.base, GetItem) and isinstance(x[0].type, TupleType):
             return self._slice(m, op, x, where)
         wanted = x[_path(op.attributes)[-1]]
@@ -108,7 +114,7 @@ class Vjp(ByOperators):
             return V(NOTHING)
         return super().infer(m, op, x, where)
 
-    def _slice(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def _slice(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of a part of a tuple: the cotangents of its items; what is applied to that takes the part again."""
         if not _takes_part(op.attributes, len(x)):
             return V(NOTHING)
@@ -119,7 +125,7 @@ class Vjp(ByOperators):
         items[part] = parts(x[-1])
         return m.tuple(items)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
         if not isinstance(self.base, GetItem):
             return on_arrays
@@ -292,7 +298,7 @@ class GetItem(ByOperators):
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return zeros[0]
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         attributes = m.known_bounds(op.attributes, x, where)
         if isinstance(x[0].type, TupleType):
             return m.tuple(parts(x[0])[key_of(attributes)[0]])
@@ -310,7 +316,7 @@ class GetItem(ByOperators):
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         return _keyed(attributes, shapes)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(x: Any, *bounds: Any) -> Any:

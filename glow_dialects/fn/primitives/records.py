@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -22,17 +22,13 @@ from glow_dialects.fn.domain import (
 )
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Constant, Function, Primitive, Terms, options_of, text
+from glow_dialects.fn.primitive import Constant, Function, Primitive, Term, Terms, Typing, options_of, text
 from glow_dialects.fn.primitives.items import place_in
 from glow_dialects.fn.python_values import ZERO, Closure, put
 from glow_dialects.fn.python_values import is_dict as is_python_dict
 from glow_dialects.fn.record import Record
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_dict, is_zero, names_of, parts, place_of
-
-if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
 
 
 class Field(Primitive):
@@ -40,7 +36,7 @@ class Field(Primitive):
 
     name, linear = "field", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind, name = x[0].type, text(op, "field")
         if isinstance(kind, TensorType) and name == "dtype":
             return V(Text(kind.dtype))
@@ -48,7 +44,7 @@ class Field(Primitive):
             return m.number(int(np.prod(kind.shape)))
         return m.get(x[0], place_of(x[0], name, where), where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         name = text(op, "field")
 
         def run(t: Any) -> Any:
@@ -58,10 +54,10 @@ class Field(Primitive):
 
         return run
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(FieldOf, x[0], **options_of(op))
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(FieldPut, d, **options_of(op))
 
 
@@ -70,24 +66,24 @@ class FieldPut(Primitive):
 
     name, arity, linear, types_only = "field_put", 2, (1,), (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, TensorType):
             return V(NOTHING)
         items = [V(NOTHING)] * len(parts(x[0]))
         items[place_of(x[0], text(op, "field"), where)] = x[1]
         return m.tuple(items)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(t: Any, d: Any) -> Any:
             return ZERO if isinstance(t, np.ndarray) else put(len(t), place_in(op, t, text(op, "field")), d)
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(FieldOf, x[0], **options_of(op))
 
 
-def is_new(whole: V, op: PrimOp) -> bool:
+def is_new(whole: V, op: FnOp) -> bool:
     """Whether the name of an assignment is a further key of a dict."""
     return is_dict(whole) and text(op, "field") not in names_of(whole)[1:]
 
@@ -97,12 +93,12 @@ class FieldOf(Primitive):
 
     name, arity, linear, types_only = "field_of", 2, (0,), (1,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if is_new(x[1], op):
             return parts(x[0])[-1]
         return m.get(x[0], place_of(x[1], text(op, "field"), where), where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         name = text(op, "field")
 
         def run(d: Any, t: Any) -> Any:
@@ -110,7 +106,7 @@ class FieldOf(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[1].prim(FieldPut, d, **options_of(op))
 
 
@@ -146,17 +142,17 @@ class IsInstance(Constant):
 
     name, types_only = "is_instance", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = m.sets.resolve(x[0].type)
         own = kind.names[0] if isinstance(kind, TupleType) and kind.names else None
         return m.number(any(n == own or n in _KINDS and _KINDS[n](kind) for n in self._wanted(op)))
 
-    def _wanted(self, op: PrimOp) -> set[str]:
+    def _wanted(self, op: FnOp) -> set[str]:
         kinds = op.attributes["kinds"]
         assert isinstance(kinds, ArrayAttr)
         return {n.data for n in kinds if isinstance(n, StringAttr)}
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         wanted = self._wanted(op)
         return lambda x: bool(_python_kinds(x) & wanted)
 
@@ -180,10 +176,10 @@ class Keys(Constant):
 
     name = "keys"
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.tuple([V(Text(n)) for n in _dict(x[0], "keys", where).names[1:]])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x: tuple(x.names[1:])
 
 
@@ -192,11 +188,11 @@ class HasKey(Constant):
 
     name, arity = "has_key", 2
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         key = x[1].type
         return m.number(isinstance(key, Text) and key.value in _dict(x[0], "'in'", where).names[1:])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x, k: k in x.names[1:]
 
 
@@ -205,17 +201,17 @@ class Values(Primitive):
 
     name, linear = "values", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         _dict(x[0], "values", where)
         return m.tuple(parts(x[0]))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return tuple
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
 
@@ -224,16 +220,16 @@ class Iterate(Primitive):
 
     name, linear = "iterate", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return Keys().infer(m, op, x, where) if is_dict(x[0]) else x[0]
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x: tuple(x.names[1:]) if is_python_dict(x) else x
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(IterateDerivative, x[0])
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(IterateDerivative, x[0])
 
 
@@ -242,13 +238,13 @@ class IterateDerivative(Primitive):
 
     name, arity, linear = "iterate_derivative", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(NOTHING) if is_dict(x[1]) else x[0]
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, x: ZERO if is_python_dict(x) else d
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(IterateDerivative, x[1])
 
 
@@ -267,7 +263,7 @@ class Zip(Primitive):
 
     name, linear = "zip", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         rows = _rows(x[0], where)
         sizes = sorted({len(parts(item)) for item in parts(x[0])})
         if "strict" in op.attributes and len(sizes) > 1:
@@ -275,13 +271,13 @@ class Zip(Primitive):
             raise UnsupportedError(f"{where}: {what}")
         return m.tuple([m.tuple(column) for column in zip(*rows, strict=True)])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x: tuple(zip(*x, strict="strict" in op.attributes))
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(ZipTangent, x[0])
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ZipTranspose, x[0])
 
 
@@ -290,19 +286,19 @@ class ZipTangent(Primitive):
 
     name, arity, linear = "zip_tangent", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         size = min((len(row) for row in _rows(x[1], where)), default=0)
         rows = [[V(NOTHING)] * size if is_zero(r) else parts(r)[:size] for r in parts(x[0])]
         return m.tuple([m.tuple(column) for column in zip(*rows, strict=True)])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(d: Any, rows: Any) -> Any:
             size = min(map(len, rows), default=0)
             return tuple(zip(*[(ZERO,) * size if r is ZERO else r[:size] for r in d], strict=True))
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ZipTranspose, x[1])
 
 
@@ -311,7 +307,7 @@ class ZipTranspose(Primitive):
 
     name, arity, linear = "zip_transpose", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         columns = parts(x[0])
         rows: list[V] = []
         for i, row in enumerate(parts(item) for item in parts(x[1])):
@@ -319,7 +315,7 @@ class ZipTranspose(Primitive):
             rows.append(m.tuple([*cotangents, *[V(NOTHING)] * (len(row) - len(cotangents))]))
         return m.tuple(rows)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(d: Any, rows: Any) -> Any:
             table: list[Any] = []
             for i, row in enumerate(rows):
@@ -329,7 +325,7 @@ class ZipTranspose(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ZipTangent, x[1])
 
 
@@ -338,7 +334,7 @@ class MakeDict(Primitive):
 
     name, linear = "make_dict", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if is_dict(x[0]):
             return x[0]
         keys, values = _columns(x[0], where)
@@ -348,7 +344,7 @@ class MakeDict(Primitive):
             raise UnsupportedError(f"{where}: {what}")
         return dict_of(dict(zip(names, values, strict=True)))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(pairs: Any) -> Any:
             if is_python_dict(pairs):
                 return pairs
@@ -357,10 +353,10 @@ class MakeDict(Primitive):
 
         return run
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(MakeDictTangent, x[0])
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MakeDictTranspose, x[0])
 
 
@@ -381,14 +377,14 @@ class MakeDictTangent(Primitive):
 
     name, arity, linear = "make_dict_tangent", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if is_dict(x[1]):
             return x[0]
         rows = parts(x[0])
         last = {n: i for i, n in enumerate(_names(x[1], where))}
         return m.tuple([V(NOTHING) if is_zero(rows[i]) else parts(rows[i])[1] for i in last.values()])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(d: Any, pairs: Any) -> Any:
             if is_python_dict(pairs):
                 return d
@@ -397,7 +393,7 @@ class MakeDictTangent(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MakeDictTranspose, x[1])
 
 
@@ -406,14 +402,14 @@ class MakeDictTranspose(Primitive):
 
     name, arity, linear = "make_dict_transpose", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if is_dict(x[1]):
             return x[0]
         items = parts(x[0])
         cotangents = [V(NOTHING) if at is None else items[at] for at in _places(_names(x[1], where))]
         return m.tuple([m.tuple([V(NOTHING), v]) for v in cotangents])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run(d: Any, pairs: Any) -> Any:
             if is_python_dict(pairs):
                 return d
@@ -421,7 +417,7 @@ class MakeDictTranspose(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MakeDictTangent, x[1])
 
 
@@ -438,10 +434,10 @@ class Raise(Constant):
 
     name, arity = "raise", None
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(BOTTOM)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         def run() -> Any:
             raise raised(text(op, "kind"), text(op, "message"), op.source)
 

@@ -13,13 +13,12 @@ from glow_dialects.core.errors import GlowError, raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
-from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Typing
 from glow_dialects.fn.python_values import ZERO, kind_of
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -49,7 +48,7 @@ class ScalarPrimitive(Primitive):
         kind = "int" if kind == "bool" else kind
         return kind, kind
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if any(map(is_zero, x)):
             return self.with_zero(m, op, x)
         if all(isinstance(v.type, Scalar) for v in x):
@@ -58,7 +57,7 @@ class ScalarPrimitive(Primitive):
             return m.tensors(self, op.attributes, x, where)
         raise m.no_numbers(self, x, where)
 
-    def with_zero(self, m: Meaning, op: PrimOp, x: list[V]) -> V:
+    def with_zero(self, m: Typing, op: FnOp, x: list[V]) -> V:
         """The value where some operands are the symbolic zero."""
         raise NotNative(f"{self.name} of a zero")
 
@@ -66,10 +65,10 @@ class ScalarPrimitive(Primitive):
         assert self.graph is not None, self.name
         return u.b(self.graph(*u.common(x, u.weak)))
 
-    def function(self, op: PrimOp) -> Function:
+    def function(self, op: FnOp) -> Function:
         return self.python(op)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays, numbers = self.on_arrays(op), self.numbers
 
         def run(*x: Any) -> Any:
@@ -87,7 +86,7 @@ class ScalarPrimitive(Primitive):
 
         return run
 
-    def other(self, op: PrimOp, *x: Any) -> Any:
+    def other(self, op: FnOp, *x: Any) -> Any:
         """The value where operands are neither numbers nor arrays."""
         bad = next(
             v for v in x if v is ZERO or not isinstance(v, bool | int | float | np.ndarray | np.generic)

@@ -15,15 +15,13 @@ from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.types import element_of, element_type, shape_of
 from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.cotangents import ReshapeLike
 from glow_dialects.fn.regions import evaluate, shape_attribute
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, parts
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -32,11 +30,11 @@ class Shape(Constant):
 
     name, types_only = "shape", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[0].type
         return m.tuple([m.number(s) for s in (kind.shape if isinstance(kind, TensorType) else ())])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x: tuple(int(s) for s in np.shape(x))
 
 
@@ -53,7 +51,7 @@ class Reshape(Primitive):
 
     name, arity, linear = "reshape", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.tensors(self, {**op.attributes, "shape": _static_shape(x[1], where)}, [x[0]], where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -67,12 +65,12 @@ class Reshape(Primitive):
             raise VerifyException(f"reshape of {text} ({size} elements) to {tuple(options['shape'])}")
         return u.reshape(x[0], shape)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x, shape: evaluate(
             self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
         )
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ReshapeLike, x[0])
 
 
@@ -81,14 +79,14 @@ class Full(Pointwise):
 
     name, arity, linear = "full", 2, (1,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.tensors(self, {**op.attributes, "shape": _static_shape(x[0], where)}, [x[1]], where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         element = element_type(options["dtype"]) if "dtype" in options else element_of(x[0])
         return u.expand(u.cast(x[0], element), options["shape"])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda shape, x: evaluate(
             self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
         )
@@ -114,13 +112,13 @@ class AstypeAs(Pointwise):
 
     name, arity, linear = "astype_as", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[1].type
         if not isinstance(kind, Text):
             raise UnsupportedError(f"{where}: {text_of(kind)} is no dtype; use x.dtype or np.float32")
         return m.tensors(Astype(), {"dtype": StringAttr(kind.value)}, [x[0]], where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda x, kind: evaluate(Astype(), {"dtype": to_attribute(kind)}, [x], op.source)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:

@@ -13,20 +13,18 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import dtype_of, element_of, element_type, shape_of
 from glow_dialects.fn.domain import BOTTOM, NotNative, Scalar, TensorType, TupleType, scalar_or_tensor, text
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Terms, number
+from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Term, Terms, Typing, number
 from glow_dialects.fn.primitives.arithmetic import Add
 from glow_dialects.fn.primitives.cotangents import AddAny, Identity, filled
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Stack
 from glow_dialects.fn.python_values import ZERO, add_cotangents, fill, is_tuple, put
 from glow_dialects.fn.regions import evaluate
+from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import promoted
 from glow_dialects.fn.values import V, is_zero, parts
 
 if TYPE_CHECKING:
-    from glow_dialects.fn.dialect import PrimOp
-    from glow_dialects.fn.maker import Term
-    from glow_dialects.fn.meaning import Meaning
     from glow_dialects.fn.unit import Unit
 
 
@@ -35,10 +33,10 @@ class Len(Constant):
 
     name, types_only = "len", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.number(length(x[0], where))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return len
 
 
@@ -56,13 +54,13 @@ class TupleItem(Primitive):
 
     name, linear = "tuple_item", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.get(x[0], number(op, "i"), where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, i=number(op, "i"): d[i]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return TuplePut().applied(op, [x[0], d])
 
 
@@ -71,17 +69,17 @@ class TuplePut(Primitive):
 
     name, arity, linear, types_only = "tuple_put", 2, (1,), (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         assert isinstance(x[0].type, TupleType)
         items = [V(NOTHING)] * len(x[0].type.items)
         items[number(op, "i")] = x[1]
         return m.tuple(items)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         i = number(op, "i")
         return lambda t, d: put(len(t), i % len(t), d)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return TupleItem().applied(op, [d])
 
 
@@ -90,28 +88,28 @@ class ConcatTuples(Primitive):
 
     name, arity, linear = "concat_tuples", 2, (0, 1)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         for v in x:
             if not isinstance(v.type, TupleType):
                 raise UnsupportedError(f"{where}: {text(v.type)} beside a tuple; use tuples of known length")
         return m.tuple([*parts(x[0]), *parts(x[1])])
 
-    def typed(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def typed(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if any(map(is_zero, x)):
             raise NotNative("a tuple of cotangents of unknown length")
         return self.infer(m, op, x, where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda a, b: a + b
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         halves = [
             None if half is None else half.prim(PadTuple, *x, part=to_attribute(part))
             for part, half in enumerate(d)
         ]
         return AddAny().jvp(op, x, halves, y)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(SplitTuple, x[0], x[1], part=to_attribute(i))
 
 
@@ -120,16 +118,16 @@ class SplitTuple(Primitive):
 
     name, arity, linear, types_only = "split_tuple", 3, (0,), (1, 2)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         size = len(parts(x[1]))
         items = parts(x[0])
         return m.tuple(items[:size] if number(op, "part") == 0 else items[size:])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         first = number(op, "part") == 0
         return lambda d, a, b: d[: len(a)] if first else d[len(a) :]
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return PadTuple().applied(op, [d, x[1], x[2]])
 
 
@@ -138,16 +136,16 @@ class PadTuple(Primitive):
 
     name, arity, linear, types_only = "pad_tuple", 3, (0,), (1, 2)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         left, right = ([V(NOTHING)] * len(parts(v)) for v in x[1:])
         items = parts(x[0])
         return m.tuple([*items, *right] if number(op, "part") == 0 else [*left, *items])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         first = number(op, "part") == 0
         return lambda d, a, b: d + (ZERO,) * len(b) if first else (ZERO,) * len(a) + d
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return SplitTuple().applied(op, [d, x[1], x[2]])
 
 
@@ -157,7 +155,7 @@ class ToTuple(Primitive):
 
     name, linear = "to_tuple", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind, count = x[0].type, number(op, "count")
         if isinstance(kind, TupleType):
             if count and len(kind.items) != count:
@@ -169,10 +167,10 @@ class ToTuple(Primitive):
             return m.tuple([m.tensors(Item(), {}, [x[0], m.number(i)], where) for i in range(kind.shape[0])])
         raise UnsupportedError(f"{where}: {text(kind)} is unpacked; use a tuple or an array")
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda t: tuple(t) if is_tuple(t) else tuple(np.asarray(r) for r in t)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(StackLike, x[0])
 
 
@@ -181,7 +179,7 @@ class StackLike(Primitive):
 
     name, arity, linear, types_only = "stack_like", 2, (0,), (1,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[1].type
         if isinstance(kind, TupleType):
             return x[0]
@@ -190,10 +188,10 @@ class StackLike(Primitive):
         rows = [filled(m, d, row) for d in parts(x[0])]
         return m.tensors(Stack(), {"axis": to_attribute(0)}, rows, where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda d, x: d if is_tuple(x) else np.stack(fill(d, tuple(x)))
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ToTuple, count=to_attribute(0))
 
 
@@ -202,19 +200,19 @@ class ToArray(Primitive):
 
     name, linear = "to_array", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if not isinstance(x[0].type, TupleType):
             return x[0]
         rows = [self.infer(m, op, [v], where) for v in parts(x[0])]
         return m.tensors(Stack(), {"axis": to_attribute(0)}, rows, where)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return array_of
 
-    def jvp(self, op: PrimOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
+    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(StackLike, y)
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(UnstackLike, x[0])
 
 
@@ -230,7 +228,7 @@ class UnstackLike(Primitive):
 
     name, arity, linear = "unstack_like", 2, (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         d, like = x
         if is_zero(d) or not isinstance(like.type, TupleType):
             return d
@@ -238,10 +236,10 @@ class UnstackLike(Primitive):
         pairs = zip(rows, parts(like), strict=True)
         return m.tuple([self.infer(m, op, [row, item], where) for row, item in pairs])
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return items_like
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(StackLike, x[0])
 
 
@@ -258,7 +256,7 @@ class SumItems(Primitive):
 
     name, linear = "sum_items", (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if not isinstance(x[0].type, TupleType):
             return m.tensors(self, op.attributes, x, where)
         total = m.number(0)
@@ -276,7 +274,7 @@ class SumItems(Primitive):
         kind = promoted([dtype_of(x[0].type), np.dtype(np.int64)], [False, True])
         return u.op("reduce_sum", u.cast(x[0], element_type(kind)), axes=(0,), keepdims=False)
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
 
         def run(t: Any) -> Any:
@@ -289,7 +287,7 @@ class SumItems(Primitive):
 
         return run
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(BroadcastItems, d)
 
 
@@ -298,7 +296,7 @@ class BroadcastItems(Primitive):
 
     name, arity, linear, types_only = "broadcast_items", 2, (1,), (0,)
 
-    def infer(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, TupleType):
             return m.tuple([x[1]] * len(x[0].type.items))
         return m.tensors(self, op.attributes, x, where)
@@ -306,10 +304,10 @@ class BroadcastItems(Primitive):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.expand(u.cast(x[1], element_of(x[0])), shape_of(x[0]))
 
-    def python(self, op: PrimOp) -> Function:
+    def python(self, op: FnOp) -> Function:
         return lambda t, d: (d,) * len(t) if is_tuple(t) else np.broadcast_to(d, t.shape).copy()
 
-    def transpose(self, op: PrimOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(SumItems)
 
 
@@ -324,7 +322,7 @@ class CheckAssigned(Identity):
 
     name = "check_assigned"
 
-    def typed(self, m: Meaning, op: PrimOp, x: list[V], where: str) -> V:
+    def typed(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(BOTTOM) if is_zero(x[0]) else x[0]  # its type is not known yet
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from glow_dialects.fn.dialect import CallOp, FuncOp, PartialOp, RefOp, ReturnOp
 
 Table = dict[str, FuncOp]
+#: Adds a function of a name and body to a program.
+AddFunction = Callable[[str, Block], FuncOp]
 
 
 def table_of(module: ModuleOp) -> Table:

@@ -6,8 +6,6 @@ result y. It is a function like others: its own derivatives give those of higher
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Block, SSAValue
 
@@ -24,9 +22,7 @@ from glow_dialects.fn.primitives.cotangents import (
     SumLike,
 )
 from glow_dialects.fn.types import any_type
-
-if TYPE_CHECKING:
-    from glow_passes.fn.functions import Functions
+from glow_passes.fn.calls import AddFunction
 
 #: The attribute of a function that names its gradient.
 GRADIENT = "gradient"
@@ -43,7 +39,7 @@ def _finish(m: Maker, value: SSAValue) -> Block:
     return m.block
 
 
-def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
+def make_reverse(add: AddFunction, source: FuncOp, gradient: str) -> None:
     """Add f.fwd and f.bwd: the function itself, and its declared gradient as the backward step."""
     name, count = source.sym_name.data, len(source.block.args)
     m = Maker(Block(arg_types=[any_type] * (count + 3)))  # x.., y, k, d
@@ -52,15 +48,15 @@ def make_reverse(functions: Functions, source: FuncOp, gradient: str) -> None:
     items = [result] if count == 1 else [m.get(result, i, count) for i in range(count)]
     whole = m.tuple([m.prim(CheckCotangent, item, x) for item, x in zip(items, values, strict=True)])
     whole.owner.attributes["of"] = StringAttr(name)  # pyright: ignore[reportAttributeAccessIssue]
-    functions.add(f"{name}.bwd", _finish(m, m.call(after, whole)))
+    add(f"{name}.bwd", _finish(m, m.call(after, whole)))
     m = Maker(Block(arg_types=[any_type] * (count + 1)))
     *values, after = m.block.args
     y = m.call(m.ref(name), *values)
     step = m.partial(m.ref(f"{name}.bwd"), *values, y, after)
-    functions.add(f"{name}.fwd", _finish(m, m.tuple([y, step])))
+    add(f"{name}.fwd", _finish(m, m.tuple([y, step])))
 
 
-def make_tangents(functions: Functions, source: FuncOp, gradient: str) -> None:
+def make_tangents(add: AddFunction, source: FuncOp, gradient: str) -> None:
     """Add f.jvp: of a number, the gradient times the tangents; else the transpose of the gradient."""
     name, count = source.sym_name.data, len(source.block.args)
     size = 2 * count + 1
@@ -72,16 +68,16 @@ def make_tangents(functions: Functions, source: FuncOp, gradient: str) -> None:
     for item, x, dx in zip(items, pairs[::2], pairs[1::2], strict=True):
         product = number.prim(Mul, number.prim(CheckCotangent, item, x), dx)
         total = number.prim(AddAny, total, number.prim(SumLike, product, y))
-    functions.add(f"{name}.jvp.number", _finish(number, total))
+    add(f"{name}.jvp.number", _finish(number, total))
     array = Maker(Block(arg_types=[any_type] * size))
     y, *pairs = array.block.args
     pair = array.call(array.ref(f"{gradient}.fwd"), y, y, *pairs[::2], array.ref(IDENTITY))
     seed = pairs[1] if count == 1 else array.tuple(pairs[1::2])
     whole = array.call(array.get(pair, 1, 2), seed)
     d = array.prim(EnvItem, whole, n=integer(count + 2), i=integer(0))
-    functions.add(f"{name}.jvp.array", _finish(array, d))
+    add(f"{name}.jvp.array", _finish(array, d))
     m = Maker(Block(arg_types=[any_type] * (2 * count)))
     pairs = list(m.block.args)
     y = m.call(m.ref(name), *pairs[::2])
     chosen = m.switch(m.prim(AreFloats, y), m.ref(f"{name}.jvp.number"), m.ref(f"{name}.jvp.array"))
-    functions.add(f"{name}.jvp", _finish(m, m.tuple([y, m.call(chosen, y, *pairs)])))
+    add(f"{name}.jvp", _finish(m, m.tuple([y, m.call(chosen, y, *pairs)])))

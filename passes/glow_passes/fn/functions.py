@@ -77,13 +77,13 @@ class _Table(dict[str, FuncOp]):
         gradient, of = declared(source), self.functions.gradients.get(source.sym_name.data)
         if gradient is not None:
             maker = make_tangents if ahead else make_reverse
-            maker(self.functions, source, gradient)
+            maker(self.functions.add, source, gradient)
         elif of is not None and not ahead:
-            make_second(self.functions, of)
+            make_second(self.functions.add, of)
         elif ahead:
-            Tangents(self.functions, source).make()
+            Tangents(self.functions.add, source).make()
         else:
-            Reverse(self.functions, source).make()
+            Reverse(self.functions.add, source).make()
 
 
 class Functions:
@@ -128,7 +128,7 @@ class Functions:
         size = chunk_of(loop.operations, turns, order, self._nested(loop))
         name = turns_name(loop, first, turns, size)
         if name not in self.table:
-            make_turns(self, loop, name, turns, size)
+            make_turns(self.add, loop, name, turns, size)
         return name
 
     def _nested(self, loop: Counted) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -30,10 +29,7 @@ from glow_dialects.fn.primitives.items import Item, Rows
 from glow_dialects.fn.primitives.tuples import ToTuple
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.types import any_type
-from glow_passes.fn.calls import known_callee, remove_dead
-
-if TYPE_CHECKING:
-    from glow_passes.fn.functions import Functions
+from glow_passes.fn.calls import AddFunction, known_callee, remove_dead
 
 #: Operations that a graph of several turns has at most, where the turns are more.
 CHUNK = 64
@@ -170,13 +166,13 @@ def turns_name(loop: Counted, first: int, turns: int, size: int) -> str:
     return f"{loop.function.sym_name.data}.{kind}_{turns}" + ("" if size == turns else f"_by_{size}")
 
 
-def make_turns(functions: Functions, loop: Counted, name: str, turns: int, size: int) -> FuncOp:
+def make_turns(add: AddFunction, loop: Counted, name: str, turns: int, size: int) -> FuncOp:
     """The function for so many turns, `size` at a time, and the rest that it may need."""
     chunks, rest = divmod(turns, size)
     if chunks < 2:
-        return _added(functions, name, _straight(loop, turns))
+        return _added(add, name, _straight(loop, turns))
     if rest:
-        _added(functions, f"{name}.rest", _straight(loop, rest))
+        _added(add, f"{name}.rest", _straight(loop, rest))
     block, values, copies = _copied(loop, size, ".rows_" in name)
     m = Maker(block)
     limit = copies.get(loop.limit, loop.limit)
@@ -184,13 +180,13 @@ def make_turns(functions: Functions, loop: Counted, name: str, turns: int, size:
     leave = m.partial(m.ref(f"{name}.rest"), *values) if rest else copies[loop.leave]
     chosen = m.switch(m.prim(loop.test, now, limit), m.partial(m.ref(name), *values), leave)
     block.add_op(ReturnOp.create(operands=[m.call(chosen)]))
-    rolled = _added(functions, name, block)
+    rolled = _added(add, name, block)
     rolled.attributes[ROLLED] = UnitAttr()
     return rolled
 
 
-def _added(functions: Functions, name: str, block: Block) -> FuncOp:
-    function = functions.add(name, block)
+def _added(add: AddFunction, name: str, block: Block) -> FuncOp:
+    function = add(name, block)
     remove_dead(function)
     return function
 

@@ -9,8 +9,6 @@ at its end; a missing front is zero.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -37,17 +35,15 @@ from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, Env
 from glow_dialects.fn.primitives.tuples import TuplePut
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
+from glow_passes.fn.calls import AddFunction
 from glow_passes.fn.grouped_turns import stands_for
-
-if TYPE_CHECKING:
-    from glow_passes.fn.functions import Functions
 
 
 class Reverse:
     """Makes f.fwd and f.bwd of one function."""
 
-    def __init__(self, functions: Functions, source: FuncOp) -> None:
-        self.functions = functions
+    def __init__(self, add: AddFunction, source: FuncOp) -> None:
+        self.add = add
         self.source = source
         self.name = source.sym_name.data
         self.forward = Maker(Block(arg_types=[any_type] * (len(source.block.args) + 1)))
@@ -210,7 +206,7 @@ class Reverse:
             self._accumulate(value, None if term is None else term.value)
 
     def _finish(self, tail: CallOp | None, value: SSAValue) -> None:
-        m, functions = self.forward, self.functions
+        m, add = self.forward, self.add
         bwd = f"{self.name}.bwd"
         m.line = None
         back = m.ref(bwd)
@@ -222,8 +218,8 @@ class Reverse:
         else:
             result = m.tuple([self.values[value], step])
         m.block.add_op(ReturnOp.create(operands=[result]))
-        functions.add(bwd, self.backward.block)
-        forward = functions.add(f"{self.name}.fwd", m.block)
+        add(bwd, self.backward.block)
+        forward = add(f"{self.name}.fwd", m.block)
         forward.attributes.update(self.source.attributes)
 
 

@@ -9,7 +9,6 @@ and a loop stays a loop in both directions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, SSAValue
@@ -20,9 +19,7 @@ from glow_dialects.fn.primitives.arithmetic import Mul
 from glow_dialects.fn.primitives.cotangents import Active, AddAny, EnvDrop, EnvItem, OnesLike
 from glow_dialects.fn.primitives.tuples import TupleItem
 from glow_dialects.fn.types import any_type
-
-if TYPE_CHECKING:
-    from glow_passes.fn.functions import Functions
+from glow_passes.fn.calls import AddFunction
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Gradient:
     with_value: bool
 
 
-def make_second(functions: Functions, gradient: Gradient) -> None:
+def make_second(add: AddFunction, gradient: Gradient) -> None:
     """Add the reverse form of the gradient function `g(f, x..)`.
 
     `g.fwd(ahead, f, x.., k)` takes f as f.fwd and, for its backward step, as f.fwd.jvp.
@@ -54,17 +51,17 @@ def make_second(functions: Functions, gradient: Gradient) -> None:
     seed = m.prim(OnesLike, m.get(pair, 0, 2))
     tangent = m.call(m.get(pair, 1, 2), m.prim(Mul, seed, scale) if gradient.with_value else seed)
     m.block.add_op(ReturnOp.create(operands=[tangent]))
-    functions.add(whole, m.block)
-    _backward(functions, gradient, f"{whole}.jvp")
+    add(whole, m.block)
+    _backward(add, gradient, f"{whole}.jvp")
     m = Maker(Block(arg_types=[any_type] * (count + 3)))
     ahead, forward, *values, after = m.block.args
     value = m.call(m.ref(name), forward, *values)
     step = m.partial(m.ref(f"{name}.bwd"), ahead, *values, after)
     m.block.add_op(ReturnOp.create(operands=[m.tuple([value, step])]))
-    functions.add(f"{name}.fwd", m.block)
+    add(f"{name}.fwd", m.block)
 
 
-def _backward(functions: Functions, gradient: Gradient, whole: str) -> None:
+def _backward(add: AddFunction, gradient: Gradient, whole: str) -> None:
     """g.bwd(ahead, x.., k, d): the cotangents of (ahead, f, x..) go to k."""
     count = gradient.count
     m = Maker(Block(arg_types=[any_type] * (count + 3)))
@@ -87,4 +84,4 @@ def _backward(functions: Functions, gradient: Gradient, whole: str) -> None:
     assert isinstance(gradients.owner, TupleOp)
     gradients.owner.attributes["of"] = StringAttr(gradient.name)
     m.block.add_op(ReturnOp.create(operands=[m.call(after, gradients)]))
-    functions.add(f"{gradient.name}.bwd", m.block)
+    add(f"{gradient.name}.bwd", m.block)

@@ -10,7 +10,6 @@ are therefore computed this way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
@@ -34,9 +33,7 @@ from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitives.tuples import TupleItem
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
-
-if TYPE_CHECKING:
-    from glow_passes.fn.functions import Functions
+from glow_passes.fn.calls import AddFunction
 
 Tangent = SSAValue | None
 
@@ -44,8 +41,8 @@ Tangent = SSAValue | None
 class Tangents:
     """Makes f.jvp of one function."""
 
-    def __init__(self, functions: Functions, source: FuncOp) -> None:
-        self.functions = functions
+    def __init__(self, add: AddFunction, source: FuncOp) -> None:
+        self.add = add
         self.source = source
         self.m = Maker(Block(arg_types=[any_type] * (2 * len(source.block.args))))
         self.values: dict[SSAValue, SSAValue] = {}
@@ -66,7 +63,7 @@ class Tangents:
                 self._return(op)
                 break
             self._step(op)
-        forward = self.functions.add(f"{self.source.sym_name.data}.jvp", m.block)
+        forward = self.add(f"{self.source.sym_name.data}.jvp", m.block)
         forward.attributes.update(self.source.attributes)
         for op in reversed(list(m.block.ops)):
             if not isinstance(op, CallOp | ReturnOp) and not op.results[0].uses:
