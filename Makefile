@@ -32,7 +32,7 @@ help:
 
 $(BIN)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[test,lint,docs]'
+	$(PIP) -e '.[test,lint,docs,serve]'
 	touch $@
 
 setup: $(BIN)/.ready

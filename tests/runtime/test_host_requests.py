@@ -186,6 +186,8 @@ def test_open_shapes(kind: str, tmp_path: Path) -> None:
             assert host.run("open", {"x": x})["y"].shape == (rows, 3)
         with pytest.raises(glow.BindingError):
             host.run("bound", {"x": np.ones((1, 3), np.float32)})
+        for wrong in ({}, {"z": np.ones((1, 3), np.float32)}):
+            assert isinstance(host.submit("open", wrong).exception(60), glow.BindingError)
 
 
 def test_several_outputs_and_roots(kind: str) -> None:

@@ -65,6 +65,11 @@ def train() -> int:
     return _start("train")
 
 
+def serve() -> int:
+    """`glow-serve`."""
+    return _start("serve")
+
+
 def compile() -> int:
     """`glow-compile`."""
     return _start("compile")

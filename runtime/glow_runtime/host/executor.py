@@ -61,12 +61,12 @@ class Execution:
     def _start(self, number: int) -> None:
         network, replica = self._network, self._replica
         part, manager = network.partitions[number], replica.managers[number]
-        names = part.inputs
         try:
             with self._lock:
                 if self._error is not None:
                     raise self._error
-                inputs = {n: self._values[n] for n in names}
+                # A whole network takes what the caller gives, and says what is wrong with it.
+                inputs = dict(self._values) if network.single else {n: self._values[n] for n in part.inputs}
             resident = network.resident(replica, number) if not network.single else frozenset[str]()
             run = Run(part.function.name, inputs, lambda out, error: None, resident)
             run.done = lambda outputs, error: self._done(number, run, outputs, error)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from glow_backends.base import cores
 from glow_dialects.core.errors import (
@@ -439,7 +439,7 @@ class HostManager:
         for manager in self.devices:
             manager.close()
 
-    def __enter__(self) -> HostManager:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

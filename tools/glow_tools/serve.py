@@ -1,0 +1,152 @@
+"""glow-serve: serve models over HTTP and gRPC, by the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glow_dialects.core.errors import GlowError
+from glow_tools.common import command, count_option, fail, guarded
+
+if TYPE_CHECKING:
+    from glow_compiler.hosts import HostManager
+    from glow_runtime.serve.http import Limits
+    from glow_runtime.serve.repository import ModelRepository
+
+EXAMPLES = """\
+  glow-serve model.onnx
+  glow-serve resnet=resnet50.onnx --device cpu --device cpu --replicas 2 --batch 8
+  glow-serve models/ --device process:0 --device process:1 --grpc-port 8001
+  curl localhost:8000/v2/models/resnet
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command(
+        "glow-serve",
+        "Serve models over HTTP (and gRPC), by the Open Inference Protocol (KServe, version 2).",
+        EXAMPLES,
+    )
+    add = made.add_argument
+    add("models", nargs="+", metavar="MODEL", help="[NAME=]FILE, or a folder with NAME/VERSION/model.onnx")
+    add("--device", action="append", default=[], metavar="DEVICE", help="cpu, process:0,memory=64M, ...")
+    add("--partition", default="auto", help="auto, memory, balance, none or a number (default: auto)")
+    add("--replicas", type=count_option, default=1, help="copies of each model (default: 1)")
+    add("--batch", type=count_option, default=0, metavar="N", help="form batches of up to N samples")
+    add("--delay", type=float, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
+    add("--max-active", type=count_option, default=48, help="requests that run at a time (default: 48)")
+    add("--max-queue", type=count_option, default=100, help="requests that wait (default: 100)")
+    net = made.add_argument_group("the network")
+    add = net.add_argument
+    add("--address", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine only)")
+    add("--port", type=count_option, default=8000, help="of HTTP; 0 is any (default: 8000)")
+    add("--grpc-port", type=count_option, help="of gRPC; without it there is none")
+    add("--max-bytes", default="64M", help="of a request (default: 64M)")
+    add("--timeout", type=float, default=60.0, help="seconds for an answer (default: 60)")
+    add("--token-file", type=Path, help="a file with the token that requests must bring")
+    add("--tls-key", type=Path, help="key of TLS, with --tls-certificate")
+    add("--tls-certificate", type=Path, help="certificate of TLS")
+    add("--control", action="store_true", help="let clients load and unload models")
+    add("--verbose", action="store_true", help="log each request")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-serve`."""
+    arguments = _arguments().parse_args(argv)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(a: argparse.Namespace) -> int:
+    try:
+        import uvicorn  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+        from glow_runtime.serve.http import HttpServer
+    except ImportError as error:
+        fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
+    import glow_compiler as glow
+    from glow_runtime.serve.repository import ModelRepository, find_models
+
+    logging.basicConfig(
+        level=logging.INFO if a.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("glow").setLevel(logging.INFO)
+    if (a.tls_key is None) != (a.tls_certificate is None):
+        raise GlowError("--tls-key and --tls-certificate go together")
+    limits = _limits(a)
+    files = find_models(a.models)
+    partition = int(a.partition) if a.partition.isdecimal() else a.partition
+    options: dict[str, Any] = {"partition": partition, "replicas": a.replicas}
+    if a.batch:
+        options["batching"] = glow.Batching(a.batch, a.delay / 1e3)
+    with glow.HostManager(a.device or None, a.max_active, a.max_queue) as host:
+        models = ModelRepository(host, files, options)
+        models.load_all()
+        asyncio.run(_serve(a, host, models, HttpServer(models, limits).app, limits))
+    return 0
+
+
+def _limits(a: argparse.Namespace) -> Limits:
+    from glow_dialects.core.byte_counts import byte_count
+    from glow_runtime.serve.http import Limits
+
+    token = a.token_file.read_text(encoding="utf-8").strip() if a.token_file else ""
+    if a.token_file and not token:
+        raise GlowError(f"{a.token_file}: the file has no token")
+    return Limits(byte_count(a.max_bytes), answer=a.timeout, token=token, control=a.control)
+
+
+async def _serve(
+    a: argparse.Namespace, host: HostManager, models: ModelRepository, app: Any, limits: Limits
+) -> None:
+    """Serve until a signal ends it; requests that run are answered."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        host=a.address,
+        port=a.port,
+        log_level="info" if a.verbose else "warning",
+        access_log=a.verbose,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+        ssl_keyfile=a.tls_key,
+        ssl_certfile=a.tls_certificate,
+    )
+    server = uvicorn.Server(config)
+    remote: Any = None
+    if a.grpc_port is not None:
+        try:
+            from glow_runtime.serve.grpc_server import GrpcServer
+        except ImportError:
+            fail("gRPC needs grpcio: pip install 'glow-compiler[serve]'")
+        remote = GrpcServer(models, limits)
+        pair = [p.read_bytes() if p else b"" for p in (a.tls_key, a.tls_certificate)]
+        port = remote.start(f"{a.address}:{a.grpc_port}", *pair)
+        print(f"gRPC at {a.address}:{port}", flush=True)
+    task = asyncio.create_task(server.serve())
+    while not server.started and not task.done():
+        await asyncio.sleep(0.01)
+    for listener in server.servers if server.started else ():
+        for place in listener.sockets:
+            scheme = "https" if a.tls_key else "http"
+            print(
+                f"{len(models.names())} models at {scheme}://{a.address}:{place.getsockname()[1]}", flush=True
+            )
+    try:
+        await task
+    finally:
+        if remote is not None:
+            await asyncio.to_thread(remote.stop)
+    if not server.started:
+        sys.stdout.flush()
+        fail(f"port {a.port} of {a.address} cannot be had")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
