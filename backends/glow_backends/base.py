@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from warnings import warn
 
 import numpy as np
@@ -129,6 +129,8 @@ class Backend(ABC):
     """
 
     name: str
+    #: Whether its code leaves out nodes whose predicate is false; of others, predicates are dropped.
+    PREDICATED: ClassVar[bool] = False
 
     def __init__(self, threads: int = 1) -> None:
         if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:  # pyright: ignore[reportUnnecessaryIsInstance]

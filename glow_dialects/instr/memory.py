@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import I64, IntegerAttr, MemRefType, StringAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, MemRefType, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     BaseAttr,
@@ -34,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.definition import read_directly
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.instr_op import Access, InstrOp, own_instr
-from glow_dialects.core.types import Array, Buffer, bytes_of, shape_of
+from glow_dialects.core.types import Array, Buffer, bytes_of, dtype_of, shape_of
 from glow_dialects.ops.module import ConstantOp, lookup
 
 MUTABILITY = ("constant", "mutable")
@@ -79,7 +80,29 @@ class WeightOp(IRDLOperation):
         """Name of the module's constant or placeholder."""
         return self.symbol.root_reference.data
 
+    def initial(self) -> Array | None:
+        """The first contents that the declaration gives; None where it gives none."""
+        shape, dtype = shape_of(self.result.type), dtype_of(self.result.type)
+        if self.init.data == "none":
+            return None
+        assert isinstance(self.value, FloatAttr | IntegerAttr)
+        number = float(self.value.value.data)
+        if self.init.data == "broadcast":
+            return np.full(shape, number, dtype)
+        limit = math.sqrt(3 / number)
+        # Seeded by the name: every run of a program starts from the same weights.
+        rng = np.random.default_rng(list(self.target.encode()))
+        return rng.uniform(-limit, limit, shape).astype(dtype)
+
     def verify_(self) -> None:
+        if self.init.data != "none":
+            number = self.value.value.data if isinstance(self.value, FloatAttr | IntegerAttr) else None
+            if number is None or self.init.data == "xavier" and number <= 0:
+                raise VerifyException(f"glow_instr.weight: {self.init.data} needs a number, as in 3.0 : f32")
+            if self.constant:
+                raise VerifyException(
+                    "glow_instr.weight: a constant has its values; only mutable ones are set"
+                )
         if self.mutability.data not in MUTABILITY:
             raise VerifyException(f"glow_instr.weight: '{self.mutability.data}' is not one of {MUTABILITY}")
         if self.init.data not in INITIALIZERS:

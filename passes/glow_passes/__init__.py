@@ -23,6 +23,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.instr.share_buffers import ShareBuffersPass
     from glow_passes.instr.shrink_lives import ShrinkLivesPass
     from glow_passes.lower.decompose import DecomposePass
+    from glow_passes.lower.drop_predicates import DropPredicatesPass
     from glow_passes.lower.irgen import IrgenPass
     from glow_passes.lower.schedule import SchedulePass
     from glow_passes.partition.partition import PartitionPass
@@ -33,6 +34,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         DifferentiatePass,
         FreezePlaceholdersPass,
         RematerializePass,
+        DropPredicatesPass,
         DecomposePass,
         SchedulePass,
         IrgenPass,

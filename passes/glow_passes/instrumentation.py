@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
+from glow_passes.failure import named_failure
+
 When = Literal["never", "before", "after", "changed", "failure"]
 
 
@@ -29,6 +31,10 @@ class Instrumentation:
     verify_each: bool = True
     bisect_limit: int | None = None
     reproducer: Path | None = None
+    #: Options of glow-opt that the command of a reproducer repeats.
+    repeated: str = ""
+    #: The arrays that a module has now, as what writes them beside a file.
+    weights: Callable[[ModuleOp], Callable[[Path], None]] | None = None
     stream: IO[str] = field(default_factory=lambda: sys.stderr)
 
 
@@ -68,6 +74,9 @@ class InstrumentedRun:
             self._one(number, module, item, passes[number:])
             if watch is not None:
                 watch(number, item.name, "after")
+
+    def print_times(self) -> None:
+        """The table of times, where it was asked for."""
         if self.options.timing:
             self._print_times()
 
@@ -75,6 +84,7 @@ class InstrumentedRun:
         options = self.options
         watching = options.print_ir != "never" or options.dump or options.reproducer
         before = text_of(module) if watching else ""
+        weights = options.weights(module) if watching and options.weights else None
         counts = Counter(op.name for op in module.walk()) if options.statistics else Counter[str]()
         if options.print_ir == "before":
             self._say(f"before {item.name}", before)
@@ -84,23 +94,39 @@ class InstrumentedRun:
             middle = time.perf_counter()
             if options.verify_each:
                 module.verify()
-        except Exception:
+        except Exception as error:
             if options.print_ir == "failure":
                 self._say(f"before failing {item.name}", before)
-            if options.reproducer is not None:
-                spec = ",".join(str(p.spec()) for p in rest)
-                options.reproducer.write_text(f"// RUN: glow-opt %s -p '{spec}'\n{before}")
-                print(f"reproducer written to {options.reproducer}", file=options.stream)
-            raise
-        self.times.append((item.name, middle - start, time.perf_counter() - middle))
+            spec = ",".join(str(p.spec()) for p in rest)
+            self.reproduce(f"-p '{spec}'", before, weights)
+            failure = named_failure(error, item)
+            if failure is error:
+                raise
+            raise failure from error
+        self.times.append((str(item.spec()), middle - start, time.perf_counter() - middle))
         after = text_of(module) if watching else ""
         if options.print_ir == "after" or (options.print_ir == "changed" and after != before):
             self._say(f"after {item.name}", after)
         if options.dump is not None:
             options.dump.mkdir(parents=True, exist_ok=True)
-            (options.dump / f"{number + 1:03d}-{item.name}.mlir").write_text(after)
+            file = options.dump / f"{number + 1:03d}-{item.name}.mlir"
+            file.write_text(after)
+            if options.weights is not None:
+                options.weights(module)(file)
         if options.statistics:
             self._statistics(item.name, counts, module)
+
+    def reproduce(self, command: str, text: str, weights: Callable[[Path], None] | None) -> None:
+        """Write what repeats a failure, where that was asked for: the module, its weights, the command."""
+        file = self.options.reproducer
+        if file is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"// RUN: glow-opt %s {command}{self.options.repeated}\n{text}")
+        if weights is not None:
+            weights(file)
+        again = f"glow-opt --run-reproducer {file}"
+        print(f"reproducer written to {file}; {again} repeats the failure", file=self.options.stream)
 
     def _say(self, what: str, text: str) -> None:
         print(f"// ----- {what}\n{text}", file=self.options.stream)
@@ -115,10 +141,12 @@ class InstrumentedRun:
         print(f"{name}: {', '.join(changes) or 'no change'}", file=self.options.stream)
 
     def _print_times(self) -> None:
+        """Passes with their options, verification as a row of its own: the rows add up."""
         total = sum(a + b for _, a, b in self.times) or 1e-12
+        rows = [(name, work) for name, work, _ in self.times]
+        rows.append(("verification", sum(check for _, _, check in self.times)))
         print(f"total {total * 1e3:.1f} ms", file=self.options.stream)
-        for name, work, check in self.times:
+        for name, seconds in rows:
             print(
-                f"  {work * 1e3:8.1f} ms {100 * work / total:5.1f} %  {name} (verify {check * 1e3:.1f} ms)",
-                file=self.options.stream,
+                f"  {seconds * 1e3:8.1f} ms {100 * seconds / total:5.1f} %  {name}", file=self.options.stream
             )

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from glow_passes.autodiff.differentiate import DifferentiatePass
 from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
+from glow_passes.failure import named_failure
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
 from glow_passes.instr.plan_memory import PlanMemoryPass
@@ -59,10 +60,16 @@ class PassRunner:
         """Apply `passes` to `module` in place."""
         for item in passes:
             start = time.perf_counter()
-            item.apply(self.context, module)
-            elapsed = time.perf_counter() - start
-            if self.verify:
-                module.verify()
+            try:
+                item.apply(self.context, module)
+                elapsed = time.perf_counter() - start
+                if self.verify:
+                    module.verify()
+            except Exception as error:
+                failure = named_failure(error, item)
+                if failure is error:
+                    raise
+                raise failure from error
             for observer in self.observers:
                 observer(item, module, elapsed)
 

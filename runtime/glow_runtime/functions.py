@@ -28,6 +28,7 @@ from glow_dialects.fn.domain import (
 )
 from glow_dialects.fn.python_values import Closure
 from glow_dialects.fn.record import Record, rebuilt
+from glow_passes.failure import BrokenPassError
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.inference import infer
 from glow_passes.fn.optimize import optimize_functions
@@ -211,7 +212,7 @@ class FunctionProgram:
 ASKED = "the interpreter was asked for"
 #: Mistakes of specialisation and code generation: the interpreter still gives the right value, and the
 #: report names the mistake.
-_OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError)
+_OUR_FAULT = (AssertionError, KeyError, IndexError, AttributeError, ValueError, RuntimeError, BrokenPassError)
 
 
 def _public(value: Value, name: str) -> Value:

@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from glow_backends.base import Backend
 from glow_backends.legalize import LegalizePass
 from glow_dialects.dialects import context
+from glow_passes.lower.drop_predicates import DropPredicatesPass
 from glow_passes.pipeline import INSTR, LOWER, PassRunner, match_integers, optimize
 
 Progress = Callable[[str], None]
@@ -34,6 +35,7 @@ def quiet_gc() -> Generator[None]:
 def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
     """Names and passes of every phase, in order."""
     return [
+        ("drop predicates", () if backend.PREDICATED else (DropPredicatesPass(),)),
         ("match integers", match_integers()),
         ("optimize", optimize()),
         ("lower", (LegalizePass(backend),)),

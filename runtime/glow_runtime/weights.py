@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import whole
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.ops.module import ConstantOp, PlaceholderOp
 
@@ -77,6 +79,36 @@ def attach(module: ModuleOp, path: Path) -> None:
         if array.shape != shape or array.dtype != dtype:
             raise GlowError(f"{path}: @{name} is {array.dtype}{array.shape}, the program wants {op.type}")
         resource.array = array
+
+
+class WeightWriter:
+    """Writes the weights of modules beside their text; equal ones of several files are one on the disk."""
+
+    def __init__(self) -> None:
+        self.last: tuple[dict[str, Array], Path] | None = None
+
+    def __call__(self, module: ModuleOp) -> Callable[[Path], None]:
+        """What writes the weights of a module as it is now beside a program; missing values are left out."""
+        arrays = {r.name: r.array for r, _ in resources(module) if r.array is not None}
+        return lambda program: self._write(arrays, program.with_suffix(SUFFIX))
+
+    def _write(self, arrays: dict[str, Array], file: Path) -> None:
+        if not arrays:
+            return
+        known, before = self.last or ({}, file)
+        same = known.keys() == arrays.keys() and all(known[n] is a for n, a in arrays.items())
+        if same and before != file and before.exists():
+            file.unlink(missing_ok=True)
+            try:
+                file.hardlink_to(before)
+                return
+            except OSError:  # another file system, or one without links
+                pass
+        plain = {n: np.asarray(a, order="C") for n, a in arrays.items()}
+        plain = {n: a if a.dtype.name in _PLAIN else a.reshape(-1).view(np.uint8) for n, a in plain.items()}
+        with whole(file) as temporary:
+            save_arrays(plain, temporary)
+        self.last = (arrays, file)
 
 
 def attach_weights(module: ModuleOp, program: Path) -> None:

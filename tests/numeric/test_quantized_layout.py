@@ -185,3 +185,23 @@ def test_a_token_joins_patches(precision: str) -> None:
     assert "quantized_conv" in str(module)
     want, have = (glow.compile(module, backend=b).run(feed)["y"] for b in ("interpreter", "cpu"))
     np.testing.assert_array_equal(have, want)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_maximum_of_bytes_joins(everything: bool) -> None:
+    """Bytes of a maximum are stored as those beside them: both go into one concatenation."""
+    rng = np.random.default_rng(0)
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (1, 16, 16, 16))
+    shapes = ((16, 16, 3, 3), (16, 16, 3, 3), (8, 32, 3, 3))
+    first, second, last = (
+        g.constant((rng.standard_normal(shape) / 12).astype(np.float32), f"w{i}")
+        for i, shape in enumerate(shapes)
+    )
+    a, b = g.relu(g.conv(x, first, pads=(1, 1, 1, 1))), g.conv(x, second, pads=(1, 1, 1, 1))
+    g.save(g.conv(g.concat([a, g.max(a, b)], axis=1), last, pads=(1, 1, 1, 1)), "y")
+    data = [{"x": rng.standard_normal((1, 16, 16, 16)).astype(np.float32)} for _ in range(4)]
+    module = glow.quantize(g, data, schema="symmetric_power2", everything=everything)
+    want = glow.compile(module, backend="interpreter").run(data[0])["y"]
+    have = glow.compile(module).run(data[0])["y"]
+    np.testing.assert_allclose(have, want, atol=0.02 * np.abs(want).max())

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
 
-#: Characters of the offending operation that a message shows.
-PLACE_LENGTH = 240
-
 
 def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """The argument parser of a command; `examples` is printed under the options."""
@@ -86,12 +83,14 @@ def describe(error: Exception) -> str:
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError
+    from glow_passes.failure import place, reason
 
     match error:
         case VerifyException():
-            return f"the program is not valid: {first_line(error)}{_place(error)}"
+            return f"the program is not valid: {reason(error)}{place(error)}"
         case ParseError() | GlowError() | PassFailedException():
-            return str(error).strip()
+            notes = [f"\n  {n}" for n in getattr(error, "__notes__", ()) if n.startswith("in pass ")]
+            return str(error).strip() + "".join(notes)
         case OSError():
             told = error.strerror or str(error)
             return f"{error.filename}: {told}" if error.filename else told
@@ -100,33 +99,13 @@ def describe(error: Exception) -> str:
         case RecursionError():
             return "the program is nested too deep"
         case _:
-            what = f"{type(error).__name__}: {first_line(error)}"
+            what = f"{type(error).__name__}: {reason(error)}"
             return f"internal error, please report it: {what} (GLOW_TRACEBACK=1 shows where)"
 
 
 def _report(message: str) -> int:
     print(f"error: {message}", file=sys.stderr)
     return BAD_INPUT
-
-
-def first_line(error: Exception) -> str:
-    """The message without the dump of the module that xDSL adds to it."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    for number, line in enumerate(lines):
-        if "Underlying verification failure" in line:
-            told = line.split(":", 1)[1].strip()
-            return told or (lines[number + 1].strip() if number + 1 < len(lines) else line)
-    return lines[0] if lines else type(error).__name__
-
-
-def _place(error: Exception) -> str:
-    """The operation that does not verify, out of the listing that xDSL adds to its errors."""
-    lines = "\n".join(getattr(error, "__notes__", ())).splitlines()
-    for line, mark in zip(lines, lines[1:], strict=False):
-        if mark.strip().startswith("^"):
-            shown = line.strip()
-            return f"\n  at {shown if len(shown) <= PLACE_LENGTH else shown[:PLACE_LENGTH] + '...'}"
-    return ""
 
 
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:

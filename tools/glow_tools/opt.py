@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ EXAMPLES = """\
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
 TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
-SEPARATOR = "// -----\n"
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -41,7 +41,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--split-input-file", action="store_true", help="programs separated by // -----")
-    add("--verify-diagnostics", action="store_true", help="print errors as output and go on")
+    announced = "print errors as output; fail unless comments // expected-error {{text}} announce them"
+    add("--verify-diagnostics", action="store_true", help=announced)
     add("--disable-verify", action="store_true", help="do not verify")
     add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
     add("--list-passes", action="store_true", help="list passes and pipelines")
@@ -57,14 +58,33 @@ def _arguments() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="time of each pass, milliseconds")
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
-    add("--reproducer", type=Path, metavar="FILE", help="write module and pipeline on a failure")
+    add("--reproducer", type=Path, metavar="FILE", help="write module, weights and pipeline on a failure")
+    add("--run-reproducer", action="store_true", help="run what the first line of a reproducer says")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-opt`."""
     arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(_reproduced(arguments) if arguments.run_reproducer else arguments))
+
+
+def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
+    """The options that the first line of a reproducer names, for its module."""
+    from glow_dialects.core.errors import GlowError
+    from glow_tools.common import read_text
+
+    if a.file == "-":
+        raise GlowError("a reproducer is a file: its weights lie beside it")
+    first = read_text(a.file)[0].partition("\n")[0]
+    start = "// RUN: glow-opt %s "
+    if not first.startswith(start):
+        raise GlowError(f"{a.file}: this is no reproducer, its first line names no command of glow-opt")
+    told = _arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
+    for name, default in vars(_arguments().parse_args([])).items():  # what watches the passes
+        if getattr(a, name) != default and name not in ("file", "run_reproducer"):
+            setattr(told, name, getattr(a, name))
+    return told
 
 
 def _run(a: argparse.Namespace) -> int:
@@ -82,25 +102,23 @@ def _run(a: argparse.Namespace) -> int:
     if not (a.split_input_file or a.verify_diagnostics):
         write_text(a.output, _one(a, None))
         return 0
+    return _several(a)
+
+
+def _several(a: argparse.Namespace) -> int:
+    """The programs of one file, each on its own; 1 where one fails, or fails otherwise than announced."""
+    import sys
+
     from glow_tools.common import read_text
+    from glow_tools.diagnostics import parts_of, verified
 
-    text = read_text(a.file)[0]
-    parts = text.split(SEPARATOR) if a.split_input_file else [text]
-    outputs = [_diagnosed(a, part) if a.verify_diagnostics else _one(a, part) for part in parts]
-    write_text(a.output, f"\n{SEPARATOR}\n".join(outputs))
-    return 0
-
-
-def _diagnosed(a: argparse.Namespace, part: str) -> str:
-    from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
-
-    from glow_dialects.core.errors import GlowError
-    from glow_tools.common import describe
-
-    try:
-        return _one(a, part)
-    except (VerifyException, ParseError, PassFailedException, GlowError) as error:
-        return f"error: {describe(error)}\n"
+    text, name = read_text(a.file)
+    outcome = verified(parts_of(text, a.split_input_file), name, lambda part: _one(a, part.text))
+    write_text(a.output, outcome.text(errors=a.verify_diagnostics))
+    wrong = outcome.problems if a.verify_diagnostics else outcome.errors
+    for message in wrong:
+        print(f"error: {message}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def _passes(a: argparse.Namespace) -> list[ModulePass]:
@@ -127,6 +145,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
         module.verify()
     if passes:
         from glow_passes.instrumentation import Instrumentation, InstrumentedRun
+        from glow_runtime.weights import WeightWriter
 
         options = Instrumentation(
             print_ir=a.print_ir,
@@ -136,12 +155,43 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             verify_each=not a.disable_verify,
             bisect_limit=a.bisect_limit,
             reproducer=a.reproducer,
+            repeated=_repeated(a),
+            weights=WeightWriter(),
         )
-        watcher = _saver(a, module)
-        InstrumentedRun(ctx, options).run(module, passes, watcher)
+        run = InstrumentedRun(ctx, options)
+        run.run(module, passes, _saver(a, module))
+        run.print_times()
+    return _emitted(a, module)
+
+
+def _repeated(a: argparse.Namespace) -> str:
+    """The options that change what passes do, or what is printed."""
+    words = [] if a.mcpu == "host" else ["--mcpu", a.mcpu]
+    words += ["--disable-verify"] * a.disable_verify
+    words += ["--allow-unregistered-dialect"] * a.allow_unregistered_dialect
+    words += [] if a.target == "mlir" else ["-t", a.target]
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _emitted(a: argparse.Namespace, module: ModuleOp) -> str:
+    """The output for a module; its weights are written beside an output that is a program."""
+    from glow_runtime.weights import WeightWriter
     from glow_tools.targets import EMITTERS
 
-    return EMITTERS[a.target](module, a)
+    try:
+        text = EMITTERS[a.target](module, a)
+    except Exception:
+        if a.reproducer is not None:
+            from glow_passes.instrumentation import Instrumentation, InstrumentedRun, text_of
+            from glow_tools.context import tool_context
+
+            options = Instrumentation(reproducer=a.reproducer, repeated=_repeated(a))
+            run = InstrumentedRun(tool_context(), options)
+            run.reproduce("-p ''", text_of(module), WeightWriter()(module))
+        raise
+    if a.target == "mlir" and a.output not in (None, "-") and not a.split_input_file:
+        WeightWriter()(module)(Path(a.output))
+    return text
 
 
 def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:

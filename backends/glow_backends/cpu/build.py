@@ -87,12 +87,13 @@ def build(
     slots: list[Slot] = []
     states: dict[str, Array] = {}
     used = used_symbols(function)
+    declared = {w.target: w.initial() for w in function.weights()}
     for name, op in placeholders(module).items():
         kind, dtype = op.kind.data, dtype_of(op.type)
         role = kind if kind != "output" or name in used else "unused"
         slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
         if kind not in ("input", "output"):
-            first = array_of(op.init, typed(op.type)) if op.init is not None else None
+            first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
             states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
     report.weight_bytes = weights.nbytes
     report.arena_bytes = selection.arena_bytes

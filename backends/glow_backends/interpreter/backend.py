@@ -47,10 +47,11 @@ class InterpreterProgram(Program):
         self.report = Report(arena_bytes=function.arena.value.data if function.arena else 0)
         self.state: dict[str, Array] = {}
         self.names: dict[str, str] = {}
+        declared = {w.target: w.initial() for w in function.weights()}
         for name, op in placeholders(module).items():
             self.names[name] = public_name(op)
             if op.kind.data in ("state", "trainable"):
-                initial = array_of(op.init, typed(op.type)) if op.init is not None else None
+                initial = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
                 zero = np.zeros(shape_of(op.type), dtype_of(op.type))
                 self.state[name] = zero if initial is None else np.array(initial)
 

@@ -32,6 +32,7 @@ class IRGen:
     def __init__(self, function: FuncOp) -> None:
         self.source = function
         self.generated = InstrFuncOp.of(function.sym_name.data)
+        self.generated.attributes.update(function.attributes)
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.weights: dict[str, WeightOp] = {}
         self.program: list[Operation] = []
@@ -64,7 +65,9 @@ class IRGen:
                 self.buffers[op.result] = self.weight(op.symbol.root_reference.data)
             case SaveOp():
                 dest = self.weight(op.symbol.root_reference.data)
-                self.emit(CopyOp(dest, self.buffers[op.input]))
+                copy = CopyOp(dest, self.buffers[op.input])
+                copy.attributes.update(op.attributes)
+                self.emit(copy)
             case GraphOp() if op.VIEW:
                 view = ViewOp.of(self.buffers[op.operands[0]], buffer_type(typed(op.results[0])))
                 view.result.name_hint = op.results[0].name_hint

@@ -32,6 +32,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow_cpu.conv: tensor<1x2x4x4x8xf32> does not hold 20 channels}}
 // CHECK: glow_cpu.conv: tensor<1x2x4x4x8xf32> does not hold 20 channels
 glow.placeholder @x : tensor<1x2x4x4x8xf32>
 glow.placeholder @w : tensor<24x20x1x1xf32>
@@ -43,6 +44,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow_cpu.gemm: 1 binary steps, 0 extra operands}}
 // CHECK: glow_cpu.gemm: 1 binary steps, 0 extra operands
 glow.placeholder @a : tensor<3x3xf32>
 glow.func @main {
@@ -52,6 +54,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{step 'sing': there is no element-wise operator 'sing'}}
 // CHECK: step 'sing': there is no element-wise operator 'sing'
 glow.placeholder @a : tensor<3x3xf32>
 glow.func @main {
@@ -61,6 +64,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow_cpu.unblock: 9 channels are not 1 blocks of 8}}
 // CHECK: glow_cpu.unblock: 9 channels are not 1 blocks of 8
 glow.placeholder @x : tensor<1x1x4x4x8xf32>
 glow.func @main {
@@ -70,6 +74,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow_cpu.block_gemm: tensor<3x16xf32> by tensor<8x16xui8>}}
 // CHECK: glow_cpu.block_gemm: tensor<3x16xf32> by tensor<8x16xui8>
 glow.placeholder @a : tensor<3x16xf32>
 glow.placeholder @codes : tensor<8x16xui8>

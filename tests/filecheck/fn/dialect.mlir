@@ -52,6 +52,7 @@ glow_fn.func @closure(%x : f64, %c : i1, %n : i64) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.ref: there is no function @missing}}
 // CHECK: glow_fn.ref: there is no function @missing
 glow_fn.func @f(%x) {
   %g = glow_fn.ref @missing
@@ -60,6 +61,7 @@ glow_fn.func @f(%x) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.switch: the branches are f64 and i64}}
 // CHECK: glow_fn.switch: the branches are f64 and i64
 glow_fn.func @f(%c : i1, %a : f64, %b : i64) {
   %g = glow_fn.switch %c, %a, %b
@@ -68,6 +70,7 @@ glow_fn.func @f(%c : i1, %a : f64, %b : i64) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.call: argument 0 is i64, not f64}}
 // CHECK: glow_fn.call: argument 0 is i64, not f64
 glow_fn.func @f(%g : (f64) -> f64, %a : i64) {
   %r = glow_fn.call %g(%a)
@@ -76,6 +79,7 @@ glow_fn.func @f(%g : (f64) -> f64, %a : i64) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.prim: mul takes 2 arguments, got 1}}
 // CHECK: glow_fn.prim: mul takes 2 arguments, got 1
 glow_fn.func @f(%a) {
   %r = glow_fn.prim mul(%a)
@@ -84,6 +88,7 @@ glow_fn.func @f(%a) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.get: no item 2 in tuple<f64, f64>}}
 // CHECK: glow_fn.get: no item 2 in tuple<f64, f64>
 glow_fn.func @f(%a : tuple<f64, f64>) {
   %r = glow_fn.get %a[2]
@@ -92,6 +97,7 @@ glow_fn.func @f(%a : tuple<f64, f64>) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.prim: an operand is used before its definition}}
 // A value of a lambda's body is not known outside of it.
 // CHECK: error: the program is not valid: glow_fn.prim: an operand is used before its definition
 glow_fn.func @inner_value_outside(%a) {
@@ -104,6 +110,7 @@ glow_fn.func @inner_value_outside(%a) {
 
 // -----
 
+// expected-error@unknown {{glow_fn.func: the body is one block that ends with glow_fn.return}}
 // CHECK: error: the program is not valid: glow_fn.func: the body is one block that ends with glow_fn.return
 glow_fn.func @refers(%a) {
   %f = glow_fn.ref @without_return

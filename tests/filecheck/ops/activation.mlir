@@ -53,6 +53,7 @@ glow.func @activation {
 
 // -----
 
+// expected-error@unknown {{glow.gelu: approximate is 'fast', not one of none, tanh}}
 // CHECK: glow.gelu: approximate is 'fast', not one of none, tanh
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -62,6 +63,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.logit: eps is 0.7, must be below 0.5}}
 // CHECK: glow.logit: eps is 0.7, must be below 0.5
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
@@ -71,6 +73,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.celu: alpha is 0}}
 // CHECK: glow.celu: alpha is 0
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {
@@ -80,6 +83,7 @@ glow.func @error2 {
 
 // -----
 
+// expected-error@unknown {{glow.clip: a limit is NaN}}
 // CHECK: glow.clip: a limit is NaN
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error3 {
@@ -89,6 +93,7 @@ glow.func @error3 {
 
 // -----
 
+// expected-error@unknown {{glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>}}
 // CHECK: glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error4 {

@@ -39,6 +39,7 @@ glow.func @arithmetic {
 
 // -----
 
+// expected-error@unknown {{shapes 2x3 and 2 do not broadcast}}
 // CHECK: shapes 2x3 and 2 do not broadcast
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y input : tensor<2xf32>
@@ -50,6 +51,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.mul: element types f32 and i32 differ}}
 // CHECK: glow.mul: element types f32 and i32 differ
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y input : tensor<3xi32>
@@ -61,6 +63,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.sub: result type is tensor<3xf32>, operands give tensor<2x3xf32>}}
 // CHECK: glow.sub: result type is tensor<3xf32>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<3xf32>
 glow.placeholder @y input : tensor<2x1xf32>

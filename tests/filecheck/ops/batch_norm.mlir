@@ -51,6 +51,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.batch_norm: tensor<4xf32> where the channels want tensor<3xf32>}}
 // CHECK: tensor<4xf32> where the channels want tensor<3xf32>
 glow.placeholder @a0 input : tensor<2x3x4x2xf32>
 glow.placeholder @a1 input : tensor<4xf32>

@@ -19,6 +19,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.cache_write: tensor<1x2x4x8xf32> does not go into tensor<3x2x9x8xf32>}}
 // CHECK: glow.cache_write: tensor<1x2x4x8xf32> does not go into tensor<3x2x9x8xf32>
 glow.placeholder @rows input : tensor<1x2x4x8xf32>
 glow.placeholder @keys state : tensor<3x2x9x8xf32>
@@ -32,6 +33,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.cached_attention: tensor<1x2x3x8xf32> over tensor<3x2x9x8xf32> and tensor<3x2x9x8xf32}}
 // CHECK: glow.cached_attention: tensor<1x2x3x8xf32> over tensor<3x2x9x8xf32> and tensor<3x2x9x8xf32>
 glow.placeholder @q input : tensor<1x2x3x8xf32>
 glow.placeholder @keys state : tensor<3x2x9x8xf32>
@@ -45,6 +47,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.cached_attention: slots is tensor<2xi32>, expected one i32 for each of a batch of 1}}
 // CHECK: glow.cached_attention: slots is tensor<2xi32>, expected one i32 for each of a batch of 1
 glow.placeholder @q input : tensor<1x2x4x8xf32>
 glow.placeholder @keys state : tensor<3x2x9x8xf32>

@@ -23,6 +23,7 @@ glow.func @compare {
 
 // -----
 
+// expected-error@unknown {{glow.cmp_lt: result type is tensor<2x3xf32>, operands give tensor<2x3xi1>}}
 // CHECK: glow.cmp_lt: result type is tensor<2x3xf32>, operands give tensor<2x3xi1>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y input : tensor<3xf32>
@@ -34,6 +35,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.cmp_eq: element types f32 and i32 differ}}
 // CHECK: glow.cmp_eq: element types f32 and i32 differ
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y input : tensor<3xi32>

@@ -17,6 +17,7 @@ glow.func @concat {
 
 // -----
 
+// expected-error@unknown {{glow.concat: tensor<2x3xf32> and tensor<2x1xf32> do not join along axis 0}}
 // CHECK: glow.concat: tensor<2x3xf32> and tensor<2x1xf32> do not join along axis 0
 glow.placeholder @a input : tensor<2x3xf32>
 glow.placeholder @b input : tensor<2x1xf32>
@@ -28,6 +29,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.concat: axis 2 is outside a tensor of rank 2}}
 // CHECK: glow.concat: axis 2 is outside a tensor of rank 2
 glow.placeholder @a input : tensor<2x3xf32>
 glow.func @error1 {
@@ -37,6 +39,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.concat: needs at least one input}}
 // CHECK: glow.concat: needs at least one input
 glow.func @error2 {
   %r0 = glow.concat {axis = 0 : i64} : () -> tensor<2x3xf32>

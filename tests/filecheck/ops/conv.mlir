@@ -21,6 +21,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.conv: 4 input channels, the filter takes 2 in each of 3 groups}}
 // CHECK: 4 input channels, the filter takes 2 in each of 3 groups
 glow.placeholder @a0 input : tensor<2x4x7x6xf32>
 glow.placeholder @a1 input : tensor<6x2x3x2xf32>
@@ -32,6 +33,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.conv: pads [1, 1] has 2 entries, 2 spatial axes want 4}}
 // CHECK: pads [1, 1] has 2 entries, 2 spatial axes want 4
 glow.placeholder @a0 input : tensor<1x2x5x6xf32>
 glow.placeholder @a1 input : tensor<3x2x3x3xf32>

@@ -19,6 +19,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.conv_backward_weights: gradient tensor<2x3x3x3xf32> is not of the convolution of tens}}
 // CHECK: is not of the convolution of
 glow.placeholder @a0 input : tensor<2x2x5x6xf32>
 glow.placeholder @a1 input : tensor<2x3x3x3xf32>

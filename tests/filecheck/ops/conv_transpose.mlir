@@ -21,6 +21,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.conv_transpose: output_pads [1, -2] for 2 spatial axes}}
 // CHECK: output_pads [1, -2] for 2 spatial axes
 glow.placeholder @a0 input : tensor<2x4x3x3xf32>
 glow.placeholder @a1 input : tensor<4x2x3x2xf32>

@@ -13,6 +13,7 @@ glow.func @depth_to_space {
 
 // -----
 
+// expected-error@unknown {{glow.depth_to_space: 6 channels do not make blocks of 2x2}}
 // CHECK: glow.depth_to_space: 6 channels do not make blocks of 2x2
 glow.placeholder @x input : tensor<1x6x2x4xf32>
 glow.func @error0 {
@@ -22,6 +23,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.space_to_depth: 3x4 does not divide into 2x2}}
 // CHECK: glow.space_to_depth: 3x4 does not divide into 2x2
 glow.placeholder @x input : tensor<1x6x3x4xf32>
 glow.func @error1 {
@@ -31,6 +33,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.space_to_depth: a block of 0}}
 // CHECK: glow.space_to_depth: a block of 0
 glow.placeholder @x input : tensor<1x6x3x4xf32>
 glow.func @error2 {
@@ -40,6 +43,7 @@ glow.func @error2 {
 
 // -----
 
+// expected-error@unknown {{glow.depth_to_space: expected images (NCHW), got tensor<6xf32>}}
 // CHECK: glow.depth_to_space: expected images (NCHW), got tensor<6xf32>
 glow.placeholder @x input : tensor<6xf32>
 glow.func @error3 {

@@ -13,6 +13,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.dequantize_blocks: 24 codes of 4 bits do not fill tensor<3x10xui8>}}
 // CHECK: glow.dequantize_blocks: 24 codes of 4 bits do not fill tensor<3x10xui8>
 glow.placeholder @codes input : tensor<3x10xui8>
 glow.placeholder @scales input : tensor<3x2xf32>
@@ -24,6 +25,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.dequantize_blocks: tensor<3x3xf32> beside tensor<3x10xui8> in blocks of 16}}
 // CHECK: glow.dequantize_blocks: tensor<3x3xf32> beside tensor<3x10xui8> in blocks of 16
 glow.placeholder @codes input : tensor<3x10xui8>
 glow.placeholder @scales input : tensor<3x3xf32>

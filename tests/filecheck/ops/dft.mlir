@@ -15,6 +15,7 @@ glow.func @dft {
 
 // -----
 
+// expected-error@unknown {{glow.dft: the last axis is 3, expected 1 (real) or 2 (complex)}}
 // CHECK: glow.dft: the last axis is 3, expected 1 (real) or 2 (complex)
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -24,6 +25,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.dft: one half stands for real signals only}}
 // CHECK: glow.dft: one half stands for real signals only
 glow.placeholder @x input : tensor<4x2xf32>
 glow.func @error1 {

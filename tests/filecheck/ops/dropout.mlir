@@ -17,6 +17,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.dropout: ratio 1.0 is not in [0, 1)}}
 // CHECK: ratio 1.0 is not in [0, 1)
 glow.placeholder @a0 input : tensor<3x4xf32>
 glow.func @main {

@@ -11,6 +11,7 @@ glow.func @expand {
 
 // -----
 
+// expected-error@unknown {{glow.expand: tensor<3x2xf32> does not broadcast to tensor<2x3x1xf32>}}
 // CHECK: glow.expand: tensor<3x2xf32> does not broadcast to tensor<2x3x1xf32>
 glow.placeholder @a input : tensor<3x2xf32>
 glow.func @error0 {
@@ -20,6 +21,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{shapes 3 and 2 do not broadcast}}
 // CHECK: shapes 3 and 2 do not broadcast
 glow.placeholder @a input : tensor<3xf32>
 glow.func @error1 {

@@ -11,6 +11,7 @@ glow.func @flip {
 
 // -----
 
+// expected-error@unknown {{glow.flip: axes [0, 0] repeat}}
 // CHECK: glow.flip: axes [0, 0] repeat
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -20,6 +21,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.flip: axis -1 is outside a tensor of rank 2}}
 // CHECK: glow.flip: axis -1 is outside a tensor of rank 2
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {

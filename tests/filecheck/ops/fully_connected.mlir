@@ -21,6 +21,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.fully_connected: bias is tensor<4xf32> for 5 columns}}
 // CHECK: bias is tensor<4xf32> for 5 columns
 glow.placeholder @a0 input : tensor<3x4xf32>
 glow.placeholder @a1 input : tensor<4x5xf32>

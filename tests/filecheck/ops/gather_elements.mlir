@@ -13,6 +13,7 @@ glow.func @gather_elements {
 
 // -----
 
+// expected-error@unknown {{glow.gather_elements: indices tensor<5x2xi64> do not fit tensor<3x4xf32> outside axis 1}}
 // CHECK: glow.gather_elements: indices tensor<5x2xi64> do not fit tensor<3x4xf32> outside axis 1
 glow.placeholder @d input : tensor<3x4xf32>
 glow.placeholder @i input : tensor<5x2xi64>
@@ -24,6 +25,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.gather_elements: indices must be integers, got tensor<3xf32>}}
 // CHECK: glow.gather_elements: indices must be integers
 glow.placeholder @d input : tensor<3xf32>
 glow.func @error1 {

@@ -17,6 +17,7 @@ glow.func @gather_nd {
 
 // -----
 
+// expected-error@unknown {{glow.gather_nd: index tuples of 2 into 1 axes of tensor<2xf32>}}
 // CHECK: glow.gather_nd: index tuples of 2 into 1 axes of tensor<2xf32>
 glow.placeholder @d input : tensor<2xf32>
 glow.placeholder @i input : tensor<4x2xi64>
@@ -28,6 +29,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.gather_nd: tensor<2x3xf32> and tensor<4x1xi64> do not share 1 batch axes}}
 // CHECK: glow.gather_nd: tensor<2x3xf32> and tensor<4x1xi64> do not share 1 batch axes
 glow.placeholder @d input : tensor<2x3xf32>
 glow.placeholder @i input : tensor<4x1xi64>

@@ -31,6 +31,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.group_norm: 4 channels in 3 groups}}
 // CHECK: 4 channels in 3 groups
 glow.placeholder @a0 input : tensor<2x4x3xf32>
 glow.placeholder @a1 input : tensor<4xf32>

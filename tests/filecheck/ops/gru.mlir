@@ -29,6 +29,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.gru: 1 activations for 1 directions of 2}}
 // CHECK: 1 activations for 1 directions of 2
 glow.placeholder @a0 input : tensor<3x2x3xf32>
 glow.placeholder @a1 input : tensor<1x6x3xf32>
@@ -42,6 +43,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.gru: clip is -1.0, expected 0 (no clipping) or a positive bound}}
 // CHECK: glow.gru: clip is -1.0, expected 0 (no clipping) or a positive bound
 glow.placeholder @a0 input : tensor<3x2x3xf32>
 glow.placeholder @a1 input : tensor<1x6x3xf32>

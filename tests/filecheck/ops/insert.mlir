@@ -15,6 +15,7 @@ glow.func @insert {
 
 // -----
 
+// expected-error@unknown {{glow.insert: tensor<2x3xf32> at [3, 0] by [1, 1] leaves tensor<4x6xf32>}}
 // CHECK: glow.insert: tensor<2x3xf32> at [3, 0] by [1, 1] leaves tensor<4x6xf32>
 glow.placeholder @a input : tensor<4x6xf32>
 glow.placeholder @b input : tensor<2x3xf32>
@@ -26,6 +27,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.insert: tensor<2x3xf64> does not go into tensor<4x6xf32>}}
 // CHECK: glow.insert: tensor<2x3xf64> does not go into tensor<4x6xf32>
 glow.placeholder @a input : tensor<4x6xf32>
 glow.placeholder @b input : tensor<2x3xf64>

@@ -27,6 +27,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.layer_norm: axis 5 is outside a tensor of rank 2}}
 // CHECK: axis 5 is outside a tensor of rank 2
 glow.placeholder @a0 input : tensor<3x6xf32>
 glow.placeholder @a1 input : tensor<6xf32>

@@ -13,6 +13,7 @@ glow.func @literal {
 
 // -----
 
+// expected-error@unknown {{glow.literal: value is tensor<2xi64>, result tensor<3xi64>}}
 // CHECK: glow.literal: value is tensor<2xi64>, result tensor<3xi64>
 glow.func @error0 {
   %r0 = glow.literal {value = dense<[1, 2]> : tensor<2xi64>} : () -> tensor<3xi64>
@@ -20,6 +21,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{#glow.bits: 2 bytes for tensor<2xf32>}}
 // CHECK: #glow.bits: 2 bytes for tensor<2xf32>
 glow.func @error1 {
   %r0 = glow.literal {value = #glow.bits<"0x0000", tensor<2xf32>>} : () -> tensor<2xf32>
@@ -27,6 +29,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{'0xzz' is not hexadecimal}}
 // CHECK: '0xzz' is not hexadecimal
 glow.func @error2 {
   %r0 = glow.literal {value = #glow.bits<"0xzz", tensor<2xf32>>} : () -> tensor<2xf32>

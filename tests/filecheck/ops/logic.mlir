@@ -43,6 +43,7 @@ glow.func @logic {
 
 // -----
 
+// expected-error@unknown {{glow.and: operands must be i1, got tensor<4xi32>}}
 // CHECK: glow.and: operands must be i1, got tensor<4xi32>
 glow.placeholder @i input : tensor<4xi32>
 glow.func @error0 {
@@ -52,6 +53,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.bitwise_or: operands must be integers, got tensor<4xf32>}}
 // CHECK: glow.bitwise_or: operands must be integers, got tensor<4xf32>
 glow.placeholder @f input : tensor<4xf32>
 glow.func @error1 {

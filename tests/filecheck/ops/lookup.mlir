@@ -11,6 +11,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.lookup: tensor<3x!quant.uniform<i16:f32, 0.5:3>> has no table of 256 entries in tenso}}
 glow.placeholder @x input : tensor<3x!quant.uniform<i16:f32, 0.5:3>>
 glow.placeholder @t input : tensor<256x!quant.uniform<i8:f32, 0.25>>
 glow.func @main {

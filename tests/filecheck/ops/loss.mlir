@@ -57,6 +57,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.cross_entropy: label_smoothing 1.0}}
 // CHECK: label_smoothing 1.0
 glow.placeholder @a0 input : tensor<3x4xf32>
 glow.placeholder @a1 input : tensor<3xi64>

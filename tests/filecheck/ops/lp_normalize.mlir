@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.lp_normalize: p is 3, expected 1 or 2}}
 // CHECK: p is 3, expected 1 or 2
 glow.placeholder @a0 input : tensor<2x3x4xf32>
 glow.func @main {

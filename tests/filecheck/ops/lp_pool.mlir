@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.lp_pool: p is 0, expected at least 1}}
 // CHECK: p is 0, expected at least 1
 glow.placeholder @a0 input : tensor<1x2x6x5xf32>
 glow.func @main {

@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.lrn: size is 0, expected at least 1}}
 // CHECK: size is 0, expected at least 1
 glow.placeholder @a0 input : tensor<2x5x3x2xf32>
 glow.func @main {

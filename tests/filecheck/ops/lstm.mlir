@@ -33,6 +33,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.lstm: 1 activations for 1 directions of 3}}
 // CHECK: 1 activations for 1 directions of 3
 glow.placeholder @a0 input : tensor<3x2x3xf32>
 glow.placeholder @a1 input : tensor<1x8x3xf32>

@@ -25,6 +25,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.matmul: 4 columns of tensor<3x4xf32>, 5 rows of tensor<5x5xf32>}}
 // CHECK: 4 columns of tensor<3x4xf32>, 5 rows of tensor<5x5xf32>
 glow.placeholder @a0 input : tensor<3x4xf32>
 glow.placeholder @a1 input : tensor<5x5xf32>

@@ -25,6 +25,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.max_pool: kernel [0, 2] must be positive}}
 // CHECK: kernel [0, 2] must be positive
 glow.placeholder @a0 input : tensor<2x2x6x5xf32>
 glow.func @main {

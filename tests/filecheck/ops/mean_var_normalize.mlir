@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.mean_var_normalize: axes [0, 0, 3] repeat}}
 // CHECK: axes [0, 0, 3] repeat
 glow.placeholder @a0 input : tensor<2x3x4x2xf32>
 glow.func @main {

@@ -13,6 +13,7 @@ glow.func @one_hot {
 
 // -----
 
+// expected-error@unknown {{glow.one_hot: axis 2 is outside a tensor of rank 2}}
 // CHECK: glow.one_hot: axis 2 is outside a tensor of rank 2
 glow.placeholder @i input : tensor<3xi64>
 glow.placeholder @v input : tensor<2xf32>
@@ -24,6 +25,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.one_hot: values are tensor<3xf32>, not an off and an on value}}
 // CHECK: glow.one_hot: values are tensor<3xf32>, not an off and an on value
 glow.placeholder @i input : tensor<3xi64>
 glow.placeholder @v input : tensor<3xf32>
@@ -35,6 +37,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.one_hot: depth -1 is negative}}
 // CHECK: glow.one_hot: depth -1 is negative
 glow.placeholder @i input : tensor<3xi64>
 glow.placeholder @v input : tensor<2xf32>

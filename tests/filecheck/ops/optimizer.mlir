@@ -59,6 +59,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.sgd: lr is tensor<2xf32>, expected tensor<f32>}}
 // CHECK: lr is tensor<2xf32>, expected tensor<f32>
 glow.placeholder @a0 input : tensor<2x3xf32>
 glow.placeholder @a1 input : tensor<2x3xf32>

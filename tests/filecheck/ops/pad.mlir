@@ -17,6 +17,7 @@ glow.func @pad {
 
 // -----
 
+// expected-error@unknown {{glow.pad: half of pads has 1 entries for a tensor of rank 2}}
 // CHECK: glow.pad: half of pads has 1 entries for a tensor of rank 2
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -26,6 +27,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.pad: pads are [0, -1, 0, 0], not pairs of sizes}}
 // CHECK: glow.pad: pads are [0, -1, 0, 0], not pairs of sizes
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
@@ -35,6 +37,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.pad: mode is 'mirror', not one of constant, edge, reflect, wrap}}
 // CHECK: glow.pad: mode is 'mirror', not one of constant, edge, reflect, wrap
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {
@@ -44,6 +47,7 @@ glow.func @error2 {
 
 // -----
 
+// expected-error@unknown {{glow.pad: nothing to edge in tensor<0xf32>}}
 // CHECK: glow.pad: nothing to edge in tensor<0xf32>
 glow.placeholder @e input : tensor<0xf32>
 glow.func @error3 {

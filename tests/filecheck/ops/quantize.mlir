@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{expected quantised elements, got tensor<3x4xi8>}}
 // CHECK: expected quantised elements, got tensor<3x4xi8>
 glow.placeholder @a0 input : tensor<3x4xf32>
 glow.func @main {

@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.quantized_add: tensor<2x4x!quant.uniform<i8:f32:0, {0.5, 0.25}>> has a scale for each}}
 glow.placeholder @x input : tensor<2x4x!quant.uniform<i8:f32:0, {0.5, 0.25}>>
 glow.func @main {
   %x = glow.get @x : tensor<2x4x!quant.uniform<i8:f32:0, {0.5, 0.25}>>

@@ -9,6 +9,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.quantized_avg_pool: the result is tensor<1x2x2x2x!quant.uniform<i8:f32, 0.25>>, the o}}
 glow.placeholder @x input : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>
 glow.func @main {
   %x = glow.get @x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>

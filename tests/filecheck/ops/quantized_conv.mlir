@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.quantized_conv: the filter needs zero point 0 and scales of axis 0}}
 glow.placeholder @x input : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @w input : tensor<2x2x1x1x!quant.uniform<i8:f32, 0.25:1>>
 glow.func @main {

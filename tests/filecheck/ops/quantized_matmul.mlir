@@ -11,6 +11,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.quantized_matmul: tensor<3x4x!quant.uniform<i8:f32, 0.5:3>> does not meet tensor<5x2x}}
 glow.placeholder @x input : tensor<3x4x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @y input : tensor<5x2x!quant.uniform<i8:f32, 0.25>>
 glow.func @main {

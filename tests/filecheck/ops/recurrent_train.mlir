@@ -53,6 +53,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.recurrent_train: projected is tensor<3x2x20xf32>, expected tensor<3x2x15xf32>}}
 glow.placeholder @x input : tensor<3x2x20xf32>
 glow.placeholder @w input : tensor<5x15xf32>
 glow.placeholder @h input : tensor<2x5xf32>

@@ -31,6 +31,7 @@ glow.func @reduce {
 
 // -----
 
+// expected-error@unknown {{glow.reduce_sum: axis 2 is outside a tensor of rank 2}}
 // CHECK: glow.reduce_sum: axis 2 is outside a tensor of rank 2
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -40,6 +41,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.reduce_max: axes [1, 1] repeat}}
 // CHECK: glow.reduce_max: axes [1, 1] repeat
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
@@ -49,6 +51,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.reduce_l2: result type is tensor<2x3xf32>, operands give tensor<2xf32>}}
 // CHECK: glow.reduce_l2: result type is tensor<2x3xf32>, operands give tensor<2xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {

@@ -15,6 +15,7 @@ glow.func @reshape {
 
 // -----
 
+// expected-error@unknown {{glow.reshape: tensor<2x3xf32> does not reshape to tensor<7xf32>}}
 // CHECK: glow.reshape: tensor<2x3xf32> does not reshape to tensor<7xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -24,6 +25,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.reshape: tensor<2x3xf32> does not reshape to tensor<6xi32>}}
 // CHECK: glow.reshape: tensor<2x3xf32> does not reshape to tensor<6xi32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {

@@ -17,6 +17,7 @@ glow.func @resize {
 
 // -----
 
+// expected-error@unknown {{glow.resize: sizes has 2 entries for a tensor of rank 4}}
 // CHECK: glow.resize: sizes has 2 entries for a tensor of rank 4
 glow.placeholder @x input : tensor<1x1x2x3xf32>
 glow.func @error0 {
@@ -26,6 +27,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.resize: mode is 'bilinear', not one of nearest, linear, cubic}}
 // CHECK: glow.resize: mode is 'bilinear', not one of nearest, linear, cubic
 glow.placeholder @x input : tensor<2xf32>
 glow.func @error1 {
@@ -35,6 +37,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.resize: roi has 0 entries, needs a begin and an end for each of 1 axes}}
 // CHECK: glow.resize: roi has 0 entries, needs a begin and an end for each of 1 axes
 glow.placeholder @x input : tensor<2xf32>
 glow.func @error2 {
@@ -44,6 +47,7 @@ glow.func @error2 {
 
 // -----
 
+// expected-error@unknown {{glow.resize: sizes [4] or scales [-2.0] are not positive}}
 // CHECK: glow.resize: sizes [4] or scales [-2.0] are not positive
 glow.placeholder @x input : tensor<2xf32>
 glow.func @error3 {
@@ -53,6 +57,7 @@ glow.func @error3 {
 
 // -----
 
+// expected-error@unknown {{glow.resize: nothing to interpolate in 0}}
 // CHECK: glow.resize: nothing to interpolate in 0
 glow.placeholder @x input : tensor<0xf32>
 glow.func @error4 {
@@ -62,6 +67,7 @@ glow.func @error4 {
 
 // -----
 
+// expected-error@unknown {{glow.resize_grad: tensor<4xf32> is no cotangent of tensor<2xf32>}}
 // CHECK: glow.resize_grad: tensor<4xf32> is no cotangent of tensor<2xf32>
 glow.placeholder @g input : tensor<4xf32>
 glow.func @error5 {

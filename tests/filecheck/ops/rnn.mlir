@@ -29,6 +29,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.rnn: activation is 'sine', not one of relu, tanh, sigmoid, softsign, softplus, affine}}
 // CHECK: activation is 'sine'
 glow.placeholder @a0 input : tensor<3x2x3xf32>
 glow.placeholder @a1 input : tensor<1x2x3xf32>

@@ -15,6 +15,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.rotary: x is tensor<2x6xf32>, expected [batch, tokens, heads, features]}}
 // CHECK: glow.rotary: x is tensor<2x6xf32>, expected [batch, tokens, heads, features]
 glow.placeholder @x input : tensor<2x6xf32>
 glow.placeholder @cos input : tensor<9x2xf32>
@@ -28,6 +29,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.rotary: angles tensor<9x4xf32> and tensor<9x4xf32> for tensor<1x2x2x6xf32>}}
 // CHECK: glow.rotary: angles tensor<9x4xf32> and tensor<9x4xf32> for tensor<1x2x2x6xf32>
 glow.placeholder @x input : tensor<1x2x2x6xf32>
 glow.placeholder @cos input : tensor<9x4xf32>
@@ -41,6 +43,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.rotary: starts is tensor<2xi32>, expected one i32 for each of a batch of 1}}
 // CHECK: glow.rotary: starts is tensor<2xi32>, expected one i32 for each of a batch of 1
 glow.placeholder @x input : tensor<1x2x2x6xf32>
 glow.placeholder @cos input : tensor<9x2xf32>

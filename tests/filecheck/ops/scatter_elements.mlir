@@ -15,6 +15,7 @@ glow.func @scatter_elements {
 
 // -----
 
+// expected-error@unknown {{glow.scatter_elements: updates tensor<3x1xf32> do not go with indices tensor<3x2xi64> and}}
 // CHECK: glow.scatter_elements: updates tensor<3x1xf32> do not go with indices tensor<3x2xi64> and data tensor<3x4xf32>
 glow.placeholder @d input : tensor<3x4xf32>
 glow.placeholder @i input : tensor<3x2xi64>
@@ -28,6 +29,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.scatter_elements: indices tensor<3x5xi64> do not fit tensor<3x4xf32> outside axis 0}}
 // CHECK: glow.scatter_elements: indices tensor<3x5xi64> do not fit tensor<3x4xf32> outside axis 0
 glow.placeholder @d input : tensor<3x4xf32>
 glow.placeholder @i input : tensor<3x5xi64>

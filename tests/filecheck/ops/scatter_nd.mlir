@@ -17,6 +17,7 @@ glow.func @scatter_nd {
 
 // -----
 
+// expected-error@unknown {{glow.scatter_nd: updates are tensor<4x2xf32>, indices need tensor<4x3xf32>}}
 // CHECK: glow.scatter_nd: updates are tensor<4x2xf32>, indices need tensor<4x3xf32>
 glow.placeholder @d input : tensor<5x3xf32>
 glow.placeholder @i input : tensor<4x1xi64>
@@ -30,6 +31,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.scatter_nd: tensor<4x2xi64> does not index tensor<5xf32>}}
 // CHECK: glow.scatter_nd: tensor<4x2xi64> does not index tensor<5xf32>
 glow.placeholder @d input : tensor<5xf32>
 glow.placeholder @i input : tensor<4x2xi64>
@@ -43,6 +45,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.scatter_nd: reduction is 'sum', not one of none, add, mul, max, min}}
 // CHECK: glow.scatter_nd: reduction is 'sum', not one of none, add, mul, max, min
 glow.placeholder @d input : tensor<5x3xf32>
 glow.placeholder @i input : tensor<4x1xi64>

@@ -15,6 +15,7 @@ glow.func @select {
 
 // -----
 
+// expected-error@unknown {{glow.select: condition must be i1, got tensor<3xf32>}}
 // CHECK: glow.select: condition must be i1, got tensor<3xf32>
 glow.placeholder @a input : tensor<3xf32>
 glow.placeholder @b input : tensor<f32>
@@ -26,6 +27,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.select: tensor<3xf32> and tensor<3xi32> differ in element type}}
 // CHECK: differ in element type
 glow.placeholder @c input : tensor<3xi1>
 glow.placeholder @a input : tensor<3xf32>

@@ -13,6 +13,7 @@ glow.func @slice {
 
 // -----
 
+// expected-error@unknown {{glow.slice: starts has 1 entries for a tensor of rank 2}}
 // CHECK: glow.slice: starts has 1 entries for a tensor of rank 2
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -22,6 +23,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.slice: the step of axis 1 is 0}}
 // CHECK: glow.slice: the step of axis 1 is 0
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
@@ -31,6 +33,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.slice: 0 .. 4 by 1 leaves axis 1 of 3 elements}}
 // CHECK: glow.slice: 0 .. 4 by 1 leaves axis 1 of 3 elements
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {
@@ -40,6 +43,7 @@ glow.func @error2 {
 
 // -----
 
+// expected-error@unknown {{glow.slice: 0 .. -1 by 1 leaves axis 1 of 3 elements}}
 // CHECK: glow.slice: 0 .. -1 by 1 leaves axis 1 of 3 elements
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error3 {

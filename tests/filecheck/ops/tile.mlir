@@ -11,6 +11,7 @@ glow.func @tile {
 
 // -----
 
+// expected-error@unknown {{glow.tile: repeats has 1 entries for a tensor of rank 2}}
 // CHECK: glow.tile: repeats has 1 entries for a tensor of rank 2
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -20,6 +21,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.tile: repeats [2, -1] are negative}}
 // CHECK: glow.tile: repeats [2, -1] are negative
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {

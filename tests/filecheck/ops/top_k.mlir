@@ -15,6 +15,7 @@ glow.func @top_k {
 
 // -----
 
+// expected-error@unknown {{glow.top_k: k is 4, axis 1 has 3 elements}}
 // CHECK: glow.top_k: k is 4, axis 1 has 3 elements
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {

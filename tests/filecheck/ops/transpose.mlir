@@ -11,6 +11,7 @@ glow.func @transpose {
 
 // -----
 
+// expected-error@unknown {{glow.transpose: permutation [1, 1] does not order the axes of tensor<2x3xf32>}}
 // CHECK: glow.transpose: permutation [1, 1] does not order the axes of tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -20,6 +21,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.transpose: permutation [1] does not order the axes of tensor<2x3xf32>}}
 // CHECK: permutation [1] does not order the axes
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
@@ -29,6 +31,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{Expected attribute i64 but got f64}}
 // CHECK: Expected attribute i64 but got f64
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {

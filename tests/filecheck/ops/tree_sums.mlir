@@ -17,6 +17,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.tree_sums: nodes (9,), (9,), (9, 2) of (8,) splits}}
 glow.placeholder @x input : tensor<5x3xf32>
 glow.placeholder @f input : tensor<9xi32>
 glow.placeholder @s input : tensor<8xf32>

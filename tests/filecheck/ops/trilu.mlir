@@ -13,6 +13,7 @@ glow.func @trilu {
 
 // -----
 
+// expected-error@unknown {{glow.trilu: expected matrices, got tensor<3xf32>}}
 // CHECK: glow.trilu: expected matrices, got tensor<3xf32>
 glow.placeholder @x input : tensor<3xf32>
 glow.func @error0 {

@@ -61,6 +61,7 @@ glow.func @unary_math {
 
 // -----
 
+// expected-error@unknown {{glow.exp: result type is tensor<2x3xf64>, operands give tensor<2x3xf32>}}
 // CHECK: glow.exp: result type is tensor<2x3xf64>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
@@ -70,6 +71,7 @@ glow.func @error0 {
 
 // -----
 
+// expected-error@unknown {{glow.sqrt: the operand must be of floats, got tensor<2xi32>}}
 // CHECK: glow.sqrt: the operand must be of floats, got tensor<2xi32>
 glow.placeholder @x input : tensor<2xi32>
 glow.func @error1 {
@@ -79,6 +81,7 @@ glow.func @error1 {
 
 // -----
 
+// expected-error@unknown {{glow.neg: the operand must be of numbers, got tensor<2xi1>}}
 // CHECK: glow.neg: the operand must be of numbers, got tensor<2xi1>
 glow.placeholder @x input : tensor<2xi1>
 glow.func @error2 {

@@ -4,12 +4,14 @@
 
 // CHECK: error: {{.*}}errors.mlir:{{[0-9]+}}:{{[0-9]+}}
 // CHECK: Operation glow.rleu is not registered
+// expected-error@unknown {{Operation glow.rleu is not registered}}
 glow.func @unknown_operator {
   %x = glow.rleu : () -> tensor<4xf32>
 }
 
 // -----
 
+// expected-error@unknown {{glow.get: the module has no constant or placeholder @nothing}}
 // CHECK: error: the program is not valid: glow.get: the module has no constant or placeholder @nothing
 glow.func @unknown_symbol {
   %x = glow.get @nothing : tensor<4xf32>
@@ -17,6 +19,7 @@ glow.func @unknown_symbol {
 
 // -----
 
+// expected-error@unknown {{glow.get: @x is tensor<4xf32>, used as tensor<5xf32>}}
 // CHECK: error: the program is not valid: glow.get: @x is tensor<4xf32>, used as tensor<5xf32>
 glow.placeholder @x input : tensor<4xf32>
 glow.func @other_type {
@@ -25,6 +28,7 @@ glow.func @other_type {
 
 // -----
 
+// expected-error@unknown {{glow.add: result type is tensor<2xf32>, operands give tensor<2x2xf32>}}
 // CHECK: error: the program is not valid: glow.add: result type is tensor<2xf32>, operands give tensor<2x2xf32>
 glow.placeholder @x input : tensor<2x2xf32>
 glow.func @result_type {
@@ -34,6 +38,7 @@ glow.func @result_type {
 
 // -----
 
+// expected-error@unknown {{shapes 2 and 3 do not broadcast}}
 // CHECK: error: the program is not valid: shapes 2 and 3 do not broadcast
 // CHECK-NEXT: at %z = "glow.add"(%x, %y)
 glow.placeholder @x input : tensor<2xf32>
@@ -46,6 +51,7 @@ glow.func @broadcast {
 
 // -----
 
+// expected-error@unknown {{glow.save: constants are never written}}
 // CHECK: error: the program is not valid: glow.save: constants are never written
 glow.constant @w = dense<1.0> : tensor<2xf32>
 glow.func @constant_written {
@@ -55,6 +61,7 @@ glow.func @constant_written {
 
 // -----
 
+// expected-error@unknown {{glow.add takes 2 operands, got 1}}
 // CHECK: glow.add takes 2 operands, got 1
 glow.placeholder @x input : tensor<2xf32>
 glow.func @operands {
@@ -64,6 +71,7 @@ glow.func @operands {
 
 // -----
 
+// expected-error@unknown {{glow.relu: an operand is used before its definition}}
 // CHECK: error: the program is not valid: glow.relu: an operand is used before its definition
 glow.placeholder @x input : tensor<2xf32>
 glow.func @order {
@@ -73,6 +81,7 @@ glow.func @order {
 
 // -----
 
+// expected-error@unknown {{glow.placeholder @x: kind 'inptu' is not one of ('input', 'output', 'state', 'trainable',}}
 // CHECK: error: the program is not valid: {{.*}}kind 'inptu' is not one of
 glow.placeholder @x inptu : tensor<2xf32>
 
@@ -84,6 +93,7 @@ glow.placeholder @good input : tensor<2xf32>
 
 // -----
 
+// expected-error@unknown {{glow.relu: predicate tensor<4xf32>, expected i1 or a vector of i1}}
 // CHECK: error: the program is not valid: glow.relu: predicate tensor<4xf32>, expected i1 or a vector of i1
 glow.placeholder @x input : tensor<4xf32>
 glow.func @predicate_type {
@@ -93,17 +103,20 @@ glow.func @predicate_type {
 
 // -----
 
+// expected-error@unknown {{glow.splat: stands in the module itself, not in a function}}
 // CHECK: error: the program is not valid: glow.splat: stands in the module itself, not in a function
 %x = glow.splat {value = 1.0 : f64} : () -> tensor<2xf32>
 
 // -----
 
+// expected-error@unknown {{glow.get: stands in the module itself, not in a function}}
 // CHECK: error: the program is not valid: glow.get: stands in the module itself, not in a function
 glow.placeholder @x input : tensor<2xf32>
 %x = glow.get @x : tensor<2xf32>
 
 // -----
 
+// expected-error@unknown {{glow_instr.relu: stands in the module itself, not in a function}}
 // CHECK: error: the program is not valid: glow_instr.relu: stands in the module itself, not in a function
 %b = glow_instr.alloc : memref<2xf32>
 glow_instr.relu @out %b, @in %b : memref<2xf32>, memref<2xf32>

@@ -27,8 +27,8 @@
 // STATISTICS:  glow-irgen: {{.*}}glow.func -1{{.*}}glow_instr.func +1
 
 // TIMING:      total {{[0-9.]+}} ms
-// TIMING:      {{[0-9.]+}} ms {{.*}} glow-cse (verify {{[0-9.]+}} ms)
-// TIMING:      {{[0-9.]+}} ms {{.*}} glow-dce (verify {{[0-9.]+}} ms)
+// TIMING:      {{[0-9.]+}} ms {{.*}} glow-cse
+// TIMING:      {{[0-9.]+}} ms {{.*}} glow-dce
 
 // BISECT:      bisect: stopped before pass 2, glow-irgen
 // BISECT:      glow.func @main

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.windows import pads_of_two, pair
@@ -27,6 +27,7 @@ from glow_backends.cpu.passes.adjoint_rules import conv_transpose
 from glow_backends.cpu.passes.norm_rules import lrn
 from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv
 from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
+from glow_backends.cpu.passes.quantized_layout import unsigned
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.passes.training_rules import (
     batch_norm_backward,
@@ -40,7 +41,7 @@ from glow_backends.cpu.passes.training_rules import (
 from glow_backends.cpu.passes.volume_rules import volume_conv, volume_transpose
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, present, shape_of, tensor
+from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
@@ -192,6 +193,20 @@ def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
     return True
 
 
+def _operand(value: SSAValue, form: Blocked, region: Region) -> SSAValue | None:
+    """An operand on blocks; bytes of the result's shape are stored unsigned there."""
+    if not is_byte(value):
+        return region.operand(value, form)
+    part = blocked_bytes(value, region, form.last)
+    return None if part is None else part.value
+
+
+def _stored(value: SSAValue) -> Attribute:
+    """The element type of a result on blocks."""
+    kind = element_of(value)
+    return unsigned(kind) if isinstance(kind, UniformQuantizedType) and is_byte(value) else kind
+
+
 def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     """An element-wise operator with a blocked operand of the result's shape."""
     shapes = {shape_of(r) for r in op.results}
@@ -201,14 +216,14 @@ def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     forms = [region.known[v] for v in op.operands if v in region.known and shape_of(v) == shape]
     if not forms:
         return False
-    operands = [region.operand(v, forms[0]) for v in op.operands]
+    operands = [_operand(v, forms[0], region) for v in op.operands]
     if any(o is None for o in operands):
         return False
     wide = shape_of(forms[0].value)
     new = type(op).create(
         operands=[o for o in operands if o is not None],
         properties=dict(op.properties),
-        result_types=[tensor(wide, element_of(r)) for r in op.results],
+        result_types=[tensor(wide, _stored(r)) for r in op.results],
     )
     region.builder.insert(new)
     for result, value in zip(op.results, new.results, strict=True):

@@ -1,6 +1,6 @@
 // RUN: glow-opt %s --split-input-file --verify-diagnostics -p "glow-partition{memory=512}" | filecheck %s
-// RUN: glow-opt %s --split-input-file --verify-diagnostics -p "glow-partition{count=2 split=false}" | filecheck %s --check-prefix PLAN
-// RUN: glow-opt %s --split-input-file --verify-diagnostics -p "glow-partition{memory=512 devices=1}" | filecheck %s --check-prefix ONE
+// RUN: not glow-opt %s --split-input-file --verify-diagnostics -p "glow-partition{count=2 split=false}" | filecheck %s --check-prefix PLAN
+// RUN: not glow-opt %s --split-input-file --verify-diagnostics -p "glow-partition{memory=512 devices=1}" | filecheck %s --check-prefix ONE
 
 glow.placeholder @x input : tensor<4x8xf32>
 glow.constant @w0 = dense<1.0> : tensor<8x8xf32>
@@ -44,6 +44,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{node 'big' (glow.matmul) has 1024 bytes of constants, the largest device has 512}}
 // A node whose constants no partition has room for.
 // CHECK: error: node 'big' (glow.matmul) has 1024 bytes of constants, the largest device has 512
 glow.placeholder @x input : tensor<4x16xf32>
@@ -77,6 +78,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{partitions 0 -> 1 -> 0 form a circle: node 'a' (glow.relu) of partition 0 feeds 'b' (glow.}}
 // A plan whose partitions wait for each other.
 // CHECK: error: partitions 0 -> 1 -> 0 form a circle: node 'a' (glow.relu) of partition 0 feeds 'b' (glow.tanh) of 1; node 'b' (glow.tanh) of partition 1 feeds 'c' (glow.sigmoid) of 0
 glow.placeholder @x input : tensor<4xf32>

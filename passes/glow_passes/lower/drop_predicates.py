@@ -1,0 +1,37 @@
+"""glow-drop-predicates: nodes without the predicates that a backend would not look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import functions
+
+
+def drop_predicate(op: GraphOp) -> None:
+    """relu %x pred %p -> relu %x"""
+    sizes = [len(op.operand_group(name)) for name, _ in op.operand_groups()]
+    properties = {n: a for n, a in op.properties.items() if n != SEGMENTS}
+    op.operands = op.operands[:-1]
+    op.properties = op.normalized([*sizes, 0], properties)
+
+
+@dataclass(frozen=True)
+class DropPredicatesPass(ModulePass):
+    """Predicates are advice: a backend that skips nothing by them is better off without.
+
+    relu %x pred %p -> relu %x
+    """
+
+    name = "glow-drop-predicates"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            for node in function.walk():
+                if isinstance(node, GraphOp) and node.predicate is not None:
+                    drop_predicate(node)
