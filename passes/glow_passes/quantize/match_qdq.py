@@ -18,14 +18,12 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
-from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, dequantize_array, is_byte, quantized_type
-from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.relu import ReluOp
@@ -70,8 +68,8 @@ def _byte_source(value: SSAValue) -> SSAValue | None:
     return inner.input if inner is not None and is_byte(inner.input) else None
 
 
-def _known_bytes(value: SSAValue, axis: int, r: Rewriter) -> tuple[SSAValue, Array, Array] | None:
-    """Constant bytes with scales along `axis`, or one: as they are, as numbers, and their zero points."""
+def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
+    """Constant bytes less their zero points: signed bytes where they fit, else in 16 bits."""
     inner: Any = producer(value, DequantizeOp)
     array = inner and r.array(inner.input)
     if not inner or array is None:
@@ -79,33 +77,15 @@ def _known_bytes(value: SSAValue, axis: int, r: Rewriter) -> tuple[SSAValue, Arr
     kind = quantized_type(inner.input)
     if kind.storage.width.data != 8 or kind.axis.data not in (-1, axis):
         return None
+    if kind.signed and not kind.zero_point_array.any():
+        return inner.input
     spread = [1] * array.ndim
     spread[axis] = -1
-    return inner.input, np.asarray(array).astype(np.int32), kind.zero_point_array.reshape(spread)
-
-
-def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
-    """Constant bytes less their zero points, where that is signed bytes."""
-    known = _known_bytes(value, axis, r)
-    if known is None:
-        return None
-    stored, numbers, zeros = known
-    if quantized_type(stored).signed and not zeros.any():
-        return stored
-    centred = numbers - zeros
-    if centred.min(initial=0) < -128 or centred.max(initial=0) > 127:
-        return None
-    return _signed(centred, quantized_type(stored), r)
-
-
-def _signed(numbers: Array, kind: UniformQuantizedType, r: Rewriter) -> SSAValue:
-    """Weights of zero point 0 and the scales of `kind`."""
-    scales = kind.scale_array.tolist()
-    if kind.axis.data < 0:
-        kind8 = UniformQuantizedType.of(8, scales[0])
-    else:
-        kind8 = UniformQuantizedType.of(8, scales, axis=kind.axis.data)
-    return r.weight(numbers.astype(np.int8), "weights", tensor(numbers.shape, kind8))
+    centred = np.asarray(array).astype(np.int16) - kind.zero_point_array.reshape(spread).astype(np.int16)
+    narrow = centred.min(initial=0) >= -128 and centred.max(initial=0) <= 127
+    one, scales = kind.axis.data < 0, kind.scale_array.tolist()
+    to = UniformQuantizedType.of(8 if narrow else 16, scales[0] if one else scales, axis=kind.axis.data)
+    return r.weight(centred.astype(np.int8) if narrow else centred, "weights", tensor(centred.shape, to))
 
 
 def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | None:
@@ -161,30 +141,6 @@ def stack_by_matrix(op: Any, r: Rewriter) -> SSAValue | None:
         rows = r(ReshapeOp(x, results=tensor((count, shape_of(x)[-1]), element_of(x))))
     total = r(QuantizedFullyConnectedOp(rows, w, None, results=tensor((count, columns), f32)))
     return total if total.type == op.result.type else r(ReshapeOp(total, results=op.result.type))
-
-
-def conv_of_unsigned(op: Any, r: Rewriter) -> SSAValue | None:
-    """conv(x, w - z) -> conv(x, w - 128) + (128 - z) sum of x's windows, where w - z is no signed byte."""
-    x, known = _byte_source(op.operands[0]), _known_bytes(op.operands[1], 0, r)
-    if x is None or known is None or op.group != 1 or op.predicate is not None:
-        return None
-    if _weights(op.operands[1], 0, r) is not None or element_of(op.results[0]) != f32:
-        return None
-    stored, numbers, zeros = known
-    middle = 0 if quantized_type(stored).signed else 128
-    kind, window = quantized_type(stored), op.window_properties()
-    weights = r(DequantizeOp(_signed(numbers - middle, kind, r), results=op.operands[1].type))
-    total = r(ConvOp(op.operands[0], weights, op.bias, results=op.results[0].type, **window))
-    ones = np.ones((1, *numbers.shape[1:]), np.int8)
-    each = r.weight(ones, "ones", tensor(ones.shape, UniformQuantizedType.of(8, 1.0)))
-    shape, axis = list(shape_of(op.results[0])), -1 if op.layout == "NHWC" else 1
-    shape[axis] = 1
-    sums = r(QuantizedConvOp(x, each, None, results=tensor(shape, f32), **window))
-    spread = [1] * len(shape)
-    spread[axis] = -1
-    rest = (kind.scale_array.reshape(-1) * (middle - zeros).reshape(-1)).astype(np.float32)
-    rest = np.broadcast_to(rest, numbers.shape[0]).reshape(spread)
-    return r(AddOp(total, r(MulOp(sums, r.weight(np.ascontiguousarray(rest), "rest")))))
 
 
 def product(op: Any, r: Rewriter) -> SSAValue | None:
@@ -261,7 +217,6 @@ PATTERNS = (
     Pattern((BitCastOp,), bit_cast_of_bit_cast),
     Pattern((TransposeOp,), transposed_constant),
     Pattern((GraphOp,), layer, lambda op: op.QUANTIZED is not None),
-    Pattern((ConvOp,), conv_of_unsigned),
     Pattern((BatchMatmulOp,), stack_by_matrix),
     Pattern((MatmulOp, BatchMatmulOp, FullyConnectedOp), product),
     Pattern((AddOp,), bias_of_product),

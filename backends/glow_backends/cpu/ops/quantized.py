@@ -13,7 +13,7 @@ from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
-from glow_dialects.ops.quantize import quantized_type
+from glow_dialects.ops.quantize import is_byte, quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
 from glow_dialects.ops.quantized_fully_connected import IntegerProductOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
@@ -53,9 +53,9 @@ class IntegerConvOp(PureOp):
             raise VerifyException(f"{self.name}: the residual is {self.residual.type}")
         source = quantized_type(self.input)
         depthwise = 1 < self.group == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
-        if source.signed or (any(self.pads) and zero_of(source) and not depthwise):
+        if (source.signed and is_byte(self.input)) or (any(self.pads) and zero_of(source) and not depthwise):
             raise VerifyException(
-                f"{self.name}: the input must be unsigned, with zero point 0 where it is padded, "
+                f"{self.name}: bytes must be unsigned, an input has zero point 0 where it is padded, "
                 f"got {self.input.type}"
             )
         batch, _, height, width, lanes = shape_of(self.input)

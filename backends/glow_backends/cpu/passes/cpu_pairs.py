@@ -3,11 +3,13 @@
     quantized_conv(x : u8)  ->  pairs_conv(rescale(x) : u16)
 
 Processors with products of four bytes (VNNI) keep the bytes. Depthwise convolutions and products of a few
-rows, which wait for their weights, do so everywhere.
+rows, which wait for their weights, do so everywhere. Weights that do not fit signed bytes (unsigned ones less
+a zero point) are multiplied in pairs everywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,28 +31,40 @@ FEW_ROWS = 4
 """Rows below which a product waits for its weights, which are half as many as bytes."""
 
 
-def conv(op: Any, r: Rewriter) -> SSAValue | None:
-    """quantized_conv(x) -> pairs_conv(rescale(x)), unless each channel has a filter of its own."""
-    depthwise = 1 < op.group == shape_of(op.filter)[0] and shape_of(op.filter)[1] == 1
-    if type(op) is not QuantizedConvOp or depthwise or op.predicate is not None:
-        return None
-    parts = op.filter, op.bias, op.residual
-    return r(PairsConvOp(_wide(op.input, r), *parts, results=op.result.type, **plain_properties(op)))
+def conv(every: bool) -> Callable[[Any, Rewriter], SSAValue | None]:
+    """quantized_conv(x) -> pairs_conv(rescale(x)), of bytes if `every` one is to be one."""
+
+    def rule(op: Any, r: Rewriter) -> SSAValue | None:
+        depthwise = 1 < op.group == shape_of(op.filter)[0] and shape_of(op.filter)[1] == 1
+        if depthwise or op.predicate is not None or not (every or _is_wide(op.filter)):
+            return None
+        parts = op.filter, op.bias, op.residual
+        return r(PairsConvOp(_wide(op.input, r), *parts, results=op.result.type, **plain_properties(op)))
+
+    return rule
 
 
-def fully_connected(op: Any, r: Rewriter) -> SSAValue | None:
-    """quantized_fully_connected(x) -> pairs_fully_connected(rescale(x)), of constant bytes and many rows."""
-    weights = quantized_type(op.weights)
-    known = all(r.array(v) is not None for v in (op.weights, *present(op.bias)))
-    narrow = is_byte(op.input) and weights.storage.width.data == 8 and weights.signed
-    if type(op) is not QuantizedFullyConnectedOp or not known or not narrow or op.predicate is not None:
-        return None
-    if shape_of(op.input)[0] < FEW_ROWS:
-        return None
-    parts = op.weights, op.bias
-    return r(
-        PairsFullyConnectedOp(_wide(op.input, r), *parts, results=op.result.type, **plain_properties(op))
-    )
+def fully_connected(every: bool) -> Callable[[Any, Rewriter], SSAValue | None]:
+    """quantized_fully_connected(x) -> pairs_fully_connected(rescale(x)), of constant weights.
+
+    Of bytes if `every` one of many rows is to be one.
+    """
+
+    def rule(op: Any, r: Rewriter) -> SSAValue | None:
+        known = all(r.array(v) is not None for v in (op.weights, *present(op.bias)))
+        wide = _is_wide(op.weights)
+        wanted = wide or (every and shape_of(op.input)[0] >= FEW_ROWS)
+        signed = quantized_type(op.weights).signed
+        if not (known and wanted and signed and is_byte(op.input)) or op.predicate is not None:
+            return None
+        parts, options = (op.weights, op.bias), plain_properties(op)
+        return r(PairsFullyConnectedOp(_wide(op.input, r), *parts, results=op.result.type, **options))
+
+    return rule
+
+
+def _is_wide(weights: SSAValue) -> bool:
+    return quantized_type(weights).storage.width.data == 16
 
 
 def _wide(x: SSAValue, r: Rewriter) -> SSAValue:
@@ -60,19 +74,14 @@ def _wide(x: SSAValue, r: Rewriter) -> SSAValue:
     return r(RescaleOp(x, results=tensor(shape_of(x), to)))
 
 
-PATTERNS = (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedOp,), fully_connected))
-
-
 @dataclass(frozen=True)
 class CpuPairsPass(ModulePass):
-    """Bring bytes to products as 16-bit numbers where `cpu` multiplies pairs of those."""
+    """Bring bytes to products as 16-bit numbers where pairs of those are multiplied on `cpu`."""
 
     name = "glow-cpu-pairs"
     cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if not named(self.cpu).has_vnni:
-            rewrite(
-                op,
-                (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedOp,), fully_connected)),
-            )
+        every = not named(self.cpu).has_vnni
+        products = Pattern((QuantizedFullyConnectedOp,), fully_connected(every))
+        rewrite(op, (Pattern((QuantizedConvOp,), conv(every)), products))

@@ -16,6 +16,7 @@ from glow_backends.cpu.emit.pointwise import Pointwise
 from glow_backends.cpu.emit.windows import pads_of_two, pair
 from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
 from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
+from glow_backends.cpu.ops.quantized import PairsConvOp
 from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
 from glow_backends.cpu.ops.stack import StackOp, steps_attr
 from glow_backends.cpu.passes.regions import Blocked, Region
@@ -106,9 +107,11 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     assert isinstance(weights, UniformQuantizedType)
     to = element_of(op.results[0])
     byte = isinstance(to, UniformQuantizedType) and is_byte(op.results[0])
-    if not is_byte(op.input) or weights.storage.width.data != 8 or not weights.signed:
+    if not weights.signed or weights.storage.width.data > 16 or (not byte and to not in (f32, i32)):
         return False
-    if not byte and to not in (f32, i32):
+    # Sums of 32 bits wrap around, so that 16-bit numbers of any size have them.
+    wide = bits_of_one_scale(op.input) == 16 and to == i32
+    if not is_byte(op.input) and not wide:
         return False
     form = blocked(op.input, region, last)
     if form is None:
@@ -117,7 +120,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     strides, dilations, pads = pair(op.strides, 1), pair(op.dilations, 1), pads_of_two(op.pads)
     source, zero = form.value, zero_of(_byte_kind(form.value))
     depthwise = 1 < op.group == op.sizes(op.input)[1] == out
-    if depthwise and prod(kernel) > LARGEST_KERNEL:
+    if depthwise and (wide or prod(kernel) * weights.storage.width.data > 8 * LARGEST_KERNEL):
         return False
     if zero and any(pads) and not depthwise:
         top, left, bottom, right = pads
@@ -136,7 +139,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         for i, (n, k) in enumerate(zip(shape_of(source)[2:4], pair(kernel, 1), strict=True))
     )
     shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
-    new = BlockedConvOp(
+    new = (PairsConvOp if wide else BlockedConvOp)(
         source,
         region.constant(filters_or_weights),
         region.constant(op.bias) if op.bias is not None else None,

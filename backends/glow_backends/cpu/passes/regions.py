@@ -28,6 +28,8 @@ from glow_passes.graph.driver import producer
 from glow_passes.graph.symbols import Symbols
 
 N = TypeVar("N", int, float)
+_BLOCKED = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16")
+"""Elements that are blocked."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Region:
             first = first[:, :, None, :] if rank == 3 else first
             name = f"{self.name_of(value)}.blocked"
             form = self.weight(block_channels(first, self.lanes), name, element_of(value))
-        elif dtype_of(value.type).name in ("float32", "float16", "bfloat16", "int8", "uint8"):
+        elif dtype_of(value.type).name in _BLOCKED:
             turned = None if last else _channels_last(value)
             wide = self.plain(value if turned is None else turned)
             channels, size = (shape[-1], shape[1:-1]) if last else (shape[1], shape[2:])

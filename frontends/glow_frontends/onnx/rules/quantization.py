@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +17,8 @@ from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
-from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
-from glow_dialects.ops.windows import convolve
+from glow_dialects.ops.windows import output_sizes
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
@@ -32,6 +32,7 @@ from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
+INT16 = np.dtype(np.int16)
 INT32 = np.dtype(np.int32)
 FLOAT = np.dtype(np.float32)
 #: Sums of this many products of centred bytes stay below 2^24, where float32 counts exactly.
@@ -203,62 +204,50 @@ def matmul_integer(g: Emitter, n: Node) -> Value:
     """MatMulInteger: int32 products of centred operands."""
     a_zero = n.get(2)
     known = isinstance(n[1], np.ndarray) and rank(n[1]) == 2 and isinstance(n[0], SSAValue) and rank(n[0]) > 1
-    weights = _byte_weights(n, n.get(3)) if known else None
+    weights = _known_weights(n, n.get(3)) if known else None
     if weights is not None:
-        return _product_by_bytes(g, n[0], a_zero, *weights)
+        return _product_by_bytes(g, n[0], a_zero, weights)
     a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
     return exact_product(g, a, centred(g, n[1], n.get(3)))
 
 
-def _byte_weights(n: Node, zero: Value | None) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Known weights less their zero point as signed bytes and what is left: w - zero = bytes + rest.
+def _known_weights(n: Node, zero: Value | None) -> np.ndarray | None:
+    """Known weights less their zero point, signed: in 8 bits where they fit, else in 16.
 
     `zero` is of a form that broadcasts. None where the zero points are not known, or the input's is
     not one number.
     """
     w = n[1]
-    if not isinstance(w, np.ndarray) or not (zero is None or isinstance(zero, np.ndarray)) or not w.size:
+    if not isinstance(w, np.ndarray) or isinstance(zero, SSAValue) or not w.size:
         return None
     if n.get(2) is not None and shape(n[2]) not in ((), (1,)):
         return None
-    offset = np.zeros((), np.int32) if zero is None else zero.astype(np.int32)
-    wide = w.astype(np.int32) - offset
-    if wide.min() >= -128 and wide.max() <= 127:
-        return wide.astype(np.int8), None
-    middle = 128 if w.dtype == np.uint8 else 0
-    return (w.astype(np.int32) - middle).astype(np.int8), middle - offset
+    wide = w.astype(np.int16) - (np.zeros((), np.int16) if zero is None else zero.astype(np.int16))
+    return wide.astype(np.int8) if wide.min() >= -128 and wide.max() <= 127 else wide
 
 
-def _bytes(g: Emitter, x: Value, zero: int = 0) -> Value:
-    """Plain bytes as stored integers of scale 1."""
-    kind = UniformQuantizedType.of(8, 1.0, zero, signed=dtype_of_value(x) == np.int8)
+def _bytes(g: Emitter, x: Value) -> Value:
+    """Plain integers as stored ones of scale 1."""
+    dtype = dtype_of_value(x)
+    kind = UniformQuantizedType.of(8 * dtype.itemsize, 1.0, signed=dtype.kind == "i")
     return g(BitCastOp, x, results=tensor(shape(x), kind))
 
 
 def _held(g: Emitter, weights: np.ndarray) -> Value:
-    return g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8, 1.0)))
+    return g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8 * weights.itemsize, 1.0)))
 
 
-def _product_by_bytes(
-    g: Emitter, a: Value, zero: Value | None, weights: np.ndarray, rest: np.ndarray | None
-) -> Value:
-    """(a - zero) @ (weights + rest): a @ weights, which integer kernels compute, and sums of rows and
-    columns times the others."""
+def _product_by_bytes(g: Emitter, a: Value, zero: Value | None, weights: np.ndarray) -> Value:
+    """(a - zero) @ weights: a @ weights on integer kernels, less zero times the sums of their columns."""
     rows, depth = int(np.prod(shape(a)[:-1])), shape(a)[-1]
-    flat = g.reshape(a, (rows, depth))
     kind = tensor((rows, weights.shape[1]), INT32)
-    total = g(QuantizedFullyConnectedOp, _bytes(g, flat), _held(g, weights), None, results=kind)
-    columns = weights.astype(np.int32)
-    if rest is not None:
-        columns = columns + rest
-        sums = g(ReduceSumOp, cast_to(g, flat, INT32), axes=(1,), keepdims=True)
-        rest = np.broadcast_to(rest.reshape(1, -1), (1, weights.shape[1]))
-        total = g(AddOp, total, g(MulOp, sums, np.ascontiguousarray(rest, np.int32)))
+    flat = _bytes(g, g.reshape(a, (rows, depth)))
+    total = g(QuantizedFullyConnectedOp, flat, _held(g, weights), None, results=kind)
     total = g.reshape(total, (*shape(a)[:-1], weights.shape[1]))
     if zero is None:
         return total
-    offset = g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns.sum(axis=0, dtype=np.int32))
-    return g(SubOp, total, offset)
+    columns = weights.sum(axis=0, dtype=np.int32)
+    return g(SubOp, total, g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns))
 
 
 def qlinear_matmul(g: Emitter, n: Node) -> Value:
@@ -279,7 +268,7 @@ def qlinear_matmul(g: Emitter, n: Node) -> Value:
 def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
     """Types of input, weights and result where all parameters are known and integer kernels fit."""
     w, result = n[3], dtype_of_value(n[7])
-    if not isinstance(w, np.ndarray) or w.dtype != np.int8 or not isinstance(n[0], SSAValue):
+    if not isinstance(w, np.ndarray) or not isinstance(n[0], SSAValue):
         return None
     candidates = [
         kind_of(n[0], n[1], n[2], dtype_of_value(n[0]), 0),
@@ -288,7 +277,7 @@ def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
     ]
     kinds = [k for k in candidates if k is not None]
     whole = len(kinds) == 3 and kinds[0].axis.data < 0 and kinds[2].axis.data < 0
-    fits = whole and not kinds[1].zero_point_array.any() and (axis == 0 or rank(w) == 2)
+    fits = whole and (axis == 0 or rank(w) == 2)
     return kinds if fits else None
 
 
@@ -329,38 +318,19 @@ def conv_integer(g: Emitter, n: Node) -> Value:
     w, zero = n[1], n.get(3)
     dims = None if zero is None else (*shape(zero), *(1,) * (rank(w) - 1))
     spread_zero = zero.reshape(dims) if isinstance(zero, np.ndarray) and dims is not None else zero
-    weights = _byte_weights(n, spread_zero) if isinstance(n[0], SSAValue) else None
-    if weights is not None and (weights[1] is None or n.integer("group", 1) == 1):
-        return _conv_of_bytes(g, n, *weights)
-    return _conv(g, n, centred(g, n[0], n.get(2)), centred(g, w, zero, dims))
-
-
-def _conv_of_bytes(g: Emitter, n: Node, weights: np.ndarray, rest: np.ndarray | None) -> Value:
-    """The convolution of x - zero with weights + rest on integer kernels.
-
-    A zero point that only a run knows is taken off afterwards: times the weights' sum, of those taps
-    that lie inside the image.
-    """
-    x, zero = n[0], n.get(2)
-    known = 0 if zero is None else int(np.asarray(zero).flat[0]) if isinstance(zero, np.ndarray) else None
-    window = window_of(n, shape(x)[2:], shape(weights)[2:])
-    stored, group = _bytes(g, x, known or 0), n.integer("group", 1)
-    where = (window.strides, window.pads, window.dilations, group)
-    taps = convolve(np.ones((1, *shape(x)[1:])), weights.astype(np.float64), *where)
-    options = dict(zip(("strides", "pads", "dilations", "group"), where, strict=True))
-    kind = tensor((shape(x)[0], *taps.shape[1:]), INT32)
-    total = g(QuantizedConvOp, stored, _held(g, weights), None, results=kind, **options)
-    if rest is not None:
-        ones = np.ones((1, *weights.shape[1:]), np.int8)
-        sums = tensor((shape(x)[0], 1, *taps.shape[2:]), INT32)
-        sums = g(QuantizedConvOp, stored, _held(g, ones), None, results=sums, **options)
-        factor = np.broadcast_to(rest, (len(weights), *(1,) * (rank(weights) - 1)))[None, :, 0]
-        factor = factor.reshape(1, -1, *(1,) * (rank(x) - 2))
-        total = g(AddOp, total, g(MulOp, sums, np.ascontiguousarray(factor, np.int32)))
-        taps = taps + factor * convolve(np.ones((1, *shape(x)[1:])), ones.astype(np.float64), *where)
-    if zero is None or known is not None:
-        return total
-    return g(SubOp, total, g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), taps.astype(np.int32)))
+    weights = _known_weights(n, spread_zero) if isinstance(n[0], SSAValue) else None
+    depthwise = 1 < n.integer("group", 1) == shape(n[0])[1] == shape(w)[0]
+    if weights is None or rank(w) > 4 or depthwise:  # each channel alone: floats hold its sums exactly
+        return _conv(g, n, centred(g, n[0], n.get(2)), centred(g, w, zero, dims))
+    x = cast_to(g, n[0], INT16)
+    if n.get(2) is not None:
+        x = g(SubOp, x, cast_to(g, g.reshape(n[2], ()), INT16))
+    window = window_of(n, shape(x)[2:], shape(w)[2:])
+    options: dict[str, Any] = {"strides": window.strides, "pads": window.pads, "dilations": window.dilations}
+    sizes = output_sizes(shape(x)[2:], shape(w)[2:], window.strides, window.pads, window.dilations)
+    kind = tensor((shape(x)[0], shape(w)[0], *sizes), INT32)
+    options["group"] = n.integer("group", 1)
+    return g(QuantizedConvOp, _bytes(g, x), _held(g, weights), None, results=kind, **options)
 
 
 def qlinear_conv(g: Emitter, n: Node) -> Value:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu.emit import common, values
-from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
+from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Dim, Index
 from glow_backends.cpu.emit.memory import transpose
 from glow_backends.cpu.emit.values import Active
@@ -272,7 +272,8 @@ class _Copy:
             else blank
             for i in range(side)
         ]
-        for row, value in enumerate(transpose(k, loaded)[:rows]):
+        turned = _bytes_of_words(k, loaded) if self.width == 1 and side == 8 else transpose(k, loaded)
+        for row, value in enumerate(turned[:rows]):
             place = k.add(to, row * across.strides[0])
             values.store(k, value, self.target, place, self.dtype, stored or exist)
 
@@ -287,6 +288,19 @@ class _Copy:
             if self.source is not None:
                 value = values.load(k, self.source, origin, self.dtype)
             values.store(k, value, self.target, to, self.dtype)
+
+
+def _bytes_of_words(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Eight rows of eight bytes transposed: each word of 64 bits gets a byte of every row."""
+    words = ir.VectorType(I64, 8)
+    total: ir.Value | None = None
+    for i, row in enumerate(rows):
+        part = k.b.zext(row, words)
+        part = k.b.shl(part, ir.Constant(words, [8 * i] * 8)) if i else part
+        total = part if total is None else k.b.or_(total, part)
+    assert total is not None
+    lanes = [k.b.extract_element(total, ir.Constant(I32, i)) for i in range(8)]
+    return [k.b.bitcast(lane, rows[0].type) for lane in lanes]
 
 
 def _shuffle(k: KernelBuilder, x: ir.Value, y: ir.Value, order: Sequence[int]) -> ir.Value:
