@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import glow_compiler as glow
+from glow_dialects.ops.module import FuncOp, functions
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
 from glow_runtime.devices.manager import DeviceManager, Run
@@ -157,3 +158,25 @@ def started(program: SlowProgram, count: int) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("runs do not start")
+
+
+def main_of(model: glow.GraphBuilder) -> FuncOp:
+    return next(functions(model.module.clone()))
+
+
+def divided(
+    model: glow.GraphBuilder, devices: Sequence[glow.Device], count: int = 0
+) -> list[tuple[str, int, int]]:
+    """(name, device, bytes) of the partitions of a model."""
+    rooms = [Room(d, f"d{i}", d.memory) for i, d in enumerate(devices)]
+    division = divide("net", model.module, rooms, count)
+    return [(p.name, p.place, p.constant_bytes) for p in division.partitions]
+
+
+def served(
+    model: glow.GraphBuilder, devices: Sequence[Any], inputs: Mapping[str, Any], **options: Any
+) -> tuple[int, dict[str, Any]]:
+    """(partitions, outputs) of a model on a host."""
+    with glow.HostManager(devices) as host:
+        network = host.add_network("net", model, **options)
+        return len(network.partitions), host.run("net", inputs)

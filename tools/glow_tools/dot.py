@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -11,7 +12,7 @@ from xdsl.ir import Operation
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions
 
 
 def to_dot(module: ModuleOp) -> str:
@@ -27,6 +28,7 @@ def to_dot(module: ModuleOp) -> str:
     ]
     for number, function in enumerate(function_list):
         lines += _cluster(number, function)
+    lines += _transfers(function_list)
     return "\n".join([*lines, "}", ""])
 
 
@@ -40,6 +42,23 @@ def _cluster(number: int, function: FuncOp) -> list[str]:
                 shape = _escape(_shape(str(operand.type)))
                 lines.append(f'    {ids[operand.owner]} -> {key} [label="{shape}"];')
     return [*lines, "  }"]
+
+
+def _transfers(every: Sequence[FuncOp]) -> list[str]:
+    """Edges from the saves of values that partitions hand on to where they are read."""
+    ids = {op: f"n{n}_{i}" for n, f in enumerate(every) for i, op in enumerate(f.body.block.ops)}
+    saves = {
+        op.symbol.root_reference.data: key
+        for op, key in ids.items()
+        if isinstance(op, SaveOp) and _is_transfer(op)
+    }
+    reads = ((op.symbol.root_reference.data, key) for op, key in ids.items() if isinstance(op, GetOp))
+    return [f"  {saves[name]} -> {key} [style=dashed];" for name, key in reads if name in saves]
+
+
+def _is_transfer(op: SaveOp) -> bool:
+    target = op.target()
+    return isinstance(target, PlaceholderOp) and target.kind.data == "transfer"
 
 
 def _label(op: Operation) -> str:

@@ -28,10 +28,13 @@ from glow_tools.feeds import load_array
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_tools.run_host import HostedModel
+
 EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime
   glow-run model.onnx --input data=x.npy --output out.npz
   glow-run model.onnx --shape data=8x3x224x224 --random 0 --iterations 20
+  glow-run model.onnx --random 0 --device cpu:0 --device process:1 --partition memory=64M --report
 """
 
 
@@ -56,6 +59,15 @@ def _arguments() -> argparse.ArgumentParser:
     add("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
+    add(
+        "--device",
+        action="append",
+        default=[],
+        metavar="DEVICE",
+        help="run on devices: cpu:0, process:1, ...",
+    )
+    add("--partition", default="", help="partitions: a number, auto, balance or memory=64M (of each device)")
+    add("--timeline", type=Path, metavar="FILE.json", help="with devices: what happened when, for Perfetto")
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
     return parser
 
@@ -86,17 +98,23 @@ def _run(a: argparse.Namespace) -> int:
         a.model = read_module(a.model)
     with console.status("reading the model") as status:
         start = time.perf_counter()
-        net = glow.compile(
-            a.model,
-            backend=a.backend,
-            threads=a.threads,
-            shapes=shapes or None,
-            progress=lambda stage: status.update(stage),
+        hosted = a.device or a.partition or a.timeline
+        net: Any = (
+            _hosted(a, shapes)
+            if hosted
+            else glow.compile(
+                a.model,
+                backend=a.backend,
+                threads=a.threads,
+                shapes=shapes or None,
+                progress=lambda stage: status.update(stage),
+            )
         )
         feed = _feed(a, net, shapes)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
-    print(f"compiled and run once in {elapsed:.2f} s on {a.backend}")
+    place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
+    print(f"compiled and run once in {elapsed:.2f} s on {place}")
     for name, value in out.items():
         print(f"{name}: {value.dtype} {list(value.shape)} {_summary(value)}")
     if a.report:
@@ -108,9 +126,18 @@ def _run(a: argparse.Namespace) -> int:
             net.run(feed)
             times.append((time.perf_counter() - start) * 1e3)
         print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+    if hosted:
+        net.close()
     if a.output:
         _save(a.output, out)
     return _compare(a, feed, out) if a.compare else 0
+
+
+def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> HostedModel:
+    """The model on the devices of the command line."""
+    from glow_tools.run_host import HostedModel
+
+    return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline)
 
 
 def _summary(value: Any) -> str:

@@ -130,8 +130,9 @@ class _Sequence:
 def cut(graph: NodeGraph, places: Sequence[Place], count: int = 0) -> list[tuple[int, int]]:
     """(part, place) of each node; `count` parts, or as few as the memory of the places allows.
 
-    Parts are runs of nodes in order, so that values only go forward. With more parts than places, places
-    have several. PartitionError names the node that no place has room for, or the bytes that are missing.
+    Parts are runs of nodes in order, so that values only go forward. With more parts than places, or where
+    one run a place does not fit, places have several. PartitionError names the node that no place has room
+    for, or the bytes that are missing.
     """
     if not graph.nodes:
         return []
@@ -148,7 +149,40 @@ def cut(graph: NodeGraph, places: Sequence[Place], count: int = 0) -> list[tuple
             _, starts, order = min(options, key=lambda option: option[0])
             part_of = np.searchsorted(starts, np.array(sequence.block_of), side="right") - 1
             return [(int(part), order[int(part)]) for part in part_of]
-    raise PartitionError(_why_not(graph, places, count))
+    packed = None if count else _packed(sequence, places)
+    if packed is None:
+        raise PartitionError(_why_not(graph, places, count))
+    return [packed[block] for block in sequence.block_of]
+
+
+#: What parts of the largest memory runs of nodes are cut into, where one run a place does not do.
+FRACTIONS = (1, 2, 3, 4, 6, 8, 16)
+
+
+def _packed(sequence: _Sequence, places: Sequence[Place]) -> list[tuple[int, int]] | None:
+    """(part, place) of each block where places have several parts: the largest first, where they fit best."""
+    if any(p.memory is None for p in places):
+        return None
+    for fraction in FRACTIONS:
+        cap = max(p.memory or 0 for p in places) / fraction
+        starts = [0]
+        for block in range(1, sequence.count):
+            if sequence.constants[starts[-1], block + 1] > cap:
+                starts.append(block)
+        ends = [*starts[1:], sequence.count]
+        sizes = [float(sequence.constants[s, e]) for s, e in zip(starts, ends, strict=True)]
+        free = [float(p.memory or 0) for p in places]
+        chosen: dict[int, int] = {}
+        for part in sorted(range(len(starts)), key=lambda p: -sizes[p]):
+            fits = [i for i, room in enumerate(free) if room >= sizes[part]]
+            if not fits:
+                break
+            place = chosen[part] = min(fits, key=lambda i: free[i])
+            free[place] -= sizes[part]
+        if len(chosen) == len(starts):
+            spans = zip(starts, ends, strict=True)
+            return [(part, chosen[part]) for part, (s, e) in enumerate(spans) for _ in range(s, e)]
+    return None
 
 
 def _orders(places: Sequence[Place], parts: int) -> list[tuple[int, ...]]:

@@ -145,8 +145,12 @@ class HostManager:
         with self._provisioning:
             version = next(self._versions)
             network = self._provisioner.provide(name, version, model, partition, replicas, shapes)
-        if batching is not None:
-            network.batcher = Batcher(network, batching, self._begin_batch)
+            try:
+                if batching is not None:
+                    network.batcher = Batcher(network, batching, self._begin_batch)
+            except BaseException:
+                self._provisioner.remove(network)
+                raise
         return network
 
     def remove_network(self, name: str, wait: bool = True) -> None:

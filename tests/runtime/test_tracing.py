@@ -1,0 +1,132 @@
+"""Timelines: the behaviours that Glow's TraceEventsTest checks. Names of the list are in parentheses.
+
+Not here: tensors that hold events, and events as instructions of the program: spans are taken around runs
+(kernels have `glow-bench --profile`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host_networks import feed, layers
+
+import glow_compiler as glow
+from glow_runtime.host.tracing import Tracer
+
+
+def spans(tracer: Tracer, category: str) -> list[dict[str, Any]]:
+    return [e for e in tracer.events() if e.get("cat") == category]
+
+
+def traced(devices: list[str], runs: int = 1, **options: Any) -> Tracer:
+    """The timeline of some runs of a network."""
+    tracer = glow.Tracer()
+    model = layers(4)
+    with glow.HostManager(devices, tracer=tracer) as host:
+        host.add_network("net", model, **options)
+        for future in [host.submit("net", feed(model)) for _ in range(runs)]:
+            future.result(120)
+    return tracer
+
+
+def test_manual_events() -> None:
+    """(manualEvents, emptyTrace)"""
+    tracer = glow.Tracer()
+    assert tracer.events() == []
+    tracer.instant("here")
+    tracer.span("there", "user", "track", 1.0, 2.0, size=3)
+    there = next(e for e in spans(tracer, "user") if e["name"] == "there")
+    assert there["dur"] == pytest.approx(1e6) and there["args"] == {"size": 3}
+
+
+def test_scopes_nest_and_end_early() -> None:
+    """(nested scopes, macro, early end)"""
+    tracer = glow.Tracer()
+    with pytest.raises(KeyError), tracer.scope("outer"), tracer.scope("inner"):
+        time.sleep(0.01)
+        raise KeyError
+    inner, outer = (next(e for e in spans(tracer, "user") if e["name"] == n) for n in ("inner", "outer"))
+    assert outer["ts"] <= inner["ts"]
+    assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    assert inner["dur"] >= 1e4
+
+
+@pytest.mark.parametrize("kind", ["cpu", "interpreter", "process"])
+def test_automatic_events(kind: str) -> None:
+    """(automatic instrumentation, device manager events) Request, queues, each partition on its device."""
+    tracer = traced([kind] * 2, partition=4)
+    parts = spans(tracer, "partition")
+    assert sorted(e["name"] for e in parts) == [f"net@1/main_{i}" for i in range(4)]
+    tracks = {e["tid"]: e["args"]["name"] for e in tracer.events() if e["ph"] == "M"}
+    assert {tracks[e["tid"]] for e in parts} == {f"{kind}:0", f"{kind}:1"}
+    (request,) = spans(tracer, "request")
+    ordered = sorted(parts, key=lambda e: e["ts"])
+    assert request["ts"] <= ordered[0]["ts"]
+    assert ordered[-1]["ts"] + ordered[-1]["dur"] <= request["ts"] + request["dur"] + 1
+    for first, second in zip(ordered, ordered[1:], strict=False):
+        assert first["ts"] + first["dur"] <= second["ts"] + 1  # a chain: one after another
+    assert spans(tracer, "device queue")
+
+
+def test_runs_are_distinct() -> None:
+    """(multipleRunsAreDistinct)"""
+    tracer = traced(["cpu"], runs=5, partition=2)
+    assert len(spans(tracer, "request")) == 5 and len(spans(tracer, "partition")) == 10
+
+
+def test_inline_runs_are_noted() -> None:
+    tracer = glow.Tracer()
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        host.add_network("net", layers(1))
+        host.run("net", feed(layers(1)))
+    assert len(spans(tracer, "partition")) == 1
+
+
+def test_levels() -> None:
+    """(levels filter)"""
+    tracer = Tracer(frozenset({"request"}))
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        host.add_network("net", layers(1), partition=1)
+        host.submit("net", feed(layers(1))).result(120)
+    assert {e["cat"] for e in tracer.events() if e["ph"] == "X"} == {"request"}
+
+
+def test_merging() -> None:
+    """(merge contexts) In order of time, on one clock."""
+    one, two = glow.Tracer(), glow.Tracer()
+    one.instant("a")
+    two.instant("b")
+    one.instant("c")
+    one.merge(two)
+    assert [e["name"] for e in spans(one, "user")] == ["a", "b", "c"]
+
+
+def test_a_bound_on_events() -> None:
+    tracer = Tracer(limit=10)
+    for number in range(25):
+        tracer.instant(str(number))
+    assert [e["name"] for e in spans(tracer, "user")] == [str(n) for n in range(15, 25)]
+
+
+def test_from_many_threads() -> None:
+    tracer = glow.Tracer()
+    threads = [threading.Thread(target=lambda: [tracer.instant("x") for _ in range(500)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(spans(tracer, "user")) == 2000
+
+
+def test_the_file(tmp_path: Path) -> None:
+    """What chrome://tracing and Perfetto read."""
+    tracer = traced(["cpu"], partition=2)
+    tracer.write(tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert all({"name", "ph", "pid", "tid"} <= e.keys() for e in events)
+    assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")
