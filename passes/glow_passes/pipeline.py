@@ -37,11 +37,10 @@ LOWER: tuple[ModulePass, ...] = (
 
 #: Instructions -> instructions with a place for every buffer.
 INSTR: tuple[ModulePass, ...] = (
-    DeadStoresPass(),  # results that nobody reads
     EliminateCopiesPass(),  # compute results where they are saved
     ShareBuffersPass(),  # in place where the operand dies
     ShrinkLivesPass(),  # lives end at the last use
-    DeadStoresPass(),  # instructions that the above left unused
+    DeadStoresPass(),  # results that nobody reads, and instructions that the above left unused
     PlanMemoryPass(),  # offsets in one arena
 )
 

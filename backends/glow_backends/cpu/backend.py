@@ -83,7 +83,6 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
         from glow_backends.cpu.passes.cpu_stack import CpuStackPass
         from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
-        from glow_passes.graph.dce import DcePass
 
         return (
             CpuWidenPass(self.cpu),  # layers on 16-bit floats
@@ -100,7 +99,6 @@ class CpuBackend(Backend):
             CpuStackPass(),  # the remaining element-wise operators
             CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
-            DcePass(),
         )
 
     def instr_passes(self) -> Sequence[ModulePass]:

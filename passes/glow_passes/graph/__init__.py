@@ -27,16 +27,13 @@ OPTIMIZE: tuple[ModulePass, ...] = (
     CsePass(),  # equal constants and equal nodes become one
     SimplifyPass(recognize=True),  # local rewrites to a fixpoint, idioms recognised
     CsePass(),  # nodes that have become equal
-    SimplifyPass(recognize=True),  # values that are now used once
     PlaceConstantsPass(),  # literals that would be written to memory in every run
 )
 
 #: The same for a graph that has been lowered for a backend: nothing is recognised again.
 OPTIMIZE_LOWERED: tuple[ModulePass, ...] = (
     SimplifyPass(),  # folds and merges after decomposition
-    BranchesPass(),  # float weights are final now: quantisation came before
-    CsePass(),
-    SimplifyPass(),
-    PlaceConstantsPass(),
-    CsePass(),  # equal constants that the passes made
+    BranchesPass(),  # RepVGG's parallel convolutions; float weights are final now: quantisation came before
+    PlaceConstantsPass(),  # literals of decompositions
+    CsePass(),  # equal nodes and constants of decompositions and gradients
 )

@@ -9,12 +9,11 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, shape_of
+from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.elementwise import BinaryOp
-from glow_dialects.ops.logic import AndOp, NotOp, OrOp
-from glow_dialects.ops.relu import ReluOp
-from glow_dialects.ops.unary_math import AbsOp, NegOp, ReciprocalOp, SqrtOp
+from glow_dialects.ops.logic import NotOp
+from glow_dialects.ops.unary_math import NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
 
@@ -55,18 +54,6 @@ def multiply_zero(op: MulOp, r: Rewriter) -> SSAValue | None:
     if is_float_tensor(op.result) or not is_known(op.rhs, r) or r.uniform(op.rhs) != 0:
         return None
     return r.splat(0, op.result)
-
-
-def subtract_itself(op: SubOp, r: Rewriter) -> SSAValue | None:
-    """x - x -> 0 for integers."""
-    if op.lhs is not op.rhs or is_float_tensor(op.result):
-        return None
-    return r.splat(0, op.result)
-
-
-def idempotent(op: BinaryOp, r: Rewriter) -> SSAValue | None:
-    """max(x, x) -> x, and so min, and, or."""
-    return op.lhs if op.lhs is op.rhs else None
 
 
 def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
@@ -171,18 +158,6 @@ def twice(op: NegOp | NotOp, r: Rewriter) -> SSAValue | None:
     return None if inner is None else inner.input
 
 
-def once(op: ReluOp | AbsOp, r: Rewriter) -> SSAValue | None:
-    """relu(relu(x)) -> relu(x), abs(abs(x)) -> abs(x)."""
-    kind = type(op)
-    return None if producer(op.input, kind) is None else op.input
-
-
-def abs_of_neg(op: AbsOp, r: Rewriter) -> SSAValue | None:
-    """abs(neg(x)) -> abs(x)."""
-    inner = producer(op.input, NegOp)
-    return None if inner is None else r(AbsOp(inner.input))
-
-
 def add_negated(op: AddOp, r: Rewriter) -> SSAValue | None:
     """x + neg(y) -> x - y, neg(x) + y -> y - x."""
     right = producer(op.rhs, NegOp)
@@ -198,31 +173,18 @@ def subtract_negated(op: SubOp, r: Rewriter) -> SSAValue | None:
     return None if right is None else r(AddOp(op.lhs, right.input))
 
 
-def multiply_reciprocal(op: MulOp, r: Rewriter) -> SSAValue | None:
-    """x * reciprocal(y) -> x / y for tensors of one shape, which rounds once."""
-    right = producer(op.rhs, ReciprocalOp, single=True)
-    if right is None or shape_of(op.lhs) != shape_of(op.result) or is_known(op.lhs, r):
-        return None
-    return r(DivOp(op.lhs, right.input)) if shape_of(right.input) == shape_of(op.lhs) else None
-
-
 PATTERNS = (
     Pattern((GraphOp,), constant_second, lambda op: op.COMMUTATIVE),
     Pattern((AddOp, SubOp), add_zero),
     Pattern((MulOp, DivOp, PowOp), multiply_one),
     Pattern((MaxOp, MinOp), no_limit),
     Pattern((MulOp,), multiply_zero),
-    Pattern((SubOp,), subtract_itself),
-    Pattern((MaxOp, MinOp, AndOp, OrOp), idempotent),
     Pattern((SubOp,), subtract_constant),
     Pattern((DivOp,), divide_by_constant),
     Pattern((DivOp,), one_over),
     Pattern((AddOp, MulOp, MaxOp, MinOp), merge_constants),
     Pattern((PowOp,), power),
     Pattern((NegOp, NotOp), twice),
-    Pattern((ReluOp, AbsOp), once),
-    Pattern((AbsOp,), abs_of_neg),
     Pattern((AddOp,), add_negated),
     Pattern((SubOp,), subtract_negated),
-    Pattern((MulOp,), multiply_reciprocal),
 )

@@ -45,11 +45,12 @@ glow.func @powers_and_signs {
   glow.save %c to @y : tensor<2x3xf32>
 }
 
-// x * 0 and x - x are 0 for integers only: a float may be NaN.
+// x * 0 is 0 for integers only: a float may be NaN.
 // CHECK-LABEL: glow.func @integers
 glow.func @integers {
   %x = glow.get @i : tensor<2x3xi32>
-  %a = glow.sub %x, %x : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
+  %none = glow.splat {value = 0.0 : f64} : () -> tensor<i32>
+  %a = glow.mul %x, %none : (tensor<2x3xi32>, tensor<i32>) -> tensor<2x3xi32>
   // CHECK: [[zero:%.*]] = glow.splat {value = 0.000000e+00 : f64}
   // CHECK-NEXT: glow.save [[zero]] to @z
   glow.save %a to @z : tensor<2x3xi32>
@@ -58,8 +59,9 @@ glow.func @integers {
 // CHECK-LABEL: glow.func @keeps_floats
 glow.func @keeps_floats {
   %x = glow.get @x : tensor<2x3xf32>
-  // CHECK: glow.sub %x, %x
-  %a = glow.sub %x, %x : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %none = glow.splat {value = 0.0 : f64} : () -> tensor<f32>
+  // CHECK: glow.mul %x
+  %a = glow.mul %x, %none : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   glow.save %a to @y : tensor<2x3xf32>
 }
 

@@ -43,7 +43,8 @@ glow_fn.func @slope(%x) {
 // A declared gradient is the backward step; the function itself is not differentiated.
 // CHECK-LABEL: glow_fn.func @scaled.bwd(
 // CHECK:         %[[D:.*]] = glow_fn.ref @double
-// CHECK-NEXT:    %[[R:.*]] = glow_fn.call %[[D]](%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK-NEXT:    %[[F:.*]] = glow_fn.prim fill(%{{.*}}, %{{.*}})
+// CHECK-NEXT:    %[[R:.*]] = glow_fn.call %[[D]](%[[F]], %{{.*}}, %{{.*}})
 // CHECK-NEXT:    glow_fn.prim check_cotangent(%[[R]], %{{.*}})
 glow_fn.func @double(%d, %y, %x) {
   %two = glow_fn.constant 2.0 : f64
