@@ -47,6 +47,8 @@ class GraphOp(Operator):
     VIEW: ClassVar[bool] = False
     #: As cheap as reading its operands: computing it again may beat keeping the result.
     CHEAP: ClassVar[bool] = False
+    #: Constant operands are the result in less memory: folding would undo that.
+    UNPACKS: ClassVar[bool] = False
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False
     #: The result's elements are elements of the operands, which all hold such: moved, repeated, or the

@@ -89,6 +89,7 @@ OPERATORS = {
     "resize": "resize resize_grad",
     "rnn": "rnn",
     "rotary": "rotary",
+    "round_blocks": "round_blocks",
     "scatter_elements": "scatter_elements",
     "scatter_nd": "scatter_nd",
     "select": "select",

@@ -77,6 +77,7 @@ class DequantizeBlocksOp(PureOp):
     """
 
     name = "glow.dequantize_blocks"
+    UNPACKS = True
     bits = int_prop()
     block = int_prop()
     depth = int_prop()

@@ -18,6 +18,13 @@ from glow_backends.cpu.kernels.data.resize import AxisPass, ResizeSpec, emit_res
 from glow_backends.cpu.kernels.data.scan import CumsumSpec, emit_cumsum
 from glow_backends.cpu.kernels.data.top_k import TopKSpec, emit_top_k
 from glow_backends.cpu.kernels.gemm.gemm_blocks import BlockGemmSpec, emit_gemm_blocks
+from glow_backends.cpu.kernels.language.cached_attention import CachedAttentionSpec, emit_cached_attention
+from glow_backends.cpu.kernels.language.integer_block_gemm import (
+    IntegerBlockGemmSpec,
+    emit_integer_block_gemm,
+)
+from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRowsSpec, emit_quantize_rows
+from glow_backends.cpu.kernels.language.rotary import RotarySpec, emit_rotary
 from glow_backends.cpu.kernels.norm.normalize import LayerNormSpec, emit_layer_norm
 from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
@@ -37,6 +44,14 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "layer_norm": (emit_layer_norm, LayerNormSpec((5, 100))),
     "few_bits": (emit_gemm_blocks, BlockGemmSpec(3, 50, 90, 4, 32, 8.0)),
     "few_bits_rows": (emit_gemm_blocks, BlockGemmSpec(30, 50, 90, 2, 32, offsets=True)),
+    "integers": (emit_integer_block_gemm, IntegerBlockGemmSpec(3, 50, 96, 4, 32, 8.0, half=True)),
+    "integers_rows": (emit_integer_block_gemm, IntegerBlockGemmSpec(30, 50, 128, 8, 64, 128.0, offsets=True)),
+    "quantize_rows": (emit_quantize_rows, QuantizeRowsSpec(6, 32, 8, 8.0)),
+    "rotary": (emit_rotary, RotarySpec(1, 3, 2, 20, 9, 7, True)),
+    "cached_attention": (
+        emit_cached_attention,
+        CachedAttentionSpec(2, 3, 6, 2, 2, 70, 20, 24, 0.3, 5, 2.0),
+    ),
     "reduce": (emit_reduce, ReduceSpec("log_sum_exp", (5, 9, 100), (1,))),
     "arg_max": (emit_arg_reduce, ArgReduceSpec("arg_max", (5, 100), 1)),
     "pool": (emit_pool, PoolSpec("avg", 4, (13, 13), 1, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1))),

@@ -11,6 +11,7 @@ import numpy as np
 from glow_backends.base import Backend, Report, get_backend
 from glow_compiler.language_programs import LanguagePrograms
 from glow_compiler.language_text import Stream, Texts
+from glow_compiler.language_weights import with_weights
 from glow_compiler.sampling import Sampling, choose, log_probabilities
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
@@ -34,7 +35,9 @@ class Piece(str):
 class LanguageModel:
     """A language model ready to generate.
 
-    `path`: a folder of Hugging Face's. `backend`, `threads` and `options` as for `compile`. The caches hold
+    `path`: a folder of Hugging Face's or a .gguf file. `weights`: "stored", as the files have them, or "int8"
+    or "int4", with a scale for each `group` of inputs; what meets weights of few bits has 8 bits itself,
+    unless `activations` is "f32". `backend`, `threads` and `options` as for `compile`. The caches hold
     `capacity` tokens of each text (by default they grow up to what the model is made for). What they hold of
     earlier texts is not computed again. GlowError for files that are missing or damaged, UnsupportedError
     for architectures that are not known.
@@ -46,16 +49,21 @@ class LanguageModel:
         *,
         backend: str | Backend = "cpu",
         threads: int = 1,
+        weights: str = "stored",
+        group: int = 32,
+        activations: str = "int8",
         capacity: int | None = None,
         **options: Any,
     ) -> None:
         from glow_frontends.language import read_language_model
 
         made = get_backend(backend, threads=threads, **options) if isinstance(backend, str) else backend
-        self.files = read_language_model(path)
+        self.files = with_weights(read_language_model(path), weights, group)
         self.decoder = self.files.decoder
         self.texts = Texts(self.files)
-        self.programs = LanguagePrograms(self.files, made, capacity)
+        if activations not in ("int8", "f32"):
+            raise GlowError(f"activations='{activations}': expected int8 or f32")
+        self.programs = LanguagePrograms(self.files, made, capacity, rounded=activations == "int8")
 
     def __repr__(self) -> str:
         d = self.decoder

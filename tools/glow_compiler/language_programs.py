@@ -40,12 +40,17 @@ class LanguagePrograms:
     """
 
     def __init__(
-        self, files: LanguageFiles, backend: Backend, capacity: int | None = None, sequences: int = 1
+        self,
+        files: LanguageFiles,
+        backend: Backend,
+        capacity: int | None = None,
+        sequences: int = 1,
+        rounded: bool = True,
     ) -> None:
         places = files.decoder.places
         if capacity is not None and not capacity > 0:
             raise GlowError(f"capacity={capacity}: expected a number of tokens")
-        self.files, self.backend = files, backend
+        self.files, self.backend, self.rounded = files, backend, rounded
         self.fixed = capacity is not None
         self.capacity = min(capacity or FIRST_CAPACITY, places)
         self.slots = [Slot() for _ in range(sequences)]
@@ -138,7 +143,7 @@ class LanguagePrograms:
     def _form(self, batch: int, tokens: int, every: bool = False) -> Form:
         from glow_frontends.language import Form
 
-        return Form(batch, tokens, len(self.slots), self.capacity, every)
+        return Form(batch, tokens, len(self.slots), self.capacity, every, self.rounded)
 
     def _program(self, form: Form) -> Bound:
         """The program of a form on the caches, compiled when it is first asked for."""

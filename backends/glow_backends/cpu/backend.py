@@ -77,6 +77,7 @@ class CpuBackend(Backend):
         from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
         from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
         from glow_backends.cpu.passes.cpu_images import CpuImagesPass
+        from glow_backends.cpu.passes.cpu_integer_blocks import CpuIntegerBlocksPass
         from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
         from glow_backends.cpu.passes.cpu_pairs import CpuPairsPass
         from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
@@ -96,6 +97,7 @@ class CpuBackend(Backend):
             CpuFuseNormsPass(),  # around normalisations of training
             CpuFuseSumsPass(),  # residuals of quantised convolutions
             CpuPairsPass(self.cpu),  # 16-bit numbers in place of bytes, where products take pairs
+            CpuIntegerBlocksPass(self.cpu),  # 8-bit activations by weights of few bits
             CpuStackPass(),  # the remaining element-wise operators
             CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
             CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),

@@ -11,6 +11,7 @@ from xdsl.ir import Dialect
 from glow_backends.cpu.ops.attention import AttentionOp
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp, QuantizeRowsOp
 from glow_backends.cpu.ops.layers import BlockOp, ConvOp, GemmOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.ops.lrn import BlockedLrnOp
 from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
@@ -33,6 +34,8 @@ OPERATORS: tuple[type[GraphOp], ...] = (
     PoolOp,
     GemmOp,
     BlockGemmOp,
+    QuantizeRowsOp,
+    IntegerBlockGemmOp,
     AttentionOp,
     StackOp,
     CpuRecurrentOp,

@@ -60,6 +60,8 @@ from glow_backends.cpu.kernels.gemm.products import FullyConnected, Gemm, Matmul
 from glow_backends.cpu.kernels.host import HostDft
 from glow_backends.cpu.kernels.language.cache_write import CacheWrite
 from glow_backends.cpu.kernels.language.cached_attention import CachedAttention
+from glow_backends.cpu.kernels.language.integer_block_gemm import IntegerBlockGemm
+from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRows, RoundBlocks
 from glow_backends.cpu.kernels.language.rotary import Rotary
 from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedBatchNorm
 from glow_backends.cpu.kernels.norm.batch_norm_train import BatchNormTrain
@@ -105,6 +107,9 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     FullyConnected(),
     DoubleMatmul(),
     BlockGemm(),
+    IntegerBlockGemm(),
+    QuantizeRows(),
+    RoundBlocks(),
     Int8FullyConnected(),
     PairsFullyConnected(),
     Int8Matmul(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import dequantize_blocks
@@ -27,7 +28,16 @@ class Blocks:
         """[outputs, inputs]."""
         return len(self.codes), self.depth
 
+    @property
+    def form(self) -> dict[str, Any]:
+        """The properties of `glow.dequantize_blocks`."""
+        return {"bits": self.bits, "block": self.block, "depth": self.depth, "point": self.point}
+
+    def rows(self, start: int, end: int) -> Blocks:
+        """Some of the outputs."""
+        points = None if self.points is None else self.points[start:end]
+        return replace(self, codes=self.codes[start:end], scales=self.scales[start:end], points=points)
+
     def array(self) -> Array:
         """The matrix as f32."""
-        form = {"bits": self.bits, "block": self.block, "depth": self.depth, "point": self.point}
-        return dequantize_blocks(self.codes, self.scales, self.points, levels=None, **form)  # pyright: ignore
+        return dequantize_blocks(self.codes, self.scales, self.points, levels=None, **self.form)

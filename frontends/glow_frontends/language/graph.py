@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
@@ -13,6 +14,7 @@ from glow_dialects.ops.activation import GeluOp, SwishOp
 from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
 from glow_dialects.ops.rotary import RotaryOp
+from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import LanguageFiles, Rope
@@ -22,7 +24,8 @@ from glow_frontends.language.decoder import LanguageFiles, Rope
 class Form:
     """Of a program: sequences and tokens of a call, sequences and places of the caches.
 
-    `every`: logits of all tokens, not of one of each sequence.
+    `every`: logits of all tokens, not of one of each sequence. `rounded`: what meets weights of few bits has
+    8 bits itself.
     """
 
     batch: int
@@ -30,6 +33,7 @@ class Form:
     sequences: int
     capacity: int
     every: bool = False
+    rounded: bool = True
 
 
 def decoder_graph(files: LanguageFiles, form: Form) -> GraphBuilder:
@@ -49,6 +53,7 @@ class _Builder:
         self.files, self.decoder, self.form = files, files.decoder, form
         self.rows = form.batch * form.tokens
         self._tables: dict[Rope, tuple[Value, Value]] = {}
+        self._whole: dict[tuple[SSAValue, int], Value] = {}
 
     def built(self) -> GraphBuilder:
         g, form, decoder = self.g, self.form, self.decoder
@@ -84,9 +89,10 @@ class _Builder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            matrix = self._blocks(array, name)
+            matrix = self._blocks(array, weight or name)
+            x = self._rounded(x, array.block)
         else:
-            matrix = g.constant(np.asarray(array, np.float32), name)
+            matrix = g.constant(np.asarray(array, np.float32), f"{name}.weight")
         y = g.matmul(x, g.transpose(matrix))
         return y + self._floats(f"{name}.bias") if self._has(f"{name}.bias") else y
 
@@ -95,8 +101,15 @@ class _Builder:
         g = self.g
         codes, scales = g.constant(weight.codes, f"{name}.codes"), g.constant(weight.scales, f"{name}.scales")
         points = None if weight.points is None else g.constant(weight.points, f"{name}.points")
-        form = {"bits": weight.bits, "block": weight.block, "depth": weight.depth, "point": weight.point}
-        return g.one(DequantizeBlocksOp, codes, scales, points, **form)
+        return g.one(DequantizeBlocksOp, codes, scales, points, **weight.form)
+
+    def _rounded(self, x: Value, block: int) -> Value:
+        """Activations rounded to 8 bits, if they are to be."""
+        if not self.form.rounded or x.shape[-1] % block or block % 32:
+            return x
+        if (x.ssa, block) not in self._whole:
+            self._whole[x.ssa, block] = self.g.one(RoundBlocksOp, x, block=block)
+        return self._whole[x.ssa, block]
 
     def _norm(self, x: Value, name: str) -> Value:
         g, decoder = self.g, self.decoder
@@ -109,7 +122,7 @@ class _Builder:
     # --- parts --------------------------------------------------------------------------------------
     def _embedded(self, tokens: Value) -> Value:
         g, form, decoder = self.g, self.form, self.decoder
-        x = g.gather(self._floats("embed"), g.reshape(tokens, (self.rows,)))
+        x = self._rows_of("embed", g.reshape(tokens, (self.rows,)))
         if decoder.embed_scale != 1.0:
             x = x * decoder.embed_scale
         if self._has("positions"):
@@ -119,6 +132,18 @@ class _Builder:
             most = np.array(table.shape[0] - 1, np.int32)
             x = x + g.gather(table, g.min(places, most))
         return x
+
+    def _rows_of(self, name: str, rows: Value) -> Value:
+        """Rows of a matrix as f32; the matrix stays as it is stored."""
+        g, weight = self.g, self._weight(name)
+        if not isinstance(weight, Blocks):
+            made = g.gather(g.constant(np.asarray(weight), name), rows)
+            return made if made.dtype == np.float32 else g.cast(made, np.float32)
+        parts = (weight.codes, weight.scales, weight.points)
+        chosen = [
+            None if p is None else g.gather(g.constant(p, f"{name}.{i}"), rows) for i, p in enumerate(parts)
+        ]
+        return g.one(DequantizeBlocksOp, *chosen, **weight.form)
 
     def _layer(self, x: Value, layer: int) -> Value:
         decoder = self.decoder

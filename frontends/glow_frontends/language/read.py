@@ -1,4 +1,4 @@
-"""Language models by path: a folder of Hugging Face's."""
+"""Language models by path: folders of Hugging Face's, GGUF files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glow_frontends.language.decoder import LanguageFiles
 
 
 def read_language_model(path: str | Path) -> LanguageFiles:
-    """The model of a folder; nothing but tables is read yet.
+    """The model of a folder or file; nothing but tables is read yet.
 
     GlowError where files are missing or damaged, UnsupportedError for architectures that are not known.
     """
@@ -20,4 +20,8 @@ def read_language_model(path: str | Path) -> LanguageFiles:
         return read_folder(place)
     if not place.exists():
         raise GlowError(f"{place}: no such file or folder")
-    raise UnsupportedError(f"{place}: a language model is a folder with config.json")
+    if place.suffix == ".gguf":
+        from glow_frontends.language.gguf_model import read_gguf
+
+        return read_gguf(place)
+    raise UnsupportedError(f"{place}: a language model is a folder with config.json or a .gguf file")

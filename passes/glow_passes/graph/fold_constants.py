@@ -39,7 +39,7 @@ def fold(op: GraphOp, r: Rewriter) -> Values | None:
     for value in op.operands:
         if type(value.owner) not in _KNOWN:
             return None
-    if type(op) in _KNOWN or not op.has_trait(Pure):
+    if type(op) in _KNOWN or op.UNPACKS or not op.has_trait(Pure):
         return None
     values: list[SSAValue] = [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
     if not values:

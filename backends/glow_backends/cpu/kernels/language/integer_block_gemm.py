@@ -1,0 +1,405 @@
+"""Products of 8-bit activations by weights of few bits: integers within a block, floats between blocks.
+
+A panel of two vectors of columns lies in memory as it is read, for one row and for many, so that programs
+of all sizes share it. What a word of 32 bits of a column holds depends on the instructions there are:
+4 codes of 8 bits or 8 of 4 bits for sums of four products, 2 codes of 8 bits for sums of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from glow_backends.cpu.calls import CallContext, Operand, shape, table
+from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
+from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.integer import I16, dot4
+from glow_backends.cpu.emit.line_builder import vector
+from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
+from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.register_blocks import Output, even_tiles, zeros
+from glow_backends.cpu.emit.values import F16
+from glow_backends.cpu.kernel import Kernel, inplace
+from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp
+from glow_backends.cpu.steps import steps_of
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array, present
+from glow_dialects.ops.dequantize_blocks import unpack
+from glow_dialects.ops.round_blocks import RoundBlocksOp
+
+RUN = 32
+"""Places of the reduction whose sums of products of 4-bit codes stay within 16 bits."""
+_VECTORS = 2
+"""Vectors of columns of a panel."""
+_ROWS = 64
+"""Rows of an item of work, about."""
+
+
+def in_pairs(bits: int, target: CpuTarget) -> bool:
+    """Whether products are summed in pairs of 16-bit integers, as AVX2 does for codes of 8 bits."""
+    return bits == 8 and target.vector_bytes == 32
+
+
+def stored_point(bits: int, point: float, target: CpuTarget) -> float:
+    """The point of codes as they are kept: pairs have signed ones."""
+    return point - 128 if in_pairs(bits, target) else point
+
+
+def has_integer_kernel(bits: int, block: int, depth: int) -> bool:
+    """Whether there is a kernel for codes of this form."""
+    return bits in (4, 8) and block % RUN == 0 and depth % block == 0
+
+
+@dataclass(frozen=True)
+class IntegerBlockGemmSpec:
+    """y [m, n] = x [m, k] @ w + bias, then the epilogue's steps.
+
+    Each run of `block` places has a scale for each column (f16 if `half`, else f32), and with `offsets` a
+    number that is added for each unit of x. `point`: of the codes as they are kept.
+    Operands: y, codes of x, factors of x, codes, scales, [offsets], [bias], [extras].
+    """
+
+    m: int
+    n: int
+    k: int
+    bits: int
+    block: int
+    point: float
+    half: bool = False
+    offsets: bool = False
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    def rows(self, target: CpuTarget) -> int:
+        """Rows of a register block."""
+        return even_tiles(self.m, 6 if target.registers >= 32 else 4)[0]
+
+    @property
+    def each(self) -> int:
+        """Places of the reduction that a word holds."""
+        return 32 // self.bits
+
+
+def pack_integer_codes(codes: Array, bits: int, target: CpuTarget) -> Array:
+    """Codes [n, k] as panels of words, (panels, words, columns)."""
+    width = _VECTORS * target.lanes
+    if in_pairs(bits, target):
+        pairs = np.ascontiguousarray(codes ^ np.uint8(128)).view(np.uint16)
+        return np.ascontiguousarray(pack_panels(pairs.T, width))
+    if bits == 4:
+        eights = codes.reshape(len(codes), -1, 2, 4)
+        codes = (eights[:, :, 0] | eights[:, :, 1] << 4).reshape(len(codes), -1)
+    words = np.ascontiguousarray(codes).view(np.uint32)
+    return np.ascontiguousarray(pack_panels(words.T, width))
+
+
+def pack_numbers(numbers: Array, target: CpuTarget, half: bool) -> Array:
+    """Numbers of blocks [n, blocks] as (panels, blocks, columns)."""
+    kind = np.float16 if half else np.float32
+    return np.ascontiguousarray(pack_panels(numbers.T.astype(kind), _VECTORS * target.lanes))
+
+
+class _Emission:
+    def __init__(self, k: KernelBuilder, spec: IntegerBlockGemmSpec) -> None:
+        self.k, self.spec, self.lanes = k, spec, k.target.lanes
+        self.width = _VECTORS * self.lanes
+        self.blocks = spec.k // spec.block
+        operands = iter(k.operands)
+        self.y, self.x, self.factors, self.codes, self.scales = (next(operands) for _ in range(5))
+        self.offsets = next(operands) if spec.offsets else None
+        self.bias = next(operands) if spec.epilogue.bias else None
+        self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        self.pairs = in_pairs(spec.bits, k.target)
+        #: How many codes of x a word of 32 bits holds.
+        self.kind, self.together = (I16, 2) if self.pairs else (I8, 4)
+
+    def emit(self) -> None:
+        """Items (group of rows, panel of columns), shared by the workers."""
+        k, spec = self.k, self.spec
+        panels, vectors = ceil_div(spec.n, self.width), ceil_div(spec.n, self.lanes)
+        tail, live = (vectors - 1) % _VECTORS + 1, spec.n - (vectors - 1) * self.lanes
+        rows = spec.rows(k.target)
+        group = max(1, _ROWS // rows) * rows
+        groups = ceil_div(spec.m, group)
+        with k.items(k.size(groups * panels)) as item:
+            number, panel = split_index(k, item, [0, k.size(panels)])
+            if panels == 1 or (tail, live) == (_VECTORS, self.lanes):
+                self._panel(number, group, panel, tail, live)
+                return
+            last = k.b.icmp_signed("==", k.i(panel), k.size(panels - 1))
+            with k.b.if_else(last) as (then, otherwise):
+                with then:
+                    self._panel(number, group, panel, tail, live)
+                with otherwise:
+                    self._panel(number, group, panel, _VECTORS, self.lanes)
+
+    def _panel(self, number: Index, group: int, panel: Index, vectors: int, live: int) -> None:
+        k, spec = self.k, self.spec
+        rows = spec.rows(k.target)
+        word = 2 if self.pairs else 4
+        line = spec.k // (2 if self.pairs else spec.each) * self.width
+        self.own = k.gep(self.codes, k.mul(k.mul(panel, line), word), I8)
+        self.at = k.mul(panel, self.blocks * self.width)
+        self.column, self.live = k.mul(panel, self.width), live
+        if spec.m <= rows:
+            self._tile(0, spec.m, vectors)
+            return
+        first = k.mul(number, group)
+        last = k.size(spec.m - rows)
+        with k.loop(0, group, rows) as step:
+            row = k.b.add(k.i(first), step)
+            with k.b.if_then(k.b.icmp_signed("<", row, k.size(spec.m))):
+                # The last tile begins early enough to end with the last row.
+                early = k.b.icmp_signed("<", row, last)
+                self._tile(k.b.select(early, row, last), rows, vectors)
+
+    def _tile(self, row: Index, rows: int, vectors: int) -> None:
+        k, spec = self.k, self.spec
+
+        def block(number: Index, sums: list[ir.Value]) -> list[ir.Value]:
+            return self._block(row, rows, number, vectors, sums)
+
+        sums = k.reduce_loop(0, self.blocks, 1, zeros(k, rows * vectors), block)
+        at = k.add(k.mul(row, k.size(spec.n)), self.column)
+        live = None if self.live == self.lanes else self.live
+        step, lanes = k.size(spec.n), self.lanes
+        output = Output(self.y, at, rows, step, lanes, lanes, self.bias, self.column, self.extras, live)
+        output.store(k, sums, vectors, spec.epilogue)
+
+    def _block(
+        self, row: Index, rows: int, number: Index, vectors: int, sums: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The sums with the products of one block."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        dots = self._dots(row, rows, number, vectors)
+        at = k.add(self.at, k.mul(number, self.width))
+        scales = [self._number(self.scales, k.add(at, v * lanes)) for v in range(vectors)]
+        after: list[ir.Value] = []
+        for r in range(rows):
+            place = k.mul(k.add(k.mul(k.add(row, r), self.blocks), number), 2)
+            scale = k.splat(k.load(self.factors, place), lanes)
+            rest = None
+            if spec.point or self.offsets is not None:
+                rest = k.splat(k.load(self.factors, k.add(place, 1)), lanes)
+            for v in range(vectors):
+                total = k.b.sitofp(dots[r * vectors + v], vector(F32, lanes))
+                if rest is not None and self.offsets is None:
+                    total = k.fma(total, scale, rest)
+                else:
+                    total = k.b.fmul(total, scale)
+                made = k.fma(total, scales[v], sums[r * vectors + v])
+                if rest is not None and self.offsets is not None:
+                    offset = k.load(self.offsets, k.add(at, v * lanes), F32, lanes)
+                    made = k.fma(offset, rest, made)
+                after.append(made)
+        return after
+
+    def _number(self, pointer: ir.Value, at: Index) -> ir.Value:
+        """A vector of scales."""
+        k = self.k
+        if not self.spec.half:
+            return k.load(pointer, at, F32, self.lanes)
+        return k.b.fpext(k.load(pointer, at, F16, self.lanes), vector(F32, self.lanes))
+
+    # --- integers -----------------------------------------------------------------------------------
+    def _dots(self, row: Index, rows: int, number: Index, vectors: int) -> list[ir.Value]:
+        """Sums of products of a block, i32, [rows x vectors]."""
+        k, spec = self.k, self.spec
+        first = k.mul(number, spec.block)
+        none: list[ir.Value] = [k.splat(0, self.lanes, I32)] * (rows * vectors)
+        if spec.block == RUN:
+            return self._run(row, rows, first, vectors, none)
+
+        def run(index: Index, totals: list[ir.Value]) -> list[ir.Value]:
+            return self._run(row, rows, k.add(first, k.mul(index, RUN)), vectors, totals)
+
+        return k.reduce_loop(0, spec.block // RUN, 1, none, run)
+
+    def _run(
+        self, row: Index, rows: int, first: Index, vectors: int, totals: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The totals with the products of 32 places."""
+        starts = [self._x(k_row, first) for k_row in self._rows(row, rows)]
+        if self.spec.bits == 8:
+            return self._bytes(starts, first, vectors, totals)
+        if self.k.target.vector_bytes == 32:
+            return self._nibbles_in_pairs(starts, first, vectors, totals)
+        for word in range(RUN // 8):
+            for half, codes in enumerate(self._nibbles(first, word, vectors)):
+                totals = self._added(starts, 2 * word + half, codes, totals)
+        return totals
+
+    def _rows(self, row: Index, rows: int) -> list[Index]:
+        return [self.k.add(row, r) for r in range(rows)]
+
+    def _x(self, row: Index, first: Index) -> ir.Value:
+        """The address of a row's codes from a place on."""
+        k = self.k
+        return k.gep(self.x, k.add(k.mul(row, self.spec.k), first), self.kind)
+
+    def _word(self, start: ir.Value, word: int) -> ir.Value:
+        """A word of a row's codes in every lane."""
+        k = self.k
+        return k.splat(k.load(start, word, I32), self.lanes, I32)
+
+    def _added(
+        self, starts: Sequence[ir.Value], word: int, codes: Sequence[ir.Value], totals: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Sums of four products each."""
+        k, after = self.k, list[ir.Value]()
+        for r, start in enumerate(starts):
+            x = self._word(start, word)
+            own = totals[r * len(codes) : (r + 1) * len(codes)]
+            after += [dot4(k, w, x, total) for w, total in zip(codes, own, strict=True)]
+        return after
+
+    def _bytes(
+        self, starts: Sequence[ir.Value], first: Index, vectors: int, totals: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Codes of 8 bits: four products at a time, or two."""
+        k, lanes = self.k, self.lanes
+        line = k.mul(k.b.udiv(k.i(first), k.i(self.together)), self.width)
+        for word in range(RUN // self.together):
+            at = k.add(line, word * self.width)
+            if self.pairs:
+                codes = [self._pair(k.add(at, v * lanes)) for v in range(vectors)]
+                totals = self._pairs_added(starts, word, codes, totals)
+            else:
+                codes = [k.load(self.own, k.add(at, v * lanes), I32, lanes) for v in range(vectors)]
+                totals = self._added(starts, word, codes, totals)
+        return totals
+
+    def _pair(self, at: Index) -> ir.Value:
+        """Two signed codes of each column, as 16-bit integers."""
+        k = self.k
+        raw = k.load(k.gep(self.own, k.mul(at, 2), I8), 0, I8, 2 * self.lanes)
+        return k.b.sext(raw, vector(I16, 2 * self.lanes))
+
+    def _pairs_added(
+        self, starts: Sequence[ir.Value], word: int, codes: Sequence[ir.Value], totals: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        k, after = self.k, list[ir.Value]()
+        for r, start in enumerate(starts):
+            x = k.b.bitcast(self._word(start, word), vector(I16, 2 * self.lanes))
+            own = totals[r * len(codes) : (r + 1) * len(codes)]
+            after += [k.b.add(total, _madd(k, w, x)) for w, total in zip(codes, own, strict=True)]
+        return after
+
+    def _nibbles(self, first: Index, word: int, vectors: int) -> tuple[list[ir.Value], list[ir.Value]]:
+        """The lower and the upper four codes of the words of a row of the panel, as bytes."""
+        k, lanes = self.k, self.lanes
+        at = k.mul(k.add(k.b.udiv(k.i(first), k.i(8)), word), self.width)
+        low, high = list[ir.Value](), list[ir.Value]()
+        mask = k.splat(0x0F0F0F0F, lanes, I32)
+        for v in range(vectors):
+            held = k.load(self.own, k.add(at, v * lanes), I32, lanes)
+            low.append(k.b.and_(held, mask))
+            high.append(k.b.and_(k.b.lshr(held, k.splat(4, lanes, I32)), mask))
+        return low, high
+
+    def _nibbles_in_pairs(
+        self, starts: Sequence[ir.Value], first: Index, vectors: int, totals: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Products of bytes summed in pairs to 16 bits, which hold the sums of a run."""
+        k, lanes = self.k, self.lanes
+        sums: list[ir.Value | None] = [None] * len(totals)
+        for word in range(RUN // 8):
+            for half, codes in enumerate(self._nibbles(first, word, vectors)):
+                for r, start in enumerate(starts):
+                    x = self._word(start, 2 * word + half)
+                    for v, w in enumerate(codes):
+                        product, before = _maddubs(k, w, x), sums[r * vectors + v]
+                        sums[r * vectors + v] = product if before is None else k.b.add(before, product)
+        ones = k.splat(1, 2 * lanes, I16)
+        found = [s for s in sums if s is not None]
+        return [k.b.add(total, _madd(k, s, ones)) for total, s in zip(totals, found, strict=True)]
+
+
+def _madd(k: KernelBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of 16-bit integers, neighbours added."""
+    return k.named_intrinsic("llvm.x86.avx2.pmadd.wd", [x, y], [], vector(I32, 8))
+
+
+def _maddubs(k: KernelBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of unsigned bytes of x by signed ones of y, neighbours added to 16 bits."""
+    pair = [k.b.bitcast(v, vector(I8, 32)) for v in (x, y)]
+    return k.named_intrinsic("llvm.x86.avx2.pmadd.ub.sw", pair, [], vector(I16, 16))
+
+
+def emit_integer_block_gemm(
+    module: ir.Module, name: str, spec: IntegerBlockGemmSpec, target: CpuTarget
+) -> ir.Function:
+    """Emit the kernel of a spec."""
+    k = KernelBuilder(module, name, 5 + spec.offsets + spec.epilogue.operands, target, sized=True)
+    _Emission(k, spec).emit()
+    return k.finish()
+
+
+def _fits_half(scales: Array) -> bool:
+    """Whether f16 holds the scales as they are."""
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(scales.astype(np.float16).astype(np.float32), scales))
+
+
+class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
+    """A product of integers by constant weights of few bits."""
+
+    OPS = (IntegerBlockGemmOp,)
+    MADE_FROM = (RoundBlocksOp,)
+    emit = staticmethod(emit_integer_block_gemm)
+
+    def supports(self, node: GraphOp) -> bool:
+        return node.predicate is None
+
+    def match(self, op: IntegerBlockGemmOp, context: CallContext) -> IntegerBlockGemmSpec | None:
+        (*lead, k), columns = shape(op.a), shape(op.codes)[0]
+        scales = context.constant(op.scales)
+        if scales is None:
+            return None
+        epilogue = Epilogue(
+            op.bias is not None, None, steps_of(op.properties["steps"]), inplace(op.result, op.extras)
+        )
+        point = stored_point(op.bits, op.point, context.target)
+        points = op.points is not None
+        half = _fits_half(scales)
+        return IntegerBlockGemmSpec(prod(lead), columns, k, op.bits, op.block, point, half, points, epilogue)
+
+    def operands(
+        self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec, context: CallContext
+    ) -> list[Operand | None]:
+        target, bits, depth = context.target, op.bits, op.depth
+
+        def codes(array: Array) -> Array:
+            return pack_integer_codes(unpack(array, bits, depth), bits, target)
+
+        return [
+            op.result,
+            op.a,
+            op.factors,
+            context.pack(op.codes, f"integer_codes|{bits}|{depth}|{target.vector_bytes}", codes),
+            context.pack(
+                op.scales,
+                f"integer_scales|{spec.half}|{target.vector_bytes}",
+                lambda s: pack_numbers(s, target, spec.half),
+            ),
+            *self._offsets(op, context),
+            *present(op.bias),
+            *op.extras,
+        ]
+
+    def _offsets(self, op: IntegerBlockGemmOp, context: CallContext) -> list[Operand | None]:
+        """-point scale of each block, where points differ."""
+        if op.points is None:
+            return []
+        scales, points = context.constant(op.scales), context.constant(op.points)
+        if scales is None or points is None:
+            return [None]
+        shift = 128 if in_pairs(op.bits, context.target) else 0
+        return [table("offsets", pack_numbers((shift - points) * scales, context.target, False))]
+
+    def flops(self, spec: IntegerBlockGemmSpec) -> int:
+        return 2 * spec.m * spec.n * spec.k

@@ -1,0 +1,175 @@
+"""Language models of GGUF files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.errors import UnsupportedError
+from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Rope, Weight
+from glow_frontends.language.gguf_file import GgufFile
+from glow_frontends.language.gguf_tensors import GgufTensor
+
+_WHOLE = {
+    "embed": "token_embd",
+    "positions": "position_embd",
+    "norm": "output_norm",
+    "head": "output",
+}
+_LAYER = {
+    "attention_norm": "attn_norm",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "after_attention": "post_attention_norm",
+    "mlp_norm": "ffn_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+    "after_mlp": "post_ffw_norm",
+}
+#: What differs from the most common decoder, by architecture.
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "gemma": {"activation": "gelu_tanh"},
+    "gemma2": {"activation": "gelu_tanh"},
+    "gemma3": {"activation": "gelu_tanh"},
+    "gpt2": {"activation": "gelu_tanh", "gated": False, "centred": True},
+    "granite": {},
+    "llama": {},
+    "phi2": {"activation": "gelu_tanh", "gated": False, "centred": True, "parallel": True},
+    "phi3": {},
+    "qwen2": {},
+    "qwen3": {},
+    "starcoder2": {"activation": "gelu_tanh", "gated": False, "centred": True},
+}
+_INTERLEAVED = ("granite", "llama")
+"""Architectures whose matrices of queries and keys are written for pairs of neighbouring features."""
+
+
+def read_gguf(path: Path) -> LanguageFiles:
+    """A model of a file; GlowError where it is damaged, UnsupportedError for what is not known."""
+    file = GgufFile(path)
+    if file.kind not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise UnsupportedError(f"{path}: the architecture '{file.kind}' is not known; there are: {known}")
+    for name in file.entries:
+        GgufTensor(file, name).check()
+    decoder = _decoder(file)
+    settings = file.settings
+    tokens = {n.removeprefix("tokenizer.ggml."): v for n, v in settings.items() if "tokenizer.ggml." in n}
+    ends = [tokens[n] for n in ("eos_token_id", "eot_token_id") if tokens.get(n) is not None]
+    texts = tokens.get("tokens", [])
+    special = {n: tokens.get(f"{n[:3]}_token_id") for n in ("bos_token", "eos_token")}
+    return LanguageFiles(
+        str(path),
+        decoder,
+        _weights(file, decoder),
+        tuple(ends),
+        tokens.get("bos_token_id"),
+        tokens=tokens,
+        chat_template=settings.get("tokenizer.chat_template"),
+        special={n: texts[i] for n, i in special.items() if i is not None and i < len(texts)},
+    )
+
+
+def _decoder(f: GgufFile) -> Decoder:
+    width, heads, layers = (
+        int(f.need(n)) for n in ("embedding_length", "attention.head_count", "block_count")
+    )
+    head = int(f.get("attention.key_length", width // heads))
+    epsilon = f.get("attention.layer_norm_rms_epsilon", f.get("attention.layer_norm_epsilon", 1e-5))
+    gemma = f.kind.startswith("gemma")
+    entry = f.entries.get("token_embd.weight")
+    return Decoder(
+        vocabulary=entry.shape[0] if entry else int(f.need("vocab_size")),
+        width=width,
+        layers=layers,
+        heads=heads,
+        shared=int(f.get("attention.head_count_kv", heads)),
+        head=head,
+        hidden=int(f.need("feed_forward_length")),
+        places=int(f.need("context_length")),
+        epsilon=float(epsilon),
+        rope=None if f.kind == "gpt2" else _rope(f, head),
+        local_rope=Rope(head // 2, float(f.get("rope.freq_base_swa", 10000.0)))
+        if f.kind == "gemma3"
+        else None,
+        windows=_windows(f, layers),
+        scale=float(f.get("attention.scale", 0.0)),
+        score_cap=float(f.get("attn_logit_softcapping", 0.0)),
+        logit_cap=float(f.get("final_logit_softcapping", 0.0)),
+        logit_scale=1.0 / float(f.get("logit_scale", 1.0)),
+        embed_scale=float(np.float32(width**0.5)) if gemma else float(f.get("embedding_scale", 1.0)),
+        residual_scale=float(f.get("residual_scale", 1.0)),
+        **ARCHITECTURES[f.kind],
+    )
+
+
+def _rope(f: GgufFile, head: int) -> Rope:
+    """Rotary positions, whose waves a tensor may stretch."""
+    pairs = int(f.get("rope.dimension_count", head)) // 2
+    factors: tuple[float, ...] = ()
+    for name in ("rope_freqs.weight", "rope_factors_short.weight"):
+        if name in f.entries:
+            tensor = GgufTensor(f, name)()
+            factors = tuple(float(x) for x in np.asarray(tensor))
+    if f.get("rope.scaling.type") == "linear":
+        factors = (float(f.get("rope.scaling.factor", 1.0)),) * pairs
+    gain = float(f.get("rope.scaling.attn_factor", 1.0))
+    base = float(f.get("rope.freq_base", 10000.0))
+    return Rope(pairs, base, f.kind in _INTERLEAVED, factors, gain)
+
+
+def _windows(f: GgufFile, layers: int) -> tuple[int, ...]:
+    window = int(f.get("attention.sliding_window", 0) or 0)
+    if not window or f.kind in ("phi3", "qwen2", "qwen3"):
+        return ()
+    every = {"gemma2": 2, "gemma3": 6}.get(f.kind)
+    pattern = f.get("attention.sliding_window_pattern", every)
+    if isinstance(pattern, list):
+        return tuple(window if local else 0 for local in pattern)
+    return tuple(0 if pattern and (i + 1) % int(pattern) == 0 else window for i in range(layers))
+
+
+def _weights(f: GgufFile, decoder: Decoder) -> Mapping[str, Callable[[], Weight]]:
+    """The weights under our names; each is read once."""
+    found: dict[str, Callable[[], Weight]] = {}
+    names = dict(_WHOLE)
+    for layer in range(decoder.layers):
+        names |= {f"{layer}.{ours}": f"blk.{layer}.{theirs}" for ours, theirs in _LAYER.items()}
+    for ours, theirs in names.items():
+        for ending, own in (("weight", ours), ("bias", f"{ours}.bias")):
+            if f"{theirs}.{ending}" in f.entries:
+                found[own] = cache(GgufTensor(f, f"{theirs}.{ending}").__call__)
+    q, kv, hidden = decoder.heads * decoder.head, decoder.shared * decoder.head, decoder.hidden
+    for layer in range(decoder.layers):
+        for ending, behind in (("weight", ""), ("bias", ".bias")):
+            whole = f"blk.{layer}.attn_qkv.{ending}"
+            if whole in f.entries:
+                tensor = cache(GgufTensor(f, whole).__call__)
+                for name, start, end in (("q", 0, q), ("k", q, q + kv), ("v", q + kv, q + 2 * kv)):
+                    found[f"{layer}.{name}{behind}"] = _rows(tensor, start, end)
+        up = f.entries.get(f"blk.{layer}.ffn_up.weight")
+        if decoder.gated and f"{layer}.gate" not in found and up and up.shape[0] == 2 * hidden:
+            tensor = found[f"{layer}.up"]
+            found[f"{layer}.gate"] = _rows(tensor, 0, hidden)
+            found[f"{layer}.up"] = _rows(tensor, hidden, 2 * hidden)
+    return found
+
+
+def _rows(tensor: Callable[[], Weight], start: int, end: int) -> Callable[[], Weight]:
+    """Some rows of a weight."""
+
+    def part() -> Weight:
+        whole = tensor()
+        return whole.rows(start, end) if isinstance(whole, Blocks) else whole[start:end]
+
+    return part

@@ -1,0 +1,168 @@
+"""Tensors of GGUF files: floats, and blocks of codes as they are, in the order of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import ml_dtypes
+import numpy as np
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import pack
+from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.gguf_file import GgufFile
+
+_FLOATS = {0: np.float32, 1: np.float16, 28: np.float64, 30: ml_dtypes.bfloat16}
+Parts = tuple[Array, Array, Array | None]
+"""Codes [blocks, elements], scales [blocks, sub-blocks], points of these if they differ."""
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """A kind of blocks: elements and bytes of one, bits of a code, elements of a scale, the common point."""
+
+    name: str
+    elements: int
+    size: int
+    bits: int
+    run: int
+    point: float
+    parts: Callable[[Array], Parts]
+
+
+def _halves(x: Array, at: int) -> Array:
+    """The f16 at a byte of each block, as f32 [blocks, 1]."""
+    return np.ascontiguousarray(x[:, at : at + 2]).view(np.float16).astype(np.float32)
+
+
+def _nibbles(x: Array) -> Array:
+    """The lower halves of bytes, then the upper ones."""
+    return np.concatenate([x & 15, x >> 4], 1)
+
+
+def _points(scales: Array, lows: Array) -> tuple[Array, Array]:
+    """Scales and points for code scale + low; where a scale is 0 codes hardly count."""
+    safe = np.where(scales == 0, np.float32(1e-20), scales)
+    return safe, -lows / safe
+
+
+def _fifth(x: Array) -> Array:
+    """The fifth bits of 32 codes, in 4 bytes."""
+    return np.unpackbits(np.ascontiguousarray(x), axis=1, bitorder="little") << 4
+
+
+def _q4_0(x: Array) -> Parts:
+    return _nibbles(x[:, 2:]), _halves(x, 0), None
+
+
+def _q4_1(x: Array) -> Parts:
+    return _nibbles(x[:, 4:]), *_points(_halves(x, 0), _halves(x, 2))
+
+
+def _q5_0(x: Array) -> Parts:
+    return _nibbles(x[:, 6:]) | _fifth(x[:, 2:6]), _halves(x, 0), None
+
+
+def _q5_1(x: Array) -> Parts:
+    return _nibbles(x[:, 8:]) | _fifth(x[:, 4:8]), *_points(_halves(x, 0), _halves(x, 2))
+
+
+def _q8_0(x: Array) -> Parts:
+    return x[:, 2:] ^ np.uint8(128), _halves(x, 0), None
+
+
+def _sixes(x: Array) -> tuple[Array, Array]:
+    """Scales and minima of eight runs, 6 bits each, in 12 bytes."""
+    low, high, rest = x[:, :4], x[:, 4:8], x[:, 8:]
+    scales = np.concatenate([low & 63, rest & 15 | (low >> 6) << 4], 1)
+    minima = np.concatenate([high & 63, rest >> 4 | (high >> 6) << 4], 1)
+    return scales.astype(np.float32), minima.astype(np.float32)
+
+
+def _runs(x: Array) -> tuple[Array, Array]:
+    """Scales and points of the eight runs of a block of the K kinds."""
+    scales, minima = _sixes(x[:, 4:16])
+    return _points(_halves(x, 0) * scales, -_halves(x, 2) * minima)
+
+
+def _pairs_of_runs(x: Array) -> Array:
+    """256 codes in 128 bytes: of each 32 bytes the lower halves, then the upper ones."""
+    return _nibbles(x.reshape(-1, 32)).reshape(len(x), 256)
+
+
+def _q4_k(x: Array) -> Parts:
+    return _pairs_of_runs(x[:, 16:]), *_runs(x)
+
+
+def _q5_k(x: Array) -> Parts:
+    fifth = x[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    return _pairs_of_runs(x[:, 48:]) | fifth.reshape(len(x), 256) << 4, *_runs(x)
+
+
+def _q6_k(x: Array) -> Parts:
+    low = x[:, :128].reshape(-1, 2, 64)
+    low = np.concatenate([low & 15, low >> 4], 2).reshape(len(x), 2, 4, 32)
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    high = x[:, 128:192].reshape(-1, 2, 1, 32) >> shifts & 3
+    scales = _halves(x, 208) * x[:, 192:208].view(np.int8).astype(np.float32)
+    return (low | high << 4).reshape(len(x), 256), scales, None
+
+
+KINDS = {
+    2: BlockKind("Q4_0", 32, 18, 4, 32, 8.0, _q4_0),
+    3: BlockKind("Q4_1", 32, 20, 4, 32, 0.0, _q4_1),
+    6: BlockKind("Q5_0", 32, 22, 8, 32, 16.0, _q5_0),
+    7: BlockKind("Q5_1", 32, 24, 8, 32, 0.0, _q5_1),
+    8: BlockKind("Q8_0", 32, 34, 8, 32, 128.0, _q8_0),
+    12: BlockKind("Q4_K", 256, 144, 4, 32, 0.0, _q4_k),
+    13: BlockKind("Q5_K", 256, 176, 8, 32, 0.0, _q5_k),
+    14: BlockKind("Q6_K", 256, 210, 8, 16, 32.0, _q6_k),
+}
+"""Kinds of blocks by GGUF's numbers."""
+
+
+@dataclass(frozen=True)
+class GgufTensor:
+    """A tensor of a file, read when it is called."""
+
+    file: GgufFile
+    name: str
+
+    def check(self) -> None:
+        """UnsupportedError for elements that are not known, GlowError where the file ends before them."""
+        self._raw()
+
+    def _raw(self) -> Array:
+        entry = self.file.entries[self.name]
+        count = prod(entry.shape)
+        if entry.kind in _FLOATS:
+            return self.file.bytes_of(self.name, count * np.dtype(_FLOATS[entry.kind]).itemsize)
+        kind = KINDS.get(entry.kind)
+        if kind is None:
+            known = ", ".join(["F32", "F16", "BF16", *(k.name for k in KINDS.values())])
+            raise UnsupportedError(
+                f"{self.file.path}: '{self.name}' is of type {entry.kind}; there are: {known}"
+            )
+        if len(entry.shape) != 2 or entry.shape[1] % kind.elements:
+            raise GlowError(f"{self.file.path}: '{self.name}' of shape {list(entry.shape)} in {kind.name}")
+        return self.file.bytes_of(self.name, count // kind.elements * kind.size)
+
+    def __call__(self) -> Array | Blocks:
+        """The tensor."""
+        entry, raw = self.file.entries[self.name], self._raw()
+        if entry.kind in _FLOATS:
+            return raw.view(_FLOATS[entry.kind]).reshape(entry.shape)
+        kind, (rows, depth) = KINDS[entry.kind], entry.shape
+        codes, scales, points = kind.parts(raw.reshape(-1, kind.size))
+        return Blocks(
+            pack(codes.reshape(rows, depth), kind.bits),
+            np.ascontiguousarray(scales.reshape(rows, -1)),
+            kind.bits,
+            kind.run,
+            depth,
+            kind.point,
+            None if points is None else np.ascontiguousarray(points.reshape(rows, -1)),
+        )

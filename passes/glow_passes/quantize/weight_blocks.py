@@ -1,0 +1,59 @@
+"""Weights of few bits: matrices as codes with a scale for each block, of the ranges with the least error."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import pack
+
+_SHRINKS = {4: (1.0, 0.95, 0.9, 0.85, 0.79), 8: (1.0,)}
+"""How much of its largest number the range of a block holds: those that are tried."""
+_PIECE = 1 << 20
+"""Elements that are looked at together."""
+
+
+def quantize_blocks(
+    weights: Array, bits: int, block: int, importance: Array | None = None
+) -> tuple[Array, Array]:
+    """Codes (bytes, packed) and scales (f32, of f16's values) of a matrix [outputs, inputs].
+
+    The point of all codes is 2^(bits - 1). Each scale is the one, of some ranges, with the least sum of
+    squared errors, weighed by `importance` [inputs], such as the mean squares of the activations.
+    """
+    if bits not in _SHRINKS:
+        raise GlowError(f"weights of {bits} bits: there are those of 4 and 8")
+    outputs, inputs = weights.shape
+    if block < 1 or inputs % block:
+        raise GlowError(f"{inputs} inputs of a matrix are no whole number of blocks of {block}")
+    weigh = np.ones(inputs, np.float32) if importance is None else np.asarray(importance, np.float32)
+    codes = np.empty((outputs, inputs), np.uint8)
+    scales = np.empty((outputs, inputs // block), np.float32)
+    step = max(1, _PIECE // inputs)
+    for start in range(0, outputs, step):
+        rows = np.asarray(weights[start : start + step], np.float32)
+        made = _quantized(rows.reshape(len(rows), -1, block), bits, weigh.reshape(-1, block))
+        codes[start : start + step] = made[0].reshape(len(rows), inputs)
+        scales[start : start + step] = made[1]
+    return pack(codes, bits), scales
+
+
+def _quantized(blocks: Array, bits: int, importance: Array) -> tuple[Array, Array]:
+    """Codes and scales of blocks [rows, blocks, block]."""
+    half = 1 << (bits - 1)
+    place = np.abs(blocks).argmax(-1)[..., None]
+    # The largest number, with its sign, is at the end of the range that reaches further.
+    peak = np.take_along_axis(blocks, place, -1)[..., 0] / np.float32(-half)
+    best = np.full(peak.shape, np.inf, np.float32)
+    codes, scales = np.empty(blocks.shape, np.uint8), np.zeros(peak.shape, np.float32)
+    for shrink in _SHRINKS[bits]:
+        scale = (peak * np.float32(shrink)).astype(np.float16).astype(np.float32)
+        inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
+        whole = np.clip(np.rint(blocks * inverse[..., None]), -half, half - 1)
+        error = (np.square(whole * scale[..., None] - blocks) * importance).sum(-1)
+        better = error < best
+        best = np.where(better, error, best)
+        scales = np.where(better, scale, scales)
+        codes = np.where(better[..., None], (whole + half).astype(np.uint8), codes)
+    return codes, scales

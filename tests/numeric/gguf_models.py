@@ -1,0 +1,101 @@
+"""GGUF files of small models, written by the `gguf` package from transformers' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+gguf: Any = pytest.importorskip("gguf")
+
+_NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+#: Places in each layer's names, by architecture, that differ.
+_OTHER = {
+    "gemma2": {
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    }
+}
+
+
+def _name(kind: str, theirs: str) -> str:
+    stem, _, ending = theirs.rpartition(".")
+    if stem in _WHOLE:
+        return f"{_WHOLE[stem]}.{ending}"
+    layer, _, part = stem.removeprefix("model.layers.").partition(".")
+    return f"blk.{layer}.{(_NAMES | _OTHER.get(kind, {}))[part]}.{ending}"
+
+
+def _turned(array: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of queries or keys in the order for pairs of neighbours, as llama's converter writes them."""
+    head = len(array) // heads
+    return array.reshape(heads, 2, head // 2, -1).swapaxes(1, 2).reshape(array.shape)
+
+
+def written(file: Path, model: Any, form: str, **more: Any) -> None:
+    """Write a model with its matrices in a form ("F32", "Q4_0"...); the model gets the weights written."""
+    c, kind = model.config, model.config.model_type
+    writer = gguf.GGUFWriter(str(file), kind)
+    add = writer.add_uint32
+    for name, value in {
+        "embedding_length": c.hidden_size,
+        "block_count": c.num_hidden_layers,
+        "attention.head_count": c.num_attention_heads,
+        "attention.head_count_kv": c.num_key_value_heads,
+        "attention.key_length": c.head_dim,
+        "attention.value_length": c.head_dim,
+        "feed_forward_length": c.intermediate_size,
+        "context_length": c.max_position_embeddings,
+        "rope.dimension_count": c.head_dim,
+        "vocab_size": c.vocab_size,
+    }.items():
+        add(f"{kind}.{name}", value)
+    writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", c.rms_norm_eps)
+    if kind == "gemma2":
+        writer.add_float32(f"{kind}.attn_logit_softcapping", c.attn_logit_softcapping)
+        writer.add_float32(f"{kind}.final_logit_softcapping", c.final_logit_softcapping)
+        add(f"{kind}.attention.sliding_window", c.sliding_window)
+    for key, value in more.items():
+        getattr(writer, key)(value)
+    q_type = gguf.GGMLQuantizationType[form]
+    tied = model.config.tie_word_embeddings
+    for theirs, weight in model.state_dict().items():
+        if tied and theirs == "lm_head.weight":
+            continue
+        array = weight.numpy()
+        if kind.startswith("gemma") and "norm" in theirs:
+            array = array + 1
+        if array.ndim == 2:
+            data = gguf.quants.quantize(array, q_type)
+            import torch
+
+            weight.copy_(torch.tensor(gguf.quants.dequantize(data, q_type).reshape(array.shape)))
+            array = weight.numpy()
+        heads = {"q_proj": c.num_attention_heads, "k_proj": c.num_key_value_heads}
+        part = theirs.split(".")[-2]
+        if kind == "llama" and part in heads:
+            array = _turned(array, heads[part])
+        if array.ndim == 2 and form != "F32":
+            writer.add_tensor(_name(kind, theirs), gguf.quants.quantize(array, q_type), raw_dtype=q_type)
+        else:
+            writer.add_tensor(_name(kind, theirs), np.ascontiguousarray(array, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

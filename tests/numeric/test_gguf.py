@@ -1,0 +1,116 @@
+"""GGUF files: blocks against the `gguf` package, models against transformers, damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gguf")
+pytest.importorskip("transformers")
+
+import gguf_models
+import language_models as lms
+
+import glow_compiler as glow
+from glow_dialects.ops.dequantize_blocks import pack
+from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.gguf_tensors import KINDS
+
+HALVES = {"Q6_K": [208], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2]}
+
+
+@pytest.mark.parametrize("number", KINDS)
+def test_kinds_of_blocks(number: int) -> None:
+    """Random bytes mean what the package says."""
+    kind, r = KINDS[number], np.random.default_rng(0)
+    raw = r.integers(0, 256, (6, 2 * kind.size)).astype(np.uint8)
+    blocks = raw.reshape(-1, kind.size)
+    for at in HALVES.get(kind.name, [0]):
+        blocks[:, at : at + 2] = r.uniform(-1, 1, (len(blocks), 1)).astype(np.float16).view(np.uint8)
+    want = gguf_models.gguf.quants.dequantize(raw, gguf_models.gguf.GGMLQuantizationType(number))
+    codes, scales, points = kind.parts(blocks)
+    depth = 2 * kind.elements
+    packed = pack(codes.reshape(6, depth), kind.bits)
+    rows = None if points is None else points.reshape(6, -1)
+    made = Blocks(packed, scales.reshape(6, -1), kind.bits, kind.run, depth, kind.point, rows)
+    np.testing.assert_allclose(made.array(), want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+
+
+MODELS = [
+    ("llama", "Q4_0", {}),
+    pytest.param("llama", "F32", {}, marks=pytest.mark.slow),
+    pytest.param("qwen2", "Q4_1", {}, marks=pytest.mark.slow),
+    pytest.param("qwen3", "Q5_0", {}, marks=pytest.mark.slow),
+    pytest.param("qwen3", "Q8_0", {}, marks=pytest.mark.slow),
+    pytest.param("gemma2", "F16", {"query_pre_attn_scalar": 16}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("kind", "form", "changes"), MODELS)
+def test_models(kind: str, form: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """The tokens of transformers with the weights that the file stands for; near them in 8 bits."""
+    own = lms.written(tmp_path / "folder", kind, **changes)
+    file = tmp_path / "model.gguf"
+    gguf_models.written(file, own, form)
+    model, prompt = glow.LanguageModel(file, activations="f32"), lms.prompt_of(30)
+    assert list(model.generate(prompt, 10)) == lms.continued(own, prompt, 10)
+    with lms.torch.no_grad():
+        want = own(lms.torch.tensor([prompt])).logits[0].numpy()
+    np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
+    if form.startswith("Q"):
+        near = glow.LanguageModel(file).logits(prompt)
+        assert 1e-4 < np.abs(near - want).max() < 0.06 * np.abs(want).max()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gguf")
+    gguf_models.written(folder / "model.gguf", lms.written(folder, "llama"), "Q8_0")
+    return folder / "model.gguf"
+
+
+DAMAGE = {
+    "cut": (lambda d: d[:-4000], "the file is cut off: '"),
+    "head": (lambda d: d[:300], "the file is cut off at byte 300, in its head"),
+    "magic": (lambda d: b"GGML" + d[4:], "this is no GGUF file"),
+    "version": (lambda d: d[:4] + b"\7" + d[5:], "GGUF of version 7; versions 2 and 3 are known"),
+    "count": (lambda d: d[:8] + b"\xff" * 8 + d[16:], "the head is damaged: a count of"),
+    "kind": (lambda d: d.replace(b"llama", b"drama"), "the architecture 'drama' is not known; there are: "),
+    "empty": (lambda d: b"", "the file is empty"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_files(case: str, file: Path, tmp_path: Path) -> None:
+    """One message: what, and where."""
+    change, message = DAMAGE[case]
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(change(file.read_bytes()))
+    with pytest.raises(glow.GlowError) as caught:
+        glow.LanguageModel(damaged)
+    assert str(damaged) in str(caught.value) and message in str(caught.value)
+
+
+def test_own_weights(tmp_path: Path) -> None:
+    """Weights of 8 and 4 bits made here are near the floats; what cannot be asked for is said."""
+    own = lms.written(tmp_path, "llama")
+    prompt = lms.prompt_of(20)
+    with lms.torch.no_grad():
+        want = own(lms.torch.tensor([prompt])).logits[0].numpy()
+    errors = [
+        np.sqrt(
+            np.square(glow.LanguageModel(tmp_path, weights=w, activations=a).logits(prompt) - want).mean()
+        )
+        for w, a in (("int8", "f32"), ("int8", "int8"), ("int4", "int8"))
+    ]
+    assert errors == sorted(errors) and errors[1] < 0.05 * want.std() and errors[2] < 0.4 * want.std()
+    for options, message in (
+        ({"weights": "int3"}, "weights='int3': expected stored, int8 or int4"),
+        ({"group": 0}, "group=0: expected a number of inputs"),
+        ({"activations": "f64"}, "activations='f64': expected int8 or f32"),
+    ):
+        with pytest.raises(glow.GlowError, match=message):
+            glow.LanguageModel(tmp_path, **options)  # pyright: ignore
