@@ -12,27 +12,36 @@ import pickle
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from glow_backends.base import dtype_named
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
 ALIGN = 64
-_HEADER = struct.Struct("<QB")
+_HEADER = struct.Struct("<Q")
 #: What a first block has room for.
 FIRST_BLOCK = 1 << 16
+#: Bytes that are read at once to begin with, and those that a file descriptor takes.
+FIRST_BYTES, _CONTROL = 1 << 12, socket.CMSG_SPACE(4)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """An array of a message: where it lies in the sender's block."""
+#: An array of a message: its dtype's name, its shape, and where it lies in the sender's block.
+Place = tuple[str, tuple[int, ...], int]
 
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    return dtype_named(name)
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name if dtype.isnative and dtype.kind not in "mMSU" else dtype.str
 
 
 class Block:
@@ -49,9 +58,10 @@ class Block:
         os.ftruncate(descriptor, size)
         return Block(descriptor, size)
 
-    def array(self, place: Placed) -> Array:
+    def array(self, place: Place) -> Array:
         """An array in it, without a copy."""
-        return np.ndarray(place.shape, place.dtype, self.memory, place.offset)
+        name, shape, offset = place
+        return np.ndarray(shape, _dtype(name), self.memory, offset)
 
     def close(self) -> None:
         """Let go of it; what is mapped stays mapped for as long as arrays see it."""
@@ -70,68 +80,60 @@ class Channel:
 
     def send(self, message: Any, arrays: Mapping[str, Any] | None = None) -> None:
         """Send an object and arrays by name. Values that are no arrays of numbers travel as they are."""
-        placed: dict[str, Any] = {}
-        plain: list[tuple[Placed, Array]] = []
+        placed: dict[str, Place] = {}
+        others: dict[str, Any] = {}
         size = 0
-        for name, value in (arrays or {}).items():
+        arrays = arrays or {}
+        for name, value in arrays.items():
             if isinstance(value, np.ndarray) and value.dtype != object:
-                place = Placed(value.dtype, value.shape, size)
+                placed[name] = _name(value.dtype), value.shape, size
                 size += -(-value.nbytes // ALIGN) * ALIGN
-                plain.append((place, value))
-                placed[name] = place
             else:
-                placed[name] = value
+                others[name] = value
         fresh = size > 0 and (self._mine is None or self._mine.size < size)
         if fresh:
             if self._mine is not None:
                 self._mine.close()
             self._mine = Block.of(max(FIRST_BLOCK, 1 << (size - 1).bit_length()))
-        for place, value in plain:
+        if size:
             assert self._mine is not None
-            if value.size:
-                np.copyto(self._mine.array(place), value)
-        descriptors = [self._mine.descriptor] if fresh and self._mine is not None else []
-        body = pickle.dumps((message, placed), pickle.HIGHEST_PROTOCOL)
-        frame = _HEADER.pack(len(body), len(descriptors)) + body
-        if descriptors:
-            sent = socket.send_fds(self._connection, [frame], descriptors)
-            if sent < len(frame):
-                self._connection.sendall(frame[sent:])
-        else:
-            self._connection.sendall(frame)
+            for name, place in placed.items():
+                np.copyto(self._mine.array(place), arrays[name])
+        body = pickle.dumps((message, placed, others), pickle.HIGHEST_PROTOCOL)
+        frame = _HEADER.pack(len(body)) + body
+        sent = 0
+        if fresh and self._mine is not None:
+            sent = socket.send_fds(self._connection, [frame], [self._mine.descriptor])
+        if sent < len(frame):
+            self._connection.sendall(frame[sent:] if sent else frame)
 
     def receive(self) -> tuple[Any, dict[str, Any]]:
         """An object and arrays, which see the sender's block until its next message. EOFError at the end."""
-        data, descriptors = self._some(1 << 16)
-        while len(data) < _HEADER.size:
-            more, others = self._some(1 << 16)
-            data += more
-            descriptors += others
-        length, _ = _HEADER.unpack_from(data)
-        body = bytearray(data[_HEADER.size :])
+        data, control, _, _ = self._connection.recvmsg(FIRST_BYTES, _CONTROL)
+        while data and len(data) < _HEADER.size:
+            more, later, _, _ = self._connection.recvmsg(FIRST_BYTES, _CONTROL)
+            data, control = data + more if more else b"", control or later
+        if not data:
+            raise EOFError
+        (length,) = _HEADER.unpack_from(data)
+        body = data[_HEADER.size :]
         while len(body) < length:
             more = self._connection.recv(min(length - len(body), 1 << 20))
             if not more:
                 raise EOFError
             body += more
-        if descriptors:
+        if control:
+            (descriptor,) = struct.unpack_from("i", control[0][2])
             if self._theirs is not None:
                 self._theirs.close()
-            self._theirs = Block(descriptors[0], os.fstat(descriptors[0]).st_size)
-        message, placed = pickle.loads(body)
-        arrays: dict[str, Any] = {}
-        for name, value in placed.items():
-            if isinstance(value, Placed):
-                empty = self._theirs is None
-                value = np.empty(value.shape, value.dtype) if empty else self._theirs.array(value)  # pyright: ignore
-            arrays[name] = value
+            self._theirs = Block(descriptor, os.fstat(descriptor).st_size)
+        message, placed, arrays = pickle.loads(body)
+        for name, place in placed.items():
+            if self._theirs is None:
+                arrays[name] = np.empty(place[1], _dtype(place[0]))  # all are empty
+            else:
+                arrays[name] = self._theirs.array(place)
         return message, arrays
-
-    def _some(self, size: int) -> tuple[bytes, list[int]]:
-        data, descriptors, _, _ = socket.recv_fds(self._connection, size, 1)
-        if not data:
-            raise EOFError
-        return data, list(descriptors)
 
     def close(self) -> None:
         """End the connection."""

@@ -24,7 +24,7 @@ from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, Recipe
 from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.devices.nursery import NURSERY
-from glow_runtime.devices.worker import Evict, Execute, Failed, Fetch, Finished, Load, Release
+from glow_runtime.devices.worker import Evict, Failed, Fetch, Finished, Load, Release
 
 #: Crashes in a row, without a run between them that ended, after which the device is given up.
 MOST_CRASHES = 5
@@ -262,9 +262,9 @@ class ProcessManager(DeviceManager):
         if self._released:
             released, self._released = tuple(self._released), []
             self._ask(Release(released))
-        answer, outputs = self._ask(Execute(run.function, kept, keep), inputs)
+        answer, outputs = self._ask((run.function, kept, keep), inputs)
         arrays = copied(outputs)
-        for name, (shape, dtype) in answer.forms.items():
+        for name, (shape, dtype) in answer.items():
             arrays[name] = Resident(self, keep[name], self._generation, shape, dtype)
         return arrays
 

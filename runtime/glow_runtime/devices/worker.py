@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from glow_runtime.devices.channel import Channel
@@ -25,13 +25,11 @@ class Evict:
     name: str
 
 
-@dataclass(frozen=True)
-class Execute:
-    """Run a function. `kept` are inputs that an earlier run left here, by input; `keep` outputs that stay."""
-
-    name: str
-    kept: dict[str, int] = field(default_factory=dict[str, int])
-    keep: dict[str, int] = field(default_factory=dict[str, int])
+#: Run a function (the message that must be quick): its name, inputs that an earlier run left here, outputs
+#: that stay here, both by name.
+Execute = tuple[str, dict[str, int], dict[str, int]]
+#: The answer where all went well: forms of the outputs that stay here.
+Finished = dict[str, tuple[tuple[int, ...], Any]]
 
 
 @dataclass(frozen=True)
@@ -53,15 +51,6 @@ class Failed:
     """The answer where something raised an error."""
 
     error: BaseException
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The answer where all went well; forms are those of outputs that stay here."""
-
-    forms: dict[str, tuple[tuple[int, ...], Any]] = field(
-        default_factory=dict[str, tuple[tuple[int, ...], Any]]
-    )
 
 
 class Worker:
@@ -87,27 +76,27 @@ class Worker:
 
     def _answer(self, message: Any, arrays: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         match message:
-            case Execute():
-                inputs = arrays | {n: self._tensors[key] for n, key in message.kept.items()}
-                outputs = self._runners[message.name].run(inputs)
-                forms: dict[str, tuple[tuple[int, ...], Any]] = {}
-                for name, key in message.keep.items():
-                    kept = self._tensors[key] = outputs.pop(name)
-                    forms[name] = kept.shape, kept.dtype
-                return Finished(forms), outputs
+            case (name, kept, keep):
+                arrays.update({n: self._tensors[key] for n, key in kept.items()})
+                outputs = self._runners[name].run(arrays)
+                forms: Finished = {}
+                for output, key in keep.items():
+                    value = self._tensors[key] = outputs.pop(output)
+                    forms[output] = value.shape, value.dtype
+                return forms, outputs
             case Load():
                 self._runners[message.name] = message.recipe.runner()
             case Evict():
                 del self._runners[message.name]
                 gc.collect()
             case Fetch():
-                return Finished(), {"tensor": self._tensors[message.key]}
+                return {}, {"tensor": self._tensors[message.key]}
             case Release():
                 for key in message.keys:
                     self._tensors.pop(key, None)
             case _:
                 raise AssertionError(message)
-        return Finished(), {}
+        return {}, {}
 
 
 def _picklable(error: BaseException) -> BaseException:

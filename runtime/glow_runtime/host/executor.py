@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from glow_runtime.devices.manager import Run
+from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.host.network import Network, Replica
 from glow_runtime.host.tracing import Tracer
 
@@ -79,7 +79,7 @@ class Execution:
     ) -> None:
         """A partition has ended: start those that waited for it alone, or end the request."""
         if self._tracer is not None and run is not None:
-            self._trace(number, run)
+            trace_run(self._tracer, self._replica.managers[number], run)
         ready: list[int] = []
         with self._lock:
             self._running -= 1
@@ -119,11 +119,10 @@ class Execution:
             if name in values and name not in self._network.output_names:
                 self._replica.managers[writer].release(values[name])
 
-    def _trace(self, number: int, run: Run) -> None:
-        manager = self._replica.managers[number]
-        now = time.perf_counter()
-        assert self._tracer is not None
-        if run.queued and run.began:
-            self._tracer.span("wait", "device queue", manager.name, run.queued, run.began)
-        name = self._network.partitions[number].function.name
-        self._tracer.span(name, "partition", manager.name, run.began or now, now)
+
+def trace_run(tracer: Tracer, manager: DeviceManager, run: Run) -> None:
+    """Note a run that has just ended on a device, and how long it waited there."""
+    now = time.perf_counter()
+    if run.queued and run.began:
+        tracer.span("wait", "device queue", manager.name, run.queued, run.began)
+    tracer.span(run.function, "partition", manager.name, run.began or now, now)

@@ -18,12 +18,12 @@ from glow_dialects.core.errors import (
     RefusedError,
 )
 from glow_runtime.devices.device import Device, named
-from glow_runtime.devices.manager import DeviceManager, DeviceStatistics
+from glow_runtime.devices.manager import DeviceManager, DeviceStatistics, Run
 from glow_runtime.devices.registry import manager_of
 from glow_runtime.host.answers import Outputs, error_of, failed, settle, starts
 from glow_runtime.host.batching import Batcher, Batching
 from glow_runtime.host.deadlines import Deadlines
-from glow_runtime.host.executor import Execution
+from glow_runtime.host.executor import Execution, trace_run
 from glow_runtime.host.network import Network, NetworkStatistics, Replica
 from glow_runtime.host.provisioner import Partitioning, Provisioner, Reader, Shapes
 from glow_runtime.host.request import Request
@@ -326,6 +326,9 @@ class HostManager:
             return
         if self.tracer is not None:
             self.tracer.span("wait", "queue", "host queue", request.arrived, request.started)
+        if request.network.single:
+            self._begin_single(request, replica)
+            return
         execution = Execution(
             request.network,
             replica,
@@ -335,6 +338,21 @@ class HostManager:
         )
         request.execution = execution
         execution.start()
+
+    def _begin_single(self, request: Request, replica: Replica) -> None:
+        """Send a request of a whole network to its device."""
+        run = Run(request.network.partitions[0].function.name, request.inputs, lambda outputs, error: None)
+
+        def done(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
+            if self.tracer is not None:
+                trace_run(self.tracer, replica.managers[0], run)
+            self._finish(request, replica, None if outputs is None else dict(outputs), error)
+
+        run.done = done
+        try:
+            replica.managers[0].submit(run)
+        except BaseException as error:
+            self._finish(request, replica, None, error)
 
     def _begin_batch(self, request: Request) -> None:
         """Admit a batch that a batcher made: it waits, and is never refused."""
