@@ -81,12 +81,16 @@ class Program(ABC):
         They are of `new_state` of this program or another one; bind afterwards.
         BindingError where one is missing or of another form.
         """
+        self.check_state(state)
+        self.state = {name: state[name] for name in self.state}
+
+    def check_state(self, state: Mapping[str, Array]) -> None:
+        """BindingError where an array for a state is missing or of another form."""
         for name, array in self.state.items():
             other = state.get(name)
             if other is None or other.shape != array.shape or other.dtype != array.dtype:
                 form = "missing" if other is None else f"{other.dtype} {other.shape}"
                 raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
-        self.state = {name: state[name] for name in self.state}
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""

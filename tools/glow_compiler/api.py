@@ -101,7 +101,7 @@ def compile(
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     Raises a GlowError that says what is wrong and where.
     """
-    compiler = Compiler(_backend(backend, threads, options), verify, progress)
+    compiler = Compiler(backend_of(backend, threads, options), verify, progress)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
@@ -138,7 +138,7 @@ class ModuleProgram(ProgramSource):
         return self._compiler.compile(self._module)
 
 
-def _backend(backend: str | Backend, threads: int | Literal["auto"], options: dict[str, Any]) -> Backend:
+def backend_of(backend: str | Backend, threads: int | Literal["auto"], options: dict[str, Any]) -> Backend:
     """The backend that is named or given."""
     if isinstance(backend, str):
         threads = min(cores(), MOST_THREADS) if threads == "auto" else threads

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from glow_backends.base import Backend, Report, get_backend
+from glow_backends.base import Backend, Report
+from glow_compiler.api import backend_of
 from glow_compiler.language_programs import LanguagePrograms
 from glow_compiler.language_text import Stream, Texts
 from glow_compiler.language_weights import with_weights
@@ -48,7 +49,7 @@ class LanguageModel:
         path: str | Path,
         *,
         backend: str | Backend = "cpu",
-        threads: int = 1,
+        threads: int | Literal["auto"] = 1,
         weights: str = "stored",
         group: int = 32,
         activations: str = "int8",
@@ -57,7 +58,7 @@ class LanguageModel:
     ) -> None:
         from glow_frontends.language import read_language_model
 
-        made = get_backend(backend, threads=threads, **options) if isinstance(backend, str) else backend
+        made = backend_of(backend, threads, options)
         self.files = with_weights(read_language_model(path), weights, group)
         self.decoder = self.files.decoder
         self.texts = Texts(self.files)

@@ -81,6 +81,12 @@ class LanguagePrograms:
             rows = [self._run(text[i : i + 128], slot, every=True) for i in range(0, len(text), 128)]
             return np.concatenate(rows)
 
+    def forget(self) -> None:
+        """Let the caches hold nothing of earlier texts."""
+        with self._lock:
+            for slot in self.slots:
+                slot.tokens.clear()
+
     def _check(self, texts: Sequence[Sequence[int]]) -> None:
         count = self.files.decoder.vocabulary
         for text in texts:

@@ -27,14 +27,6 @@ class Texts:
             self._tokenizer = self._read()
         return self._tokenizer
 
-    @property
-    def known(self) -> bool:
-        """Whether the model comes with a tokenizer that can be read here."""
-        try:
-            return self.tokenizer is not None
-        except GlowError:
-            return False
-
     def _read(self) -> Any:
         try:
             from tokenizers import Tokenizer
@@ -46,6 +38,10 @@ class Texts:
                 return Tokenizer.from_file(str(file))
             except Exception as error:  # of whatever class: the package is native code
                 raise GlowError(f"{file}: the tokenizer cannot be read: {error}") from None
+        if self.files.tokens.get("tokens"):
+            from glow_compiler.gguf_tokenizer import tokenizer_of
+
+            return tokenizer_of(self.files.source, self.files.tokens)
         raise GlowError(f"{self.files.source}: there is no tokenizer.json; give tokens instead of text")
 
     def tokens(self, text: str, special: bool = True) -> list[int]:
@@ -111,7 +107,6 @@ class Stream:
 
     def _held(self, whole: str) -> int:
         """Characters at the end that are not whole, or may begin a stop text."""
-        if whole.endswith("�"):
-            return min(3, len(whole) - len(whole.rstrip("�")))
+        partial = min(3, len(whole) - len(whole.rstrip("�")))
         lengths = (n for s in self.stops for n in range(1, len(s)) if whole.endswith(s[:n]))
-        return max(lengths, default=0)
+        return max(lengths, default=partial)

@@ -65,6 +65,11 @@ def train() -> int:
     return _start("train")
 
 
+def generate() -> int:
+    """`glow-generate`."""
+    return _start("generate")
+
+
 def serve() -> int:
     """`glow-serve`."""
     return _start("serve")

@@ -184,15 +184,19 @@ class CpuProgram(Program):
         return {name: zeros(array.shape, array.dtype) for name, array in self.state.items()}
 
     def use_state(self, state: Mapping[str, Array]) -> None:
-        for name, array in state.items():
-            if name in self.state and (address(array) % ALIGN or not array.flags.c_contiguous):
-                raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
+        self.check_state(state)
         memory = self.memories.take()
         try:
             super().use_state(state)
             memory.point_to(self.state)
         finally:
             self.memories.give(memory)
+
+    def check_state(self, state: Mapping[str, Array]) -> None:
+        super().check_state(state)
+        for name in self.state:
+            if address(state[name]) % ALIGN or not state[name].flags.c_contiguous:
+                raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         if self.host_step is not None:
