@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,8 @@ class Network:
         self.replicas: list[Replica] = []
         self.batcher: Batcher | None = None
         self.counts = Counts()
+        #: Seconds that a request takes, of late.
+        self.typical = math.inf
         #: Notified when a request ends.
         self.idle = threading.Condition()
         self.output_names = [s.name for s in self.outputs]

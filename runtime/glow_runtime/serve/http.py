@@ -64,6 +64,9 @@ class HttpServer:
 
         one, version = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
         return [
+            *(
+                route(f"{start}/infer", self._infer, "POST") for start in (one, version)
+            ),  # first: most ask this
             route("/", self._page, free=True),
             route("/status", self._status),
             route("/metrics", self._metrics),
@@ -75,7 +78,6 @@ class HttpServer:
             route("/v2/repository/models/{model}/load", self._load, "POST"),
             route("/v2/repository/models/{model}/unload", self._unload, "POST"),
             *(route(f"{start}/ready", self._model_ready) for start in (one, version)),
-            *(route(f"{start}/infer", self._infer, "POST") for start in (version, one)),
             *(route(start, self._metadata) for start in (version, one)),
         ]
 

@@ -9,6 +9,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ class InferRequest:
     timeout: float | None = None
 
 
+@cache
 def datatype(dtype: np.dtype[Any]) -> str:
     """The protocol's name of an element type."""
     return _NAMES.get(dtype.name, "BYTES" if dtype.kind in "OSU" else dtype.name.upper())
