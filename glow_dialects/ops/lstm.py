@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from xdsl.irdl import opt_operand_def, result_def
@@ -18,7 +19,9 @@ from glow_dialects.ops.recurrent import Direction, RecurrentOp, recurrent_sample
 class LstmOp(RecurrentOp):
     """cell = f cell + i c, state = o h(cell), with gates i, o, f, c in that order.
 
-    Operands, shapes and layouts stand in `recurrent`.
+    Operands, shapes and layouts stand in `recurrent`. With `scales` [D, 4 H] the recurrence holds whole
+    numbers, each row in units of its scale, and each sample's state is brought to 8 bits, by its own range,
+    before it is multiplied with them. With `input_scales` the same holds of weights and input, of one range.
     """
 
     name = "glow.lstm"
@@ -29,13 +32,14 @@ class LstmOp(RecurrentOp):
     input_forget = bool_prop(False)
     initial_cell = opt_operand_def(Tensor)
     peepholes = opt_operand_def(Tensor)
+    scales = opt_operand_def(Tensor)
+    input_scales = opt_operand_def(Tensor)
     last_cell = result_def(Tensor)
 
     @classmethod
     def step(cls, d: Direction, x: Any, states: Sequence[Any]) -> Sequence[Any]:
         state, cell = states
-        m = d.m
-        gates = d.total(x + m.matmul(state, d.recurrence), d.recurrence_bias)
+        gates = d.total(x + d.recurrent(state), d.recurrence_bias)
 
         def inner(gate: int, hole: int, of: Any) -> Any:
             value = d.gate(gates, gate)
@@ -53,11 +57,13 @@ class LstmOp(RecurrentOp):
         return [o * d.activate(2, cell), cell]
 
 
-def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:
+def _sample(directions: int, full: bool = True, scales: bool = False, **properties: Any) -> Sample:
     """A sample with, where `full`, first cells and peepholes too."""
     state = (2, directions, 2) if properties.get("layout") == 1 else (directions, 2, 2)
-    more = (random(*state, seed=5), random(directions, 6, seed=6))
-    return recurrent_sample(LstmOp, directions, full, more, properties)
+    more: list[Any] = [random(*state, seed=5), random(directions, 6, seed=6)]
+    if scales:
+        more += [random(directions, 8, seed=s, low=0.01, high=0.02) for s in (7, 8)]
+    return replace(recurrent_sample(LstmOp, directions, full, more, properties), smooth=not scales)
 
 
 SAMPLES: tuple[Sample, ...] = (
@@ -65,4 +71,5 @@ SAMPLES: tuple[Sample, ...] = (
     _sample(1, direction="reverse"),
     _sample(2, direction="bidirectional"),
     _sample(1, layout=1, input_forget=True, clip=0.8),
+    _sample(2, scales=True, direction="bidirectional"),
 )

@@ -35,7 +35,9 @@ from glow_dialects.ops.activation import (
 )
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.reduce import ReduceMinOp
 from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import check_float
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -65,6 +67,15 @@ class GraphMath:
     def matmul(self, x: Term, y: Term) -> Term:
         """Product of two matrices."""
         return x.apply(MatmulOp, y)
+
+    def in_bytes(self, x: Term, axes: Sequence[int]) -> tuple[Term, Term]:
+        """Whole numbers of 8 bits less a zero point, and their scale, by the range along some axes."""
+        low = x.apply(ReduceMinOp, axes=tuple(axes), keepdims=True).minimum(0.0)
+        high = x.max(axes).maximum(0.0)
+        width = (high - low) / 255.0
+        scale = width.equals(0.0).where(x.of(1.0), width)
+        zero = (-low / scale).apply(RoundOp).apply(ClipOp, min=0.0, max=255.0)
+        return ((x / scale).apply(RoundOp) + zero).apply(ClipOp, min=0.0, max=255.0) - zero, scale
 
     def zeros(self, shape: Sequence[int]) -> Term:
         """A tensor of zeros."""
@@ -125,6 +136,14 @@ class ArrayMath:
     def matmul(self, x: Any, y: Any) -> Any:
         """Product of two matrices."""
         return matmul(x, y)
+
+    def in_bytes(self, x: Any, axes: Sequence[int]) -> tuple[Any, Any]:
+        """Whole numbers of 8 bits less a zero point, and their scale, by the range along some axes."""
+        low, high = (f(x, axis=tuple(axes), keepdims=True, initial=0) for f in (np.min, np.max))
+        width = ((high - low) / self.dtype.type(255)).astype(self.dtype)
+        scale = np.where(width == 0, self.dtype.type(1), width)
+        zero = np.clip(np.rint(-low / scale), 0, 255)
+        return np.clip(np.rint(x / scale) + zero, 0, 255) - zero, scale
 
     def zeros(self, shape: Sequence[int]) -> Any:
         """An array of zeros."""
@@ -187,12 +206,30 @@ class Direction:
             both = self._own(parts["bias"], index, (1, 2 * size))
             self.bias = m.slice(both, 1, 0, size)
             self.recurrence_bias = m.slice(both, 1, size, 2 * size)
+        self.scales, self.input_scales = (
+            None if parts.get(n) is None else self._own(parts[n], index, (1, size))
+            for n in ("scales", "input_scales")
+        )
         self.peepholes = None
         if parts.get("peepholes") is not None:
             self.peepholes = self._own(parts["peepholes"], index, (1, 3 * self.hidden))
 
     def _own(self, x: Any, index: int, shape: Sequence[int]) -> Any:
         return self.m.slice(x, 0, index, index + 1).reshape(shape)
+
+    def recurrent(self, state: Any) -> Any:
+        """The product of states [N, H] with the recurrence; of 8 bits where that has scales."""
+        if self.scales is None:
+            return self.m.matmul(state, self.recurrence)
+        whole, scale = self.m.in_bytes(state, (1,))
+        return self.m.matmul(whole, self.recurrence) * (scale * self.scales)
+
+    def projected(self, x: Any) -> Any:
+        """The product of inputs [T N, I] with the weights, and the bias; of 8 bits with scales."""
+        if self.input_scales is None:
+            return self.total(self.m.matmul(x, self.weights), self.bias)
+        whole, scale = self.m.in_bytes(x, (0, 1))
+        return self.total(self.m.matmul(whole, self.weights) * (scale * self.input_scales), self.bias)
 
     def gate(self, x: Any, index: int, count: int = 1) -> Any:
         """Columns of gate `index` (or `count` gates from there)."""
@@ -229,7 +266,7 @@ def unroll(
     last: list[list[Any]] = [[] for _ in parts["states"]]
     for index, backwards in enumerate(reverse):
         d = Direction(m, properties, index, parts, gates)
-        projected = d.total(m.matmul(flat, d.weights), d.bias)
+        projected = d.projected(flat)
         states = [_initial(m, s, index, first, samples, hidden) for s in parts["states"]]
         outputs: dict[int, Any] = {}
         for t in range(steps - 1, -1, -1) if backwards else range(steps):
@@ -306,6 +343,8 @@ class RecurrentOp(PureOp):
     if TYPE_CHECKING:  # of some of them only
         initial_cell: SSAValue | None
         peepholes: SSAValue | None
+        scales: SSAValue | None
+        input_scales: SSAValue | None
         input_forget: bool
         linear_before_reset: int
     result = result_def(Tensor)
@@ -352,6 +391,7 @@ class RecurrentOp(PureOp):
         self._expect("recurrence", r, (directions, rows, hidden))
         state = (samples, directions, hidden) if first else (directions, samples, hidden)
         wanted = {"bias": (directions, 2 * rows), "peepholes": (directions, 3 * hidden)}
+        wanted["scales"] = wanted["input_scales"] = (directions, rows)
         for name, _ in self.operand_groups():
             shape = state if name.startswith("initial") else wanted.get(name)
             for value in self.operand_group(name) if shape is not None else ():

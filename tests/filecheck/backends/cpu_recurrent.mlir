@@ -16,7 +16,7 @@ glow.func @constant_weights {
   // CHECK: [[P:%.*]] = glow.fully_connected [[FLAT]], {{.*}} -> tensor<4x8xf32>
   // CHECK: [[Q:%.*]] = glow.reshape [[P]] : (tensor<4x8xf32>) -> tensor<4x1x8xf32>
   // CHECK: %y, %{{.*}}, %{{.*}} = glow_cpu.recurrent [[Q]], %r {kind = "lstm", activations = "sigmoid,tanh,tanh"
-  %y, %h, %c = glow.lstm %x, %w, %r {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<4x1x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<4x1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>)
+  %y, %h, %c = glow.lstm %x, %w, %r {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4x1x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<4x1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>)
   glow.save %y to @y : tensor<4x1x1x2xf32>
 }
 
@@ -28,6 +28,6 @@ glow.func @changing_weights {
   %r = glow.get @r : tensor<1x8x2xf32>
   // CHECK-NOT: glow_cpu.recurrent
   // CHECK: glow.recurrent_train {{.*}}kind = "lstm"
-  %y, %h, %c = glow.lstm %x, %w, %r {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<4x1x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<4x1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>)
+  %y, %h, %c = glow.lstm %x, %w, %r {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4x1x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<4x1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>)
   glow.save %y to @y : tensor<4x1x1x2xf32>
 }

@@ -17,8 +17,8 @@ glow.func @main {
   %a0 = glow.get @a0 : tensor<3x2x3xf32>
   %a1 = glow.get @a1 : tensor<1x8x3xf32>
   %a2 = glow.get @a2 : tensor<1x8x2xf32>
-  // CHECK: = glow.lstm %a0, %a1, %a2 {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
-  %0, %1, %2 = glow.lstm %a0, %a1, %a2 {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
+  // CHECK: = glow.lstm %a0, %a1, %a2 {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
+  %0, %1, %2 = glow.lstm %a0, %a1, %a2 {activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
   %a3 = glow.get @a3 : tensor<3x2x3xf32>
   %a4 = glow.get @a4 : tensor<1x8x3xf32>
   %a5 = glow.get @a5 : tensor<1x8x2xf32>
@@ -27,8 +27,8 @@ glow.func @main {
   %a8 = glow.get @a8 : tensor<1x2x2xf32>
   %a9 = glow.get @a9 : tensor<1x2x2xf32>
   %a10 = glow.get @a10 : tensor<1x6xf32>
-  // CHECK: = glow.lstm %a3, %a4, %a5, %a6, %a7, %a8, %a9, %a10 {direction = "reverse", activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>, tensor<1x16xf32>, tensor<2xi32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x6xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
-  %3, %4, %5 = glow.lstm %a3, %a4, %a5, %a6, %a7, %a8, %a9, %a10 {direction = "reverse", activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>, tensor<1x16xf32>, tensor<2xi32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x6xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
+  // CHECK: = glow.lstm %a3, %a4, %a5, %a6, %a7, %a8, %a9, %a10 {direction = "reverse", activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>, tensor<1x16xf32>, tensor<2xi32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x6xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
+  %3, %4, %5 = glow.lstm %a3, %a4, %a5, %a6, %a7, %a8, %a9, %a10 {direction = "reverse", activations = "sigmoid,tanh,tanh", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>, tensor<1x16xf32>, tensor<2xi32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x6xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
 }
 
 // -----
@@ -42,5 +42,5 @@ glow.func @main {
   %a0 = glow.get @a0 : tensor<3x2x3xf32>
   %a1 = glow.get @a1 : tensor<1x8x3xf32>
   %a2 = glow.get @a2 : tensor<1x8x2xf32>
-  %0, %1, %2 = glow.lstm %a0, %a1, %a2 {activations = "sigmoid", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
+  %0, %1, %2 = glow.lstm %a0, %a1, %a2 {activations = "sigmoid", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<3x2x3xf32>, tensor<1x8x3xf32>, tensor<1x8x2xf32>) -> (tensor<3x1x2x2xf32>, tensor<1x2x2xf32>, tensor<1x2x2xf32>)
 }

@@ -34,7 +34,8 @@ CARDS: Mapping[str, type[RecurrentOp]] = {"lstm": LstmOp, "gru": GruOp, "rnn": R
 class CpuRecurrentOp(PureOp):
     """Every state [T, D, N, H], the last ones [D, N, H], for LSTM the last cells.
 
-    `bias` [D, G H] belongs to the recurrence; the gates' order is that of the cards.
+    `bias` [D, G H] belongs to the recurrence; the gates' order is that of the cards. `scales` [D, G H] as
+    glow.lstm has them.
     """
 
     name = "glow_cpu.recurrent"
@@ -53,6 +54,7 @@ class CpuRecurrentOp(PureOp):
     initial_state = opt_operand_def(Tensor)
     initial_cell = opt_operand_def(Tensor)
     peepholes = opt_operand_def(Tensor)
+    scales = opt_operand_def(Tensor)
     result = var_result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
@@ -76,6 +78,7 @@ class CpuRecurrentOp(PureOp):
         initial_state: Array | None,
         initial_cell: Array | None,
         peepholes: Array | None,
+        scales: Array | None,
     ) -> None:
         card, x = CARDS[self.kind], widen(projected)
         directions, rows, _ = recurrence.shape
@@ -89,6 +92,7 @@ class CpuRecurrentOp(PureOp):
             "initial_state": initial_state,
             "initial_cell": initial_cell,
             "peepholes": peepholes,
+            "scales": scales,
         }
         if bias is not None:
             operands["bias"] = np.concatenate([np.zeros_like(bias), bias], 1)
@@ -103,7 +107,8 @@ def is_splittable(op: RecurrentOp) -> bool:
     """Whether a network becomes a product and a CpuRecurrentOp: f32, constant weights and bias."""
     if op.predicate is not None or dtype_of(op.operands[0].type) != np.float32:
         return False
-    for value in (*op.operands[1:3], *present(op.bias)):
+    scales = (*present(op.scales), *present(op.input_scales)) if isinstance(op, LstmOp) else ()
+    for value in (*op.operands[1:3], *present(op.bias), *scales):
         owner = value.owner
         if isinstance(owner, GetOp):
             if not isinstance(lookup(owner, owner.symbol.root_reference.data), ConstantOp):

@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32, i16, i32
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
-from glow_dialects.core.types import Array, present, shape_of, tensor_of
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array, UniformQuantizedType, present, shape_of, tensor, tensor_of
+from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.module import GetOp
-from glow_dialects.ops.recurrent import RecurrentOp
+from glow_dialects.ops.recurrent import GraphMath, RecurrentOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.transpose import TransposeOp
@@ -59,9 +62,13 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
         return r.insert(GetOp.of(r.symbols.add(array, tensor_of(array), hint))).result
 
     flat = r(ReshapeOp.to(x, (steps * samples, inputs)))
-    columns = weight(np.ascontiguousarray(w.reshape(directions * rows, inputs).T), "weights")
+    columns = np.ascontiguousarray(w.reshape(directions * rows, inputs).T)
     bias = weight(np.zeros(directions * rows, np.float32) if outer is None else outer, "bias")
-    projected = r(FullyConnectedOp(flat, columns, bias))
+    units = op.operand_group("input_scales") if "input_scales" in dict(op.operand_groups()) else ()
+    if units:
+        projected = _product_of_bytes(flat, columns, units[0], bias, r)
+    else:
+        projected = r(FullyConnectedOp(flat, weight(columns, "weights"), bias))
     projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
 
     def state(name: str) -> list[SSAValue]:
@@ -79,6 +86,7 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
             state("initial_state"),
             state("initial_cell"),
             present(op.peepholes) if "peepholes" in names else [],
+            present(op.scales) if "scales" in names else [],
             kind=op.name.removeprefix("glow."),
             **properties,
         )
@@ -88,6 +96,18 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     result, *last = op_by_direction.results
     turned = [r(TransposeOp(v, permutation=(1, 0, 2))) for v in last]
     return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
+
+
+def _product_of_bytes(x: SSAValue, whole: Array, units: SSAValue, bias: SSAValue, r: Rewriter) -> SSAValue:
+    """x in 8 bits, by its range, times weights that are whole numbers in units of their column."""
+    rows, columns = Term(x, r), whole.shape[1]
+    numbers, scale = GraphMath(rows).in_bytes(rows, (0, 1))
+    one = UniformQuantizedType.of(16, 1.0)
+    stored = r(BitCastOp(numbers.cast(i16).value, results=tensor(shape_of(x), one)))
+    held = r.weight(whole.astype(np.int16), "weights", tensor(whole.shape, one))
+    sums = r(PairsFullyConnectedOp(stored, held, None, results=tensor((shape_of(x)[0], columns), i32)))
+    factor = scale * Term(units, r).reshape((1, columns))
+    return (Term(sums, r).cast(f32) * factor + Term(bias, r)).value
 
 
 def project(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:

@@ -15,15 +15,17 @@ from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit import common, values, vecmath
-from glow_backends.cpu.emit.builder import I64, KernelBuilder
+from glow_backends.cpu.emit.builder import F32, I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.integer import I16, dot2
+from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.pointwise_rules import FLOAT
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import present
+from glow_dialects.core.types import Array, present
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.recurrent import RecurrentOp, activations_of
@@ -45,7 +47,8 @@ class RecurrentSpec:
     `reverse` and `functions` (name, alpha, beta) have one entry a direction. Operands: result
     [T, D, N, H], last state [D, N, H], for LSTM the last cell, projected input [T, N, D, G, H],
     packed recurrence (`pack_recurrence`), then those that are there: recurrent bias [D, G, H],
-    lengths [N], initial state and cell [D, N, H], peepholes [D, 3, H] (i o f); then scratch.
+    lengths [N], initial state and cell [D, N, H], peepholes [D, 3, H] (i o f), scales [D, G, H] (the
+    recurrence holds whole numbers of type `scales` then, see glow.lstm); then scratch.
     """
 
     kind: str
@@ -63,6 +66,7 @@ class RecurrentSpec:
     initial_cell: bool = False
     peepholes: bool = False
     dtype: str = "f32"
+    scales: str = ""
 
     @property
     def gates(self) -> int:
@@ -92,24 +96,34 @@ def _plan(spec: RecurrentSpec, target: CpuTarget) -> _Plan:
         rows = 4
     needed = -(-spec.hidden // lanes)
     most = max(1, min(8 if rows == 1 else 4, (target.registers - 4) // (rows + 1)))
+    if spec.scales and rows == 1:  # weights are read where they are multiplied
+        most = min(8, target.registers - 4)
     blocks = -(-needed // most)
     return _Plan(rows, -(-needed // blocks), blocks, lanes)
 
 
 def pack_recurrence(weights: np.ndarray, spec: RecurrentSpec, target: CpuTarget) -> np.ndarray:
-    """[D, G H, H] -> [D, G, blocks, H (input), outputs of a block], missing outputs zero."""
+    """[D, G H, H] -> [D, G, blocks, H (input), outputs of a block], missing outputs zero.
+
+    Whole numbers have two inputs of an output side by side.
+    """
     plan, hidden = _plan(spec, target), spec.hidden
     directions = len(spec.reverse)
+    if spec.scales:
+        weights = pad_to(weights.astype(np.dtype(f"int{spec.scales[1:]}")), 2, 2)
+        hidden = weights.shape[2]
     padded = np.zeros((directions, spec.gates, plan.width, hidden), weights.dtype)
-    padded[:, :, :hidden] = weights.reshape(directions, spec.gates, hidden, hidden)
+    padded[:, :, : spec.hidden] = weights.reshape(directions, spec.gates, spec.hidden, hidden)
     split = padded.reshape(directions, spec.gates, plan.blocks, -1, hidden)
-    return np.ascontiguousarray(np.moveaxis(split, 3, 4))
+    if not spec.scales:
+        return np.ascontiguousarray(np.moveaxis(split, 3, 4))
+    return np.ascontiguousarray(np.moveaxis(split.reshape(*split.shape[:4], -1, 2), 3, 4))
 
 
 def recurrence_form(spec: RecurrentSpec, target: CpuTarget) -> str:
     """All that `pack_recurrence` depends on but the weights."""
     plan = _plan(spec, target)
-    return f"{len(spec.reverse)} {spec.gates} {plan.width} {plan.blocks}"
+    return f"{len(spec.reverse)} {spec.gates} {plan.width} {plan.blocks} {spec.scales}"
 
 
 def recurrent_scratch_bytes(spec: RecurrentSpec, target: CpuTarget) -> int:
@@ -119,7 +133,7 @@ def recurrent_scratch_bytes(spec: RecurrentSpec, target: CpuTarget) -> int:
 
 def _worker_elements(spec: RecurrentSpec, target: CpuTarget) -> int:
     plan = _plan(spec, target)
-    return (spec.gates + 3) * plan.rows * plan.width
+    return (spec.gates + 3 + bool(spec.scales)) * plan.rows * plan.width
 
 
 def recurrent_parts(spec: RecurrentSpec, target: CpuTarget) -> int:
@@ -129,7 +143,10 @@ def recurrent_parts(spec: RecurrentSpec, target: CpuTarget) -> int:
 
 def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: CpuTarget) -> ir.Function:
     """Emit the network; see `RecurrentSpec` for the operands."""
-    optional = (spec.bias, bool(spec.lengths), spec.initial_state, spec.initial_cell, spec.peepholes)
+    optional = (
+        *(spec.bias, bool(spec.lengths), spec.initial_state, spec.initial_cell, spec.peepholes),
+        bool(spec.scales),
+    )
     outputs = 3 if spec.kind == "lstm" else 2
     k = KernelBuilder(module, name, outputs + 2 + sum(optional) + 1, target)
     plan = _plan(spec, target)
@@ -170,12 +187,15 @@ class _Block:
         self.initial_state = operands.pop(0) if spec.initial_state else None
         self.initial_cell = operands.pop(0) if spec.initial_cell else None
         self.peepholes = operands.pop(0) if spec.peepholes else None
+        self.scales = operands.pop(0) if spec.scales else None
         work = k.gep(operands.pop(0), k.mul(k.worker, _worker_elements(spec, k.target)), self.kind)
         whole = _plan(spec, k.target).rows * plan.width
         self.sums = work
         self.state, self.cell, self.reset = (
             k.gep(work, (spec.gates + i) * whole, self.kind) for i in range(3)
         )
+        #: Where a row's state lies as whole numbers of 16 bits.
+        self.stored = k.gep(work, (spec.gates + 3) * whole, self.kind) if spec.scales else None
 
     def emit(self) -> None:
         """Initial states, all steps, last states."""
@@ -186,7 +206,10 @@ class _Block:
         with k.loop(0, spec.steps) as i:
             step = k.b.sub(k.i(spec.steps - 1), i) if spec.reverse[self.direction] else i
             gru_reset = spec.kind == "gru" and not spec.linear_before_reset
-            self._multiply(self.state, 0, 2 if gru_reset else spec.gates)
+            if spec.scales:
+                self._multiply_bytes()
+            else:
+                self._multiply(self.state, 0, 2 if gru_reset else spec.gates)
             if gru_reset:
                 self._rows(lambda row, h, lanes, active: self._reset_gate(step, row, h, lanes, active))
                 self._multiply(self.reset, 2, 3)
@@ -251,6 +274,85 @@ class _Block:
                 at = k.add(k.mul(number, block), row * spec.gates * plan.width + v * plan.lanes)
                 k.store(total, self.sums, at, self.kind)
 
+    def _multiply_bytes(self) -> None:
+        """sums[row, gate] = the whole numbers of all gates times a row's state in 8 bits."""
+        k, spec, plan = self.k, self.spec, self.plan
+        stored = self.stored
+        assert stored is not None
+        units = [self._store_bytes(row) for row in range(plan.rows)]
+        block, lanes, pairs = plan.vectors * plan.lanes, plan.lanes, -(-spec.hidden // 2)
+        words = ir.VectorType(I32, lanes)
+        zeros = [ir.Constant(words, [0] * lanes)] * (plan.rows * plan.vectors)
+        base = self.direction * spec.gates * plan.blocks
+        with k.loop(0, spec.gates * plan.blocks) as number:
+            weights = k.mul(k.add(number, base), pairs * block)
+
+            def body(i: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+                at = k.add(weights, k.mul(i, block))
+                places = [k.add(at, v * lanes) for v in range(plan.vectors)]
+                columns = [self._pairs(place) for place in places]
+                new: list[ir.Value] = []
+                for row in range(plan.rows):
+                    x = k.splat(k.load(stored, k.add(row * plan.width, i), I32), lanes, I32)
+                    own = totals[row * plan.vectors : (row + 1) * plan.vectors]
+                    new += [dot2(k, x, c, t) for c, t in zip(columns, own, strict=True)]
+                return new
+
+            totals = k.reduce_loop(0, pairs, 1, zeros, body)
+            for place, total in enumerate(totals):
+                row, v = divmod(place, plan.vectors)
+                at = k.add(k.mul(number, block), row * spec.gates * plan.width + v * lanes)
+                real = k.b.fmul(k.b.sitofp(total, units[row].type), units[row])
+                k.store(real, self.sums, at, self.kind)
+
+    def _pairs(self, place: Index) -> ir.Value:
+        """A vector of pairs of weights, in 16 bits each."""
+        k, lanes = self.k, self.plan.lanes
+        if self.spec.scales == "i16":
+            return k.load(self.weights, place, I32, lanes)
+        narrow = k.load(self.weights, k.mul(place, 2), I8, 2 * lanes)
+        return k.b.sext(narrow, ir.VectorType(I16, 2 * lanes))
+
+    def _store_bytes(self, row: int) -> ir.Value:
+        """Bring a row's state to 8 bits less a zero point, by its range; its scale in all lanes."""
+        k, spec, plan = self.k, self.spec, self.plan
+        assert self.stored is not None
+        nothing = k.splat(0.0, plan.lanes)
+        whole, rest = divmod(spec.hidden, plan.lanes)
+
+        def read(h: Index, active: int) -> Vec:
+            return self._load(self.state, k.add(row * plan.width, h), plan.lanes, active)
+
+        def wider(bounds: list[ir.Value], h: Index, active: int) -> list[ir.Value]:
+            x = read(h, active)
+            low, high = (Vec(k, bound) for bound in bounds)
+            return [x.where(x.compare("<", low), low).v, x.where(x.compare(">", high), high).v]
+
+        bounds = [nothing, nothing]
+        if whole:
+            bounds = k.reduce_loop(
+                0, whole, 1, bounds, lambda i, held: wider(held, k.mul(i, plan.lanes), plan.lanes)
+            )
+        if rest:
+            bounds = wider(bounds, whole * plan.lanes, rest)
+        least = k.intrinsic("vector.reduce.fmin", [bounds[0]], F32)
+        most = k.intrinsic("vector.reduce.fmax", [bounds[1]], F32)
+        width = k.b.fdiv(k.b.fsub(most, least), ir.Constant(F32, 255.0))
+        flat = k.b.fcmp_ordered("==", width, ir.Constant(F32, 0.0))
+        scale = k.splat(k.b.select(flat, ir.Constant(F32, 1.0), width), plan.lanes)
+        zero = self._in_byte(Vec(k, k.b.fdiv(k.splat(k.b.fneg(least), plan.lanes), scale)).unary("roundeven"))
+        for v in range(-(-spec.hidden // plan.lanes)):
+            x = read(v * plan.lanes, min(plan.lanes, spec.hidden - v * plan.lanes))
+            q = self._in_byte(Vec(k, k.b.fdiv(x.v, scale)).unary("roundeven") + zero) - zero
+            words = k.b.fptosi(q.v, ir.VectorType(I32, plan.lanes))
+            halves = k.b.trunc(words, ir.VectorType(I16, plan.lanes))
+            k.store(halves, k.gep(self.stored, row * plan.width, I32), v * plan.lanes, I16)
+        return scale
+
+    @staticmethod
+    def _in_byte(x: Vec) -> Vec:
+        return x.at_least(0.0).at_most(255.0)
+
     # The cell.
     def _rows(self, body: Callable[[Index, Index, int, int], None]) -> None:
         """Call body(row, position, lanes, active lanes) over the block's states."""
@@ -274,6 +376,9 @@ class _Block:
         k, spec, plan = self.k, self.spec, self.plan
         at = k.add(k.mul(row, spec.gates * plan.width), k.add(gate * plan.width, h))
         total = self._load(self.sums, at, lanes, lanes)
+        if self.scales is not None:
+            place = k.add((self.direction * spec.gates + gate) * spec.hidden, h)
+            total = total * self._load(self.scales, place, lanes, active)
         if self.bias is not None:
             place = k.add((self.direction * spec.gates + gate) * spec.hidden, h)
             total = total + self._load(self.bias, place, lanes, active)
@@ -368,6 +473,12 @@ class _Block:
 _REVERSE = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
+def _whole_type(weights: Array | None) -> str:
+    """The smallest type of whole numbers."""
+    assert weights is not None
+    return "i8" if weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127 else "i16"
+
+
 class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
     """All steps of LSTM, GRU or RNN; the recurrent weights are packed."""
 
@@ -380,7 +491,7 @@ class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
 
     def match(self, op: CpuRecurrentOp, context: CallContext) -> RecurrentSpec | None:
         kind = dtype_name(op.projected)
-        if kind not in ("f32", "f64"):
+        if kind not in ("f32", "f64") or (op.scales is not None and kind != "f32"):
             return None
         steps, samples, _ = shape(op.projected)
         reverse, hidden = _REVERSE[op.direction], shape(op.recurrence)[2]
@@ -402,13 +513,14 @@ class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
             op.initial_cell is not None,
             op.peepholes is not None,
             kind,
+            "" if op.scales is None else _whole_type(context.constant(op.recurrence)),
         )
 
     def operands(self, op: CpuRecurrentOp, spec: RecurrentSpec, context: CallContext) -> list[Operand | None]:
         target = context.target
         how = f"recurrence|{recurrence_form(spec, target)}"
         packed = context.pack(op.recurrence, how, lambda w: pack_recurrence(w, spec, target))
-        optional = op.bias, op.lengths, op.initial_state, op.initial_cell, op.peepholes
+        optional = op.bias, op.lengths, op.initial_state, op.initial_cell, op.peepholes, op.scales
         return [*op.result, op.projected, packed, *(v for value in optional for v in present(value))]
 
     def scratch(self, spec: RecurrentSpec, target: CpuTarget) -> int:

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
+from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import LeakyReluOp, SigmoidOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.compare import CmpNeOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
@@ -183,16 +186,22 @@ def matmul_integer16(g: Emitter, n: Node) -> Value:
 
 
 def dynamic_lstm(g: Emitter, n: Node) -> list[Value | None]:
-    """DynamicQuantizeLSTM with weights of real numbers: more exact than the bytes it is defined by."""
-    weights: list[Value] = []
-    for index, scale in ((1, 8), (2, 10)):
-        wide = cast_to(g, quantization.centred(g, n[index], n.get(scale + 1), _gates(n, scale + 1)), FLOAT)
-        factor = n[scale]
-        dims = _gates(n, scale) or (shape(factor)[0] if rank(factor) else 1, 1, 1)
-        weights.append(g.transpose(g(MulOp, wide, g.reshape(factor, dims)), (0, 2, 1)))
-    inputs = [n[0], *weights, *(n.get(i) for i in range(3, 8))]
-    lstm: Any = recurrent.RULES["LSTM"]
-    return lstm(g, replace(n, inputs=inputs, opset=14))
+    """DynamicQuantizeLSTM: inputs are brought to 8 bits by their range, states by each sample's."""
+    (weights, input_scales), (recurrence, scales) = (_whole(g, n, index) for index in (1, 2))
+    inputs = [n[0], weights, recurrence, *(n.get(i) for i in range(3, 8)), scales, input_scales]
+    lstm = recurrent.recurrent(LstmOp, ("sigmoid", "tanh", "tanh"), 10, "input_forget")
+    return lstm(g, replace(n, inputs=inputs, opset=14))  # pyright: ignore[reportReturnType]
+
+
+def _whole(g: Emitter, n: Node, index: int) -> tuple[Value, Value]:
+    """Weights [D, G H, inputs] less their zero points, as floats, and the scales [D, G H] of their rows."""
+    place = {1: 8, 2: 10}[index]
+    directions, _, rows = shape(n[index])
+    wide = quantization.centred(g, n[index], n.get(place + 1), _gates(n, place + 1))
+    scale = g.reshape(n[place], _gates(n, place) or (1, 1, 1))
+    kind = tensor((directions, 1, rows), FLOAT)
+    spread = g.reshape(g(ExpandOp, scale, results=kind), (directions, rows))
+    return g.transpose(cast_to(g, wide, FLOAT), (0, 2, 1)), spread
 
 
 def _gates(n: Node, index: int) -> tuple[int, ...] | None:
