@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from glow_compiler.language_weights import with_weights
 from glow_compiler.sampling import Sampling, choose, log_probabilities
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
+
+if TYPE_CHECKING:
+    from glow_compiler.onnx_language import OnnxLanguagePrograms
+    from glow_frontends.language import LanguageFiles
 
 Prompt = str | Sequence[int]
 
@@ -36,7 +40,8 @@ class Piece(str):
 class LanguageModel:
     """A language model ready to generate.
 
-    `path`: a folder of Hugging Face's or a .gguf file. `weights`: "stored", as the files have them, or "int8"
+    `path`: a folder of Hugging Face's, a .gguf file, or an .onnx model that takes past keys and values and
+    gives present ones. `weights`: "stored", as the files have them, or "int8"
     or "int4", with a scale for each `group` of inputs; what meets weights of few bits has 8 bits itself,
     unless `activations` is "f32". `backend`, `threads` and `options` as for `compile`. The caches hold
     `capacity` tokens of each text (by default they grow up to what the model is made for). What they hold of
@@ -56,15 +61,21 @@ class LanguageModel:
         capacity: int | None = None,
         **options: Any,
     ) -> None:
-        from glow_frontends.language import read_language_model
-
         made = backend_of(backend, threads, options)
-        self.files = with_weights(read_language_model(path), weights, group)
-        self.decoder = self.files.decoder
-        self.texts = Texts(self.files)
         if activations not in ("int8", "f32"):
             raise GlowError(f"activations='{activations}': expected int8 or f32")
-        self.programs = LanguagePrograms(self.files, made, capacity, rounded=activations == "int8")
+        if Path(path).suffix == ".onnx":
+            if weights != "stored":
+                raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+            self.files, self.programs = _of_onnx(Path(path), made, capacity)
+        else:
+            from glow_frontends.language import read_language_model
+
+            self.files = with_weights(read_language_model(path), weights, group)
+            rounded = activations == "int8"
+            self.programs = LanguagePrograms(self.files, made, capacity, rounded=rounded)
+        self.decoder = self.files.decoder
+        self.texts = Texts(self.files)
 
     def __repr__(self) -> str:
         d = self.decoder
@@ -190,6 +201,17 @@ class LanguageModel:
             stream.add(token)
             if stream.stopped:
                 return
+
+
+def _of_onnx(
+    path: Path, backend: Backend, capacity: int | None
+) -> tuple[LanguageFiles, LanguagePrograms | OnnxLanguagePrograms]:
+    """A decoder that is an ONNX model."""
+    from glow_compiler.onnx_language import OnnxLanguagePrograms
+    from glow_frontends.language.onnx_decoder import read_onnx_decoder
+
+    files, ports = read_onnx_decoder(path)
+    return files, OnnxLanguagePrograms(files, ports, backend, capacity)
 
 
 def _token(number: int, logits: Array, count: int) -> Token:

@@ -57,7 +57,6 @@ class LanguagePrograms:
         self.state: dict[str, Array] = {}
         self.programs: dict[Form, Program] = {}
         self._bound: dict[Form, Bound] = {}
-        self._clock = 0
         self._lock = threading.RLock()
 
     # --- texts --------------------------------------------------------------------------------------
@@ -65,7 +64,7 @@ class LanguagePrograms:
         """The logits [texts, vocabulary] of the token after each text; GlowError for tokens out of range."""
         with self._lock:
             self._check(texts)
-            slots = self._assign(texts)
+            slots = choose_slots(self.slots, texts)
             new = [len(t) - len(self.slots[s].tokens) for t, s in zip(texts, slots, strict=True)]
             if len(texts) > 1 and set(new) == {1}:
                 return self._together(texts, slots)
@@ -76,7 +75,7 @@ class LanguagePrograms:
         """The logits after each token of a text, [tokens, vocabulary]."""
         with self._lock:
             self._check([text])
-            (slot,) = self._assign([text])
+            (slot,) = choose_slots(self.slots, [text])
             self.slots[slot].tokens.clear()
             rows = [self._run(text[i : i + 128], slot, every=True) for i in range(0, len(text), 128)]
             return np.concatenate(rows)
@@ -88,28 +87,8 @@ class LanguagePrograms:
                 slot.tokens.clear()
 
     def _check(self, texts: Sequence[Sequence[int]]) -> None:
-        count = self.files.decoder.vocabulary
-        for text in texts:
-            if not text:
-                raise GlowError("a text without tokens has no next token; begin with one")
-            for token in text:
-                if not 0 <= token < count:
-                    raise GlowError(f"token {token} is out of range: the model has {count} tokens")
+        check_tokens(texts, self.files.decoder.vocabulary)
         self._make_room(max(map(len, texts)), len(texts))
-
-    def _assign(self, texts: Sequence[Sequence[int]]) -> list[int]:
-        """A slot for each text, which then holds the part that it shares with it, without the last token."""
-        free = dict(enumerate(self.slots))
-        chosen: list[int] = []
-        for text in texts:
-            shared = {i: _shared(slot.tokens, text) for i, slot in free.items()}
-            best = max(free, key=lambda i: (shared[i] - len(free[i].tokens) // 2, -free[i].used))
-            self._clock += 1
-            slot = free.pop(best)
-            slot.used = self._clock
-            del slot.tokens[min(shared[best], len(text) - 1) :]
-            chosen.append(best)
-        return chosen
 
     def _alone(self, text: Sequence[int], slot: int) -> Array:
         """The rest of one text, piece by piece."""
@@ -170,8 +149,7 @@ class LanguagePrograms:
         places = self.files.decoder.places
         limit = self.capacity if self.fixed else places
         if length > limit:
-            why = f"capacity={limit}" if self.fixed and limit < places else f"the model is made for {places}"
-            raise GlowError(f"the cache is full: a text of {length} tokens, {why}")
+            raise full(length, self.capacity if self.fixed else None, places)
         capacity, sequences = self.capacity, max(texts, len(self.slots))
         if length > capacity:
             capacity = min(places, max(2 * capacity, -(-length // _STEP) * _STEP))
@@ -190,6 +168,38 @@ class LanguagePrograms:
         if not self.state:
             for slot in self.slots:
                 slot.tokens.clear()
+
+
+def check_tokens(texts: Sequence[Sequence[int]], count: int) -> None:
+    """GlowError where a text is empty, or has tokens that a vocabulary of `count` does not."""
+    for text in texts:
+        if not text:
+            raise GlowError("a text without tokens has no next token; begin with one")
+        for token in text:
+            if not 0 <= token < count:
+                raise GlowError(f"token {token} is out of range: the model has {count} tokens")
+
+
+def choose_slots(slots: Sequence[Slot], texts: Sequence[Sequence[int]]) -> list[int]:
+    """A slot for each text, which then holds the part that it shares with it, without the last token."""
+    free = dict(enumerate(slots))
+    latest = max(slot.used for slot in slots)
+    chosen: list[int] = []
+    for text in texts:
+        shared = {i: _shared(slot.tokens, text) for i, slot in free.items()}
+        best = max(free, key=lambda i: (shared[i] - len(free[i].tokens) // 2, -free[i].used))
+        slot = free.pop(best)
+        slot.used = latest + 1
+        del slot.tokens[min(shared[best], len(text) - 1) :]
+        chosen.append(best)
+    return chosen
+
+
+def full(length: int, capacity: int | None, places: int) -> GlowError:
+    """The error of a text for which there is no room."""
+    chosen = capacity is not None and capacity < places
+    why = f"capacity={capacity}" if chosen else f"the model is made for {places}"
+    return GlowError(f"the cache is full: a text of {length} tokens, {why}")
 
 
 def _shared(held: Sequence[int], text: Sequence[int]) -> int:

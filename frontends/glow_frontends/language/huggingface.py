@@ -84,19 +84,25 @@ def read_folder(folder: Path) -> LanguageFiles:
     weights = _weights(kind, decoder, folder_tensors(folder), config)
     more = _optional(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))
-    texts = _optional(folder / "tokenizer_config.json")
-    tokenizer = folder / "tokenizer.json"
-    template = folder / "chat_template.jinja"
     return LanguageFiles(
         str(folder),
         decoder,
         weights,
         tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
         config.get("bos_token_id"),
-        tokenizer if tokenizer.exists() else None,
-        chat_template=template.read_text(encoding="utf-8") if template.exists() else _template(texts),
-        special={n: _text(v) for n, v in texts.items() if n.endswith("_token") and v is not None},
+        **texts_beside(folder),
     )
+
+
+def texts_beside(folder: Path) -> dict[str, Any]:
+    """What the files of a folder say of texts: fields of `LanguageFiles`."""
+    texts = _optional(folder / "tokenizer_config.json")
+    tokenizer, template = folder / "tokenizer.json", folder / "chat_template.jinja"
+    return {
+        "tokenizer": tokenizer if tokenizer.exists() else None,
+        "chat_template": template.read_text(encoding="utf-8") if template.exists() else _template(texts),
+        "special": {n: _text(v) for n, v in texts.items() if n.endswith("_token") and v is not None},
+    }
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""Decoders as ONNX models: logits after texts, with past keys and values handed from call to call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glow_backends.base import Backend, Program
+from glow_compiler.api import compile
+from glow_compiler.language_programs import Slot, check_tokens, choose_slots, full
+from glow_dialects.core.types import Array
+
+if TYPE_CHECKING:
+    from glow_frontends.language import LanguageFiles
+    from glow_frontends.language.onnx_decoder import OnnxDecoder
+
+
+class OnnxLanguagePrograms:
+    """What `LanguagePrograms` is for decoders of our own: one executable, and the past of some texts."""
+
+    def __init__(
+        self, files: LanguageFiles, ports: OnnxDecoder, backend: Backend, capacity: int | None = None
+    ) -> None:
+        self.files, self.ports, self.capacity = files, ports, capacity
+        self.net = compile(ports.path, backend)
+        self.slots = [Slot()]
+        self._pasts: list[dict[str, Array]] = [{}]
+        self._lock = threading.RLock()
+
+    @property
+    def programs(self) -> dict[Any, Program]:
+        """The program used last."""
+        return {None: self.net.program}
+
+    def forget(self) -> None:
+        """Let nothing be kept of earlier texts."""
+        with self._lock:
+            for slot in self.slots:
+                slot.tokens.clear()
+
+    def logits(self, texts: Sequence[Sequence[int]]) -> Array:
+        """The logits [texts, vocabulary] of the token after each text; GlowError for tokens out of range."""
+        with self._lock:
+            self._check(texts)
+            slots = choose_slots(self.slots, texts)
+            rows = [self._run(text, slot)[-1:] for text, slot in zip(texts, slots, strict=True)]
+            return np.concatenate(rows)
+
+    def every(self, text: Sequence[int]) -> Array:
+        """The logits after each token of a text, [tokens, vocabulary]."""
+        with self._lock:
+            self._check([text])
+            (slot,) = choose_slots(self.slots, [text])
+            self.slots[slot].tokens.clear()
+            return self._run(text, slot)
+
+    def _check(self, texts: Sequence[Sequence[int]]) -> None:
+        check_tokens(texts, self.files.decoder.vocabulary)
+        places = self.files.decoder.places
+        longest = max(map(len, texts))
+        if longest > min(places, self.capacity or places):
+            raise full(longest, self.capacity, places)
+        missing = len(texts) - len(self.slots)
+        self.slots += [Slot() for _ in range(missing)]
+        self._pasts += [{} for _ in range(missing)]
+
+    def _run(self, text: Sequence[int], slot: int) -> Array:
+        """One call for the tokens of a text that its slot does not have; their logits."""
+        ports, state = self.ports, self.slots[slot]
+        before, total = len(state.tokens), len(text)
+        kinds = {s.name: s.dtype for s in self.net.inputs}
+        given: dict[str, Array] = {ports.tokens: np.array([text[before:]], kinds[ports.tokens])}
+        for past in ports.pasts:
+            held = self._pasts[slot].get(past.input) if before else None
+            empty = np.zeros((1, past.shape[0], 0, past.shape[1]), kinds[past.input])
+            given[past.input] = empty if held is None else np.ascontiguousarray(held[:, :, :before])
+        if ports.mask is not None:
+            given[ports.mask] = np.ones((1, total), kinds[ports.mask])
+        if ports.positions is not None:
+            given[ports.positions] = np.arange(before, total, dtype=kinds[ports.positions])[None]
+        if ports.lengths is not None:
+            given[ports.lengths] = np.array([total - 1], kinds[ports.lengths])
+        if ports.total is not None:
+            shape = next(s.shape for s in self.net.inputs if s.name == ports.total)
+            given[ports.total] = np.full(tuple(d or 1 for d in shape), total, kinds[ports.total])
+        made = self.net.run(given)
+        self._pasts[slot] = {past.input: made[past.output] for past in ports.pasts}
+        state.tokens[:] = text
+        logits = made[ports.logits]
+        return logits.reshape(-1, logits.shape[-1]).astype(np.float32)
