@@ -14,7 +14,6 @@ from glow_dialects.core.errors import GlowError
 from glow_tools.common import command, count_option, fail, guarded
 
 if TYPE_CHECKING:
-    from glow_compiler.hosts import HostManager
     from glow_runtime.serve.http import Limits
     from glow_runtime.serve.repository import ModelRepository
 
@@ -33,7 +32,12 @@ def _arguments() -> argparse.ArgumentParser:
         EXAMPLES,
     )
     add = made.add_argument
-    add("models", nargs="+", metavar="MODEL", help="[NAME=]FILE, or a folder with NAME/VERSION/model.onnx")
+    add(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="[NAME=]FILE, a folder with NAME/VERSION/model.onnx, or a language model",
+    )
     add("--device", action="append", default=[], metavar="DEVICE", help="cpu, process:0,memory=64M, ...")
     add("--partition", default="auto", help="auto, memory, balance, none or a number (default: auto)")
     add("--replicas", type=count_option, default=1, help="copies of each model (default: 1)")
@@ -70,7 +74,7 @@ def _run(a: argparse.Namespace) -> int:
     except ImportError as error:
         fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
     import glow_compiler as glow
-    from glow_runtime.serve.repository import ModelRepository, find_models
+    from glow_runtime.serve.repository import ModelRepository, find_models, is_language_model
 
     logging.basicConfig(
         level=logging.INFO if a.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
@@ -79,7 +83,8 @@ def _run(a: argparse.Namespace) -> int:
     if (a.tls_key is None) != (a.tls_certificate is None):
         raise GlowError("--tls-key and --tls-certificate go together")
     limits = _limits(a)
-    files = find_models(a.models)
+    texts = {n: p for n, p in map(_named, a.models) if is_language_model(p)}
+    files = find_models([m for m in a.models if not is_language_model(_named(m)[1])])
     partition = int(a.partition) if a.partition.isdecimal() else a.partition
     options: dict[str, Any] = {"partition": partition, "replicas": a.replicas}
     if a.batch:
@@ -87,8 +92,20 @@ def _run(a: argparse.Namespace) -> int:
     with glow.HostManager(a.device or None, a.max_active, a.max_queue) as host:
         models = ModelRepository(host, files, options)
         models.load_all()
-        asyncio.run(_serve(a, host, models, HttpServer(models, limits).app, limits))
+        server = HttpServer(models, limits)
+        if texts:
+            from glow_tools.serve_text import TextServer
+
+            loaded = {name: glow.LanguageModel(path) for name, path in texts.items()}
+            TextServer(server, loaded, a.max_queue)
+        asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
     return 0
+
+
+def _named(text: str) -> tuple[str, Path]:
+    """The name and path of `NAME=PATH`, or of a path alone."""
+    name, equals, place = text.rpartition("=")
+    return (name if equals else Path(place).stem), Path(place)
 
 
 def _limits(a: argparse.Namespace) -> Limits:
@@ -102,7 +119,7 @@ def _limits(a: argparse.Namespace) -> Limits:
 
 
 async def _serve(
-    a: argparse.Namespace, host: HostManager, models: ModelRepository, app: Any, limits: Limits
+    a: argparse.Namespace, count: int, models: ModelRepository, app: Any, limits: Limits
 ) -> None:
     """Serve until a signal ends it; requests that run are answered."""
     import uvicorn
@@ -135,9 +152,7 @@ async def _serve(
     for listener in server.servers if server.started else ():
         for place in listener.sockets:
             scheme = "https" if a.tls_key else "http"
-            print(
-                f"{len(models.names())} models at {scheme}://{a.address}:{place.getsockname()[1]}", flush=True
-            )
+            print(f"{count} models at {scheme}://{a.address}:{place.getsockname()[1]}", flush=True)
     try:
         await task
     finally:

@@ -58,6 +58,10 @@ class HttpServer:
         self.models, self.limits = models, limits or Limits()
         self.app = Starlette(routes=self._routes())
 
+    def add(self, path: str, handler: Handler, method: str) -> None:
+        """Answer another path, with the same token and errors."""
+        self.app.router.routes.append(Route(path, self._guarded(handler, free=False), methods=[method]))
+
     def _routes(self) -> list[Route]:
         def route(path: str, handler: Handler, method: str = "GET", free: bool = False) -> Route:
             return Route(path, self._guarded(handler, free), methods=[method])
@@ -159,7 +163,7 @@ class HttpServer:
     # --- inference ---------------------------------------------------------------------------
     async def _infer(self, request: Request) -> Response:
         version, network = self.models.network(**_target(request))
-        body = await self._body(request)
+        body = await self.body(request)
         length = _json_length(request)
         large = len(body) > LARGE
         call = await asyncio.to_thread(parse_request, body, length) if large else parse_request(body, length)
@@ -175,7 +179,7 @@ class HttpServer:
             return Response(answer, media_type="application/json")
         return Response(answer, media_type="application/octet-stream", headers={HEADER: str(head)})
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         """The body, of bounded size, which must arrive in time."""
         most = self.limits.request_bytes
         declared = request.headers.get("content-length", "")

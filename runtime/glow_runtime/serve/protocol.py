@@ -17,13 +17,13 @@ import numpy as np
 
 from glow_backends.base import dtype_named
 from glow_dialects.core.errors import (
-    BindingError,
     ClosedError,
+    CompileError,
     DeadlineError,
+    DeviceError,
     GlowError,
     NetworkError,
     RefusedError,
-    ShapeError,
 )
 
 if TYPE_CHECKING:
@@ -321,10 +321,11 @@ def _signature(signature: Signature) -> dict[str, Any]:
 def status_of(error: BaseException) -> int:
     """The HTTP status that an error is answered with."""
     kinds: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
-        ((ProtocolError, BindingError, ShapeError), 400),
         (NetworkError, 404),
         (RefusedError, 429),
         (DeadlineError, 504),
         (ClosedError, 503),
+        ((DeviceError, CompileError), 500),
+        (GlowError, 400),
     ]
     return next((status for kind, status in kinds if isinstance(error, kind)), 500)

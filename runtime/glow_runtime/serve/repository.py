@@ -29,6 +29,11 @@ class ModelFile:
     path: Path
 
 
+def is_language_model(path: Path) -> bool:
+    """Whether a path is that of a language model: a .gguf file, or a folder as Hugging Face has them."""
+    return path.suffix == ".gguf" or (path / "config.json").is_file()
+
+
 def find_models(texts: Sequence[str]) -> list[ModelFile]:
     """The models of a command's arguments: `model.onnx`, `name=model.onnx`, or a folder of models.
 

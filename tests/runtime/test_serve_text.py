@@ -1,0 +1,186 @@
+"""glow-serve with language models: completions and chats as OpenAI's clients ask for them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+tokenizers: Any = pytest.importorskip("tokenizers", reason="the extra 'lm' is not installed")
+
+from test_serve import Served, serve  # noqa: E402
+
+import glow_compiler as glow  # noqa: E402
+
+SIZES = {
+    "model_type": "llama",
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 64,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "rope_theta": 10000.0,
+}
+TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }} {% endfor %}"
+
+
+def written(folder: Path) -> Path:
+    """A small model of random weights, with a tokenizer of bytes and a chat template."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SIZES))
+    layer = "model.layers.0"
+    shapes = {
+        "model.embed_tokens": (300, 32),
+        "lm_head": (300, 32),
+        "model.norm": (32,),
+        f"{layer}.input_layernorm": (32,),
+        f"{layer}.post_attention_layernorm": (32,),
+        f"{layer}.self_attn.q_proj": (32, 32),
+        f"{layer}.self_attn.k_proj": (16, 32),
+        f"{layer}.self_attn.v_proj": (16, 32),
+        f"{layer}.self_attn.o_proj": (32, 32),
+        f"{layer}.mlp.gate_proj": (64, 32),
+        f"{layer}.mlp.up_proj": (64, 32),
+        f"{layer}.mlp.down_proj": (32, 64),
+    }
+    rng = np.random.default_rng(0)
+    weights = {f"{n}.weight": rng.standard_normal(s).astype(np.float32) * 0.3 for n, s in shapes.items()}
+    save_file(weights, str(folder / "model.safetensors"))
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator([], tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=letters))
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    server = serve(f"small={folder}", "--device", "cpu")
+    yield server
+    server.process.terminate()
+    server.process.wait(60)
+
+
+def expected(folder: Path, prompt: Any, count: int, **options: Any) -> tuple[list[int], str]:
+    model = glow.LanguageModel(folder)
+    tokens = model.texts.tokens(prompt) if isinstance(prompt, str) else prompt
+    made = [int(t) for t in model.generate(tokens, count, **options)]
+    return made, model.texts.text(made)
+
+
+def test_completion(served: Served, folder: Path) -> None:
+    body = {"model": "small", "prompt": "abc", "max_tokens": 9}
+    status, answer, _ = served.ask("POST", "/v1/completions", body)
+    tokens, text = expected(folder, "abc", 9)
+    (choice,) = answer["choices"]
+    assert status == 200 and answer["object"] == "text_completion"
+    assert (choice["tokens"], choice["text"], choice["finish_reason"]) == (tokens, text, "length")
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
+
+
+def test_tokens_and_sampling(served: Served, folder: Path) -> None:
+    options = {"temperature": 0.9, "top_p": 0.8, "seed": 5}
+    body = {"model": "small", "prompt": [5, 6, 7], "max_tokens": 6, **options}
+    _, answer, _ = served.ask("POST", "/v1/completions", body)
+    assert answer["choices"][0]["tokens"] == expected(folder, [5, 6, 7], 6, **options)[0]
+
+
+def test_stop(served: Served, folder: Path) -> None:
+    _, text = expected(folder, "abc", 9)
+    stop = text[3:5]
+    body = {"model": "small", "prompt": "abc", "max_tokens": 9, "stop": stop}
+    choice = served.ask("POST", "/v1/completions", body)[1]["choices"][0]
+    assert choice["text"] == text[: text.index(stop)] and choice["finish_reason"] == "stop"
+
+
+def events(served: Served, path: str, body: Any) -> list[Any]:
+    """The events of a stream, as they come."""
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    connection.request("POST", path, json.dumps(body))
+    answer = connection.getresponse()
+    assert answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream")
+    lines = [x for x in answer.read().decode().split("\n\n") if x]
+    connection.close()
+    assert all(x.startswith("data: ") for x in lines) and lines[-1] == "data: [DONE]"
+    return [json.loads(x[6:]) for x in lines[:-1]]
+
+
+def test_streaming(served: Served, folder: Path) -> None:
+    _, text = expected(folder, "abc", 9)
+    body = {"model": "small", "prompt": "abc", "max_tokens": 9, "stream": True}
+    parts = events(served, "/v1/completions", body)
+    assert "".join(p["choices"][0]["text"] for p in parts) == text
+    assert (
+        parts[-1]["choices"][0]["finish_reason"] == "length" and parts[-1]["usage"]["completion_tokens"] == 9
+    )
+
+
+def test_chat(served: Served, folder: Path) -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    model = glow.LanguageModel(folder)
+    wanted = "".join(model.chat(messages, max_tokens=7))
+    body: dict[str, Any] = {"model": "small", "messages": messages, "max_tokens": 7}
+    message = served.ask("POST", "/v1/chat/completions", body)[1]["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": wanted}
+    deltas = [
+        e["choices"][0]["delta"] for e in events(served, "/v1/chat/completions", body | {"stream": True})
+    ]
+    assert deltas[0]["role"] == "assistant"
+    assert "".join(d.get("content", "") for d in deltas) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"model": "other"}, 404, "no model 'other'; there are: small"),
+        ({"prompt": 3}, 400, "'prompt'"),
+        ({"prompt": ["a", "b"]}, 400, "'prompt'"),
+        ({"prompt": [1, 99999]}, 400, "99999"),
+        ({"max_tokens": -1}, 400, "max_tokens"),
+        ({"max_tokens": 10_000}, 400, ""),
+        ({"temperature": "hot"}, 400, "temperature='hot'"),
+        ({"stop": 3}, 400, "stop"),
+        ({"n": 2}, 400, "one answer"),
+    ],
+)
+def test_wrong_requests(served: Served, change: Any, status: int, message: str) -> None:
+    body = {"model": "small", "prompt": "abc", "max_tokens": 2} | change
+    found, answer, _ = served.ask("POST", "/v1/completions", body)
+    assert found == status and message in answer["error"]
+    assert served.ask("POST", "/v1/completions", b"x")[0] == 400
+    assert served.ask("POST", "/v1/chat/completions", {"model": "small", "messages": 3})[0] == 400
+
+
+def test_models(served: Served) -> None:
+    assert [m["id"] for m in served.ask("GET", "/v1/models")[1]["data"]] == ["small"]
+    assert served.ask("GET", "/v2/health/ready")[0] == 200
+
+
+def test_a_client_that_leaves_frees_the_model(served: Served) -> None:
+    for _ in range(3):
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        body = {"model": "small", "prompt": "abc", "max_tokens": 200, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        connection.getresponse().read(60)
+        connection.close()
+    body = {"model": "small", "prompt": "abc", "max_tokens": 2}
+    assert served.ask("POST", "/v1/completions", body)[0] == 200
