@@ -1,5 +1,6 @@
 """Networks that onnxruntime's quantiser wrote, beside onnxruntime itself: time, first answer, difference.
 
+    pip install onnx-ir  # for blocks of int4
     python -m benchmarks.quantized_by_onnxruntime [--network REGEX] [--way REGEX] [--json FILE]
 
 Random weights and inputs; one thread each on one pinned core, the two in turn. `ratio` is onnxruntime's
@@ -157,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for name in (n for n in NETWORKS if re.search(a.network, n)):
             for way in (w for w in WAYS if re.search(a.way, w)):
-                path = quantized(name, way, folder)
                 try:
+                    path = quantized(name, way, folder)
                     row = rows[f"{name} | {way}"] = measure(path, feeds(onnx.load(path), 1, seed=9)[0])
                 except Exception as error:
                     failed += 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from safetensors import SafetensorError
@@ -20,6 +22,8 @@ from glow_dialects.ops.module import ConstantOp, PlaceholderOp
 
 #: Where the weights of `net.mlir` are: `net.weights.safetensors`.
 SUFFIX = ".weights.safetensors"
+DIGEST = "glow.digest"
+"""The text of a weights file that tells its contents."""
 
 #: Dtypes that the file format knows; others (bfloat16, int4, ...) are stored as bytes.
 _PLAIN = {
@@ -54,11 +58,29 @@ def write(module: ModuleOp, path: Path) -> int:
 
 
 def save_arrays(arrays: dict[str, Array], path: Path, facts: dict[str, str] | None = None) -> None:
-    """Write arrays, and texts beside them, in safetensors; OSError where the file cannot be written."""
+    """Write arrays, and texts beside them, in safetensors; OSError where the file cannot be written.
+
+    A digest of all stands beside them, so that damage is noticed.
+    """
+    texts = facts or {}
     try:
-        save_file(arrays, str(path), facts)
+        save_file(arrays, str(path), {**texts, DIGEST: _digest(arrays, texts)})
     except SafetensorError as error:
         raise OSError(str(error)) from None
+
+
+def check_digest(arrays: Mapping[str, Array], facts: Mapping[str, str]) -> None:
+    """ValueError where arrays and texts are not those that were written; files of others have no digest."""
+    if DIGEST in facts and facts[DIGEST] != _digest(arrays, {n: t for n, t in facts.items() if n != DIGEST}):
+        raise ValueError("it was damaged after it was written")
+
+
+def _digest(arrays: Mapping[str, Array], facts: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"\0{name} {array.dtype} {array.shape}\0".encode())
+        digest.update(memoryview(cast(Any, np.ascontiguousarray(array).reshape(-1).view(np.uint8))))
+    return digest.hexdigest()
 
 
 def attach(module: ModuleOp, path: Path) -> None:
@@ -154,4 +176,5 @@ def mapped(path: Path) -> dict[str, Array]:
         if begin % dtype.itemsize:
             part = part.copy()  # only whole multiples can be seen as such elements
         arrays[name] = part.view(np.ndarray).view(dtype).reshape(shape)
+    check_digest(arrays, dict(header.get("__metadata__") or {}))
     return arrays

@@ -19,7 +19,7 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import whole
 from glow_dialects.core.name_patterns import selected
 from glow_dialects.core.types import Array
-from glow_runtime.weights import save_arrays
+from glow_runtime.weights import check_digest, save_arrays
 
 _KEY = "glow.training"
 _NUMBERS = ("steps", "epoch", "position", "seed")
@@ -111,9 +111,11 @@ def _opened(path: Path) -> tuple[dict[str, Array], dict[str, Any] | None]:
     try:
         opened: Any = safe_open(str(path), framework="numpy")
         with opened as file:
-            text: str | None = (file.metadata() or {}).get(_KEY)
+            texts: dict[str, str] = file.metadata() or {}
             arrays: dict[str, Array] = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+        check_digest(arrays, texts)
+        text = texts.get(_KEY)
+    except (SafetensorError, OSError, ValueError) as error:
         raise GlowError(f"{path}: not a checkpoint: {error}") from None
     return arrays, None if text is None else _facts(path, text)
 

@@ -181,16 +181,16 @@ class Profile:
             "channels": {
                 name: " ".join(f"{v:.7g}" for v in c.numbers()) for name, c in self.channels.items()
             },
-            "end": True,
         }
         text = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1 << 20)
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(f"{text}{_DIGEST}{_digest(text)}\nend: true\n", encoding="utf-8")
 
     @staticmethod
     def load(path: str | Path) -> Profile:
         """Read YAML; QuantizationError says what is wrong with the file."""
         try:
-            document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)
+            text = Path(path).read_text(encoding="utf-8")
+            document = yaml.load(text, Loader=_LOADER)
         except FileNotFoundError:
             raise QuantizationError(f"no such profile: {path}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -198,7 +198,20 @@ class Profile:
             raise QuantizationError(f"{path}: the profile is damaged: {line}") from None
         except OSError as error:
             raise QuantizationError(f"{path}: cannot be read: {error.strerror}") from None
+        head, found, last = text.rpartition(_DIGEST)
+        if found and not last.startswith(_digest(head)):
+            raise QuantizationError(
+                f"{path}: the profile is damaged: its digest is another (take the digest out of a file "
+                "that was changed by hand)"
+            )
         return _from_document(document, str(path))
+
+
+_DIGEST = "digest: "
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
