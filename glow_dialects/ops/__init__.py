@@ -66,6 +66,7 @@ OPERATORS = {
     "lrn": "lrn",
     "lstm": "lstm",
     "matmul": "batch_matmul matmul",
+    "matmul_half": "matmul_half",
     "max_pool": "max_pool max_pool_backward max_pool_with_argmax",
     "mean_var_normalize": "mean_var_normalize",
     "non_max_suppression": "non_max_suppression",

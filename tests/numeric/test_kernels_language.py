@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import glow_compiler as glow
 from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp, pack
+from glow_dialects.ops.matmul_half import MatmulHalfOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_passes.quantize.weight_blocks import quantize_blocks
 
@@ -68,6 +70,21 @@ def test_products(name: str, threads: int) -> None:
     want = np.maximum(near.reshape(p.m, p.k) @ wide.T + bias, 0)
     magnitude = (np.abs(x) @ np.abs(wide).T).max()
     np.testing.assert_allclose(net.run({"x": x})["y"], want, atol=1e-5 * magnitude)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("m", [1, 3, 70])
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_halves(kind: type, m: int, threads: int) -> None:
+    """Products by constants of 16 bits: one row, some, many; odd sizes."""
+    r, (n, k) = np.random.default_rng(m), (37, 51)
+    x, w = r.standard_normal((m, k)).astype(np.float32), r.standard_normal((n, k)).astype(kind)
+    g = glow.GraphBuilder()
+    g.save(g.one(MatmulHalfOp, g.placeholder("x", (m, k)), g.constant(w, "w")), "y")
+    net = glow.compile(g, threads=threads)
+    assert [call.label for call in net.program.selection.calls] == ["matmul_half"]  # pyright: ignore
+    want = x.astype(np.float64) @ w.astype(np.float64).T
+    np.testing.assert_allclose(net.run({"x": x})["y"], want, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -23,6 +23,7 @@ from glow_backends.cpu.kernels.language.integer_block_gemm import (
     IntegerBlockGemmSpec,
     emit_integer_block_gemm,
 )
+from glow_backends.cpu.kernels.language.matmul_half import MatmulHalfSpec, emit_matmul_half
 from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRowsSpec, emit_quantize_rows
 from glow_backends.cpu.kernels.language.rotary import RotarySpec, emit_rotary
 from glow_backends.cpu.kernels.norm.normalize import LayerNormSpec, emit_layer_norm
@@ -46,6 +47,7 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "few_bits_rows": (emit_gemm_blocks, BlockGemmSpec(30, 50, 90, 2, 32, offsets=True)),
     "integers": (emit_integer_block_gemm, IntegerBlockGemmSpec(3, 50, 96, 4, 32, 8.0, half=True)),
     "integers_rows": (emit_integer_block_gemm, IntegerBlockGemmSpec(30, 50, 128, 8, 64, 128.0, offsets=True)),
+    "matmul_half": (emit_matmul_half, MatmulHalfSpec(9, 50, 33, "bf16")),
     "quantize_rows": (emit_quantize_rows, QuantizeRowsSpec(6, 32, 8, 8.0)),
     "rotary": (emit_rotary, RotarySpec(1, 3, 2, 20, 9, 7, True)),
     "cached_attention": (

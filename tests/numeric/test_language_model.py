@@ -58,6 +58,18 @@ def test_interpreter(llama: tuple[Path, Any]) -> None:
     assert made == lms.continued(llama[1], prompt, 4)
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_halves(kind: str, tmp_path: Path) -> None:
+    """Weights of 16 bits are taken as they are: the tokens of the same numbers in 32 bits."""
+    own = lms.written(tmp_path, "llama").to(getattr(lms.torch, kind))
+    own.save_pretrained(tmp_path / "half")
+    prompt = lms.prompt_of(30)
+    model = glow.LanguageModel(tmp_path / "half")
+    assert list(model.generate(prompt, 12)) == lms.continued(own.float(), prompt, 12)
+    labels = {c.label for c in next(iter(model.programs.programs.values())).selection.calls}  # pyright: ignore
+    assert "matmul_half" in labels and "glow_cpu_instr.gemm" not in labels
+
+
 def test_threads(llama: tuple[Path, Any]) -> None:
     """Several workers generate the same."""
     prompt = lms.prompt_of(140)

@@ -61,6 +61,7 @@ from glow_backends.cpu.kernels.host import HostDft
 from glow_backends.cpu.kernels.language.cache_write import CacheWrite
 from glow_backends.cpu.kernels.language.cached_attention import CachedAttention
 from glow_backends.cpu.kernels.language.integer_block_gemm import IntegerBlockGemm
+from glow_backends.cpu.kernels.language.matmul_half import MatmulHalf
 from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRows, RoundBlocks
 from glow_backends.cpu.kernels.language.rotary import Rotary
 from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedBatchNorm
@@ -108,6 +109,7 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     DoubleMatmul(),
     BlockGemm(),
     IntegerBlockGemm(),
+    MatmulHalf(),
     QuantizeRows(),
     RoundBlocks(),
     Int8FullyConnected(),

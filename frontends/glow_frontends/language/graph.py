@@ -13,6 +13,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.activation import GeluOp, SwishOp
 from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.matmul_half import HALVES, MatmulHalfOp
 from glow_dialects.ops.rotary import RotaryOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_frontends.builder import GraphBuilder, Value
@@ -89,11 +90,12 @@ class _Builder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            matrix = self._blocks(array, weight or name)
             x = self._rounded(x, array.block)
+            y = g.matmul(x, g.transpose(self._blocks(array, weight or name)))
+        elif array.dtype in HALVES:
+            y = g.one(MatmulHalfOp, x, g.constant(array, f"{name}.weight"))
         else:
-            matrix = g.constant(np.asarray(array, np.float32), f"{name}.weight")
-        y = g.matmul(x, g.transpose(matrix))
+            y = g.matmul(x, g.transpose(g.constant(np.asarray(array, np.float32), f"{name}.weight")))
         return y + self._floats(f"{name}.bias") if self._has(f"{name}.bias") else y
 
     def _blocks(self, weight: Blocks, name: str) -> Value:

@@ -9,6 +9,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.round_blocks: tensor<3x64xf32> in blocks of 48}}
 // CHECK: glow.round_blocks: tensor<3x64xf32> in blocks of 48
 glow.placeholder @x input : tensor<3x64xf32>
 glow.func @main {
@@ -18,6 +19,7 @@ glow.func @main {
 
 // -----
 
+// expected-error@unknown {{glow.round_blocks: tensor<64xf64>, expected elements of f32}}
 // CHECK: glow.round_blocks: tensor<64xf64>, expected elements of f32
 glow.placeholder @x input : tensor<64xf64>
 glow.func @main {
