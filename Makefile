@@ -14,7 +14,7 @@ TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
 MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
-.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs
+.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -27,6 +27,7 @@ help:
 	@echo "imports    the one-way import rules"
 	@echo "filecheck  lit over tests/filecheck"
 	@echo "pytest     everything else under tests"
+	@echo "hunt       ten minutes (SECONDS=...) of random graphs on the CPU, the interpreter and onnxruntime"
 	@echo "docs       the documents and the reference as a site in build/site"
 	@echo "bench      our time, memory and error beside the installed peers"
 
@@ -78,6 +79,10 @@ pytest: setup
 
 pytest-quick: setup
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# What is wrong is reduced and written to build/hunt; `make hunt SECONDS=60` is in the tests.
+hunt: setup
+	$(BIN)/python -W ignore tests/onnx/hunt.py --seconds $(or $(SECONDS),600)
 
 bench: peers
 	$(BIN)/python -m benchmarks.compare
