@@ -7,17 +7,17 @@ from typing import Self
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 
 from glow_backends.base import Backend, get_backend
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.ops.module import functions
+from glow_passes.contract import GraphPass
 from glow_passes.lower.decompose import decompose
 
 
 @dataclass(frozen=True)
-class LegalizePass(ModulePass):
+class LegalizePass(GraphPass):
     """Decompose every node that `backend` does not support; written by the backend's name."""
 
     name = "glow-legalize"

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
+from glow_passes.changes import Snapshot
+from glow_passes.contract import check_order
 from glow_passes.failure import named_failure
 
 When = Literal["never", "before", "after", "changed", "failure"]
@@ -58,12 +60,15 @@ class InstrumentedRun:
         self.context = context
         self.options = options
         self.times: list[tuple[str, float, float]] = []
+        self.now: Snapshot | None = None
 
     def run(self, module: ModuleOp, passes: Sequence[ModulePass], watch: Watcher | None = None) -> None:
         """Apply `passes`; a failing pass leaves a reproducer where one was asked for.
 
         `watch` is told the number and name of each pass, "before" and "after" it.
         """
+        check_order(module, passes)
+        self.now = Snapshot(module)
         limit = self.options.bisect_limit
         for number, item in enumerate(passes):
             if limit is not None and number >= limit:
@@ -74,6 +79,11 @@ class InstrumentedRun:
             self._one(number, module, item, passes[number:])
             if watch is not None:
                 watch(number, item.name, "after")
+
+    def _changed(self, module: ModuleOp) -> bool:
+        """Whether the module is another one than when this was asked last."""
+        before, self.now = self.now, Snapshot(module)
+        return before is None or not before.same(self.now)
 
     def print_times(self) -> None:
         """The table of times, where it was asked for."""
@@ -92,7 +102,8 @@ class InstrumentedRun:
         try:
             item.apply(self.context, module)
             middle = time.perf_counter()
-            if options.verify_each:
+            changed = self._changed(module)
+            if options.verify_each and changed:
                 module.verify()
         except Exception as error:
             if options.print_ir == "failure":
@@ -105,7 +116,7 @@ class InstrumentedRun:
             raise failure from error
         self.times.append((str(item.spec()), middle - start, time.perf_counter() - middle))
         after = text_of(module) if watching else ""
-        if options.print_ir == "after" or (options.print_ir == "changed" and after != before):
+        if options.print_ir == "after" or (options.print_ir == "changed" and changed):
             self._say(f"after {item.name}", after)
         if options.dump is not None:
             options.dump.mkdir(parents=True, exist_ok=True)

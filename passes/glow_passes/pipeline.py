@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from glow_passes.autodiff.differentiate import DifferentiatePass
 from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
+from glow_passes.changes import Snapshot
 from glow_passes.failure import named_failure
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -57,13 +58,15 @@ class PassRunner:
 
     def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
         """Apply `passes` to `module` in place."""
+        before = Snapshot(module) if self.verify else None
         for item in passes:
             start = time.perf_counter()
             try:
                 item.apply(self.context, module)
                 elapsed = time.perf_counter() - start
-                if self.verify:
+                if before is not None and not before.same(after := Snapshot(module)):
                     module.verify()
+                    before = after
             except Exception as error:
                 failure = named_failure(error, item)
                 if failure is error:

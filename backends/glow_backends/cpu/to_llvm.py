@@ -15,7 +15,6 @@ from xdsl.context import Context
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from glow_backends.cpu.calls import KernelCall, Packed
@@ -37,6 +36,7 @@ from glow_dialects.instr.memory import (
     view_offset,
 )
 from glow_dialects.ops.module import ConstantOp, lookup, placeholders
+from glow_passes.contract import InstructionPass
 
 _PTR = llvm.LLVMPointerType()
 _LARGEST_INDEX = 2**31 - 1
@@ -263,13 +263,14 @@ def _constant_name(operand: SSAValue | Packed) -> str:
 
 
 @dataclass(frozen=True)
-class ConvertGlowInstrToLLVMPass(ModulePass):
+class ConvertGlowInstrToLLVMPass(InstructionPass):
     """Replace planned instruction functions by their program functions (`llvm.func @glow_main`).
 
     `cpu`: "host" or a name such as "haswell"; `threads`: workers that share each kernel.
     """
 
     name = "convert-glow-instr-to-llvm"
+    NEEDS_PLAN = KEEPS_PLAN = True
     cpu: str = "host"
     threads: int = 1
 

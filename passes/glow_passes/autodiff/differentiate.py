@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -33,6 +32,7 @@ from glow_passes.autodiff.optimize import Optimizer, apply_optimizer
 from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.autodiff.training import STEP, Training, add_placeholder, step_value
 from glow_passes.autodiff.volumes import planes_form
+from glow_passes.contract import GraphPass
 
 
 def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | None, seed: int = 0) -> None:
@@ -183,7 +183,7 @@ def count_step(module: ModuleOp, training: Training) -> None:
 
 
 @dataclass(frozen=True)
-class DifferentiatePass(ModulePass):
+class DifferentiatePass(GraphPass):
     """Add @<function>_training: gradients of `wrt` saved as outputs, or applied by an `optimizer`.
 
     `optimizer` is sgd, adam, adamw, rmsprop or adagrad with its options; without `lr` the learning

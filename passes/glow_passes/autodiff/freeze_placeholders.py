@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
+from glow_passes.contract import GraphPass
 
 
 def freeze_placeholders(module: ModuleOp, values: Mapping[str, Array] | None = None) -> list[str]:
@@ -64,7 +64,7 @@ def _value(name: str, op: PlaceholderOp, values: Mapping[str, Array]) -> Array:
 
 
 @dataclass(frozen=True)
-class FreezePlaceholdersPass(ModulePass):
+class FreezePlaceholdersPass(GraphPass):
     """Trainable and state placeholders become constants with their initial contents."""
 
     name = "glow-freeze-placeholders"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.name_patterns import selected
@@ -16,6 +15,7 @@ from glow_dialects.core.types import Tensor, element_of, is_float, typed
 from glow_dialects.instr.memory import instr_functions
 from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp, constants, functions
+from glow_passes.contract import GraphPass
 
 
 def running_statistics(module: ModuleOp) -> set[str]:
@@ -66,7 +66,7 @@ def _convert(module: ModuleOp, constant: ConstantOp, kind: Tensor, role: str) ->
 
 
 @dataclass(frozen=True)
-class MakeTrainablePass(ModulePass):
+class MakeTrainablePass(GraphPass):
     """Constants whose names match one of `names` (`*`, `?`; `!` leaves out) become trainable placeholders."""
 
     name = "glow-make-trainable"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
+from glow_passes.contract import GraphPass
 
 #: Attribute of a function: bytes of activations that it should not exceed.
 BUDGET = "memory_budget"
@@ -163,7 +163,7 @@ def _owner(value: SSAValue) -> Operation:
 
 
 @dataclass(frozen=True)
-class RematerializePass(ModulePass):
+class RematerializePass(GraphPass):
     """Keep functions within `budget` bytes, or within their own `memory_budget` where that is 0."""
 
     name = "glow-rematerialize"

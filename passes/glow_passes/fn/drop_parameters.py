@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, PartialOp, RefOp
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import Table, remove_dead, roots_of, table_of
 from glow_passes.fn.lift_closures import lift_closures
 
 
 @dataclass(frozen=True)
-class DropParametersPass(ModulePass):
+class DropParametersPass(FunctionPass):
     """`partial @f(%a, %b)` of a function that ignores its first parameter becomes `partial @f(%b)`.
 
     Parameters that a function only hands on to itself, or to others that drop them, are not used. Functions

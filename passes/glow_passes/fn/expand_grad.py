@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ValueAndGradOp
 from glow_dialects.fn.maker import Maker, modes_of
 from glow_dialects.fn.syntax import LINE
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.lift_closures import lift_closures
 
@@ -59,7 +59,7 @@ def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> li
 
 
 @dataclass(frozen=True)
-class ExpandGradPass(ModulePass):
+class ExpandGradPass(FunctionPass):
     """grad @f -> partial @grad(@f.fwd), with the forward and backward functions that it needs.
 
     `mode`: "reverse", or "forward" (partial @grad.ahead(@f.jvp), tangents instead of cotangents).

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import ConstantOp, FuncOp, LambdaOp, PartialOp, RefOp
 from glow_dialects.fn.types import any_type
+from glow_passes.contract import FunctionPass
 
 
 @dataclass(frozen=True)
-class LiftClosuresPass(ModulePass):
+class LiftClosuresPass(FunctionPass):
     """A lambda becomes `@f` with its captured values as first parameters, and `partial @f(captured)`."""
 
     name = "glow-lift-closures"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.types import Array
@@ -32,16 +31,18 @@ from glow_dialects.fn.types import any_type
 from glow_dialects.ops import module as graph
 from glow_dialects.ops.control import CONTROL, IfOp, LoopOp, yielded
 from glow_dialects.ops.literal import LiteralOp
+from glow_passes.contract import GraphPass, Level
 
 
 @dataclass(frozen=True)
-class OutlineControlPass(ModulePass):
+class OutlineControlPass(GraphPass):
     """`glow.func` becomes `glow_fn.func` of the inputs, whose value is the tuple of what it saves.
 
     A body of `glow.if` or `glow.loop` becomes a function of the values that it uses; a loop calls itself.
     """
 
     name = "glow-outline-control"
+    MAKES = (Level.FUNCTIONS, Level.GRAPH)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         outline_control(op)

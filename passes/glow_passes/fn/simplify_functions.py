@@ -8,7 +8,6 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.attributes import to_attribute, to_python
 from glow_dialects.fn.dialect import (
@@ -25,6 +24,7 @@ from glow_dialects.fn.dialect import (
 )
 from glow_dialects.fn.primitives.scalars import ScalarPrimitive
 from glow_dialects.fn.syntax import LINE
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import (
     Table,
     inline,
@@ -39,7 +39,7 @@ from glow_passes.fn.lift_closures import lift_closures
 
 
 @dataclass(frozen=True)
-class SimplifyFunctionsPass(ModulePass):
+class SimplifyFunctionsPass(FunctionPass):
     """Calls of known functions are replaced by their bodies, up to `limit` operations a function."""
 
     name = "glow-simplify-functions"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, FuncOp, PartialOp, RefOp
 from glow_dialects.fn.types import any_type
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import Table, reached, recursive, remove_dead, remove_unreached, roots_of, table_of
 from glow_passes.fn.lift_closures import fresh, lift_closures
 
@@ -25,7 +25,7 @@ Key = tuple[str, tuple[tuple[int, str, int], ...]]
 
 
 @dataclass(frozen=True)
-class SpecializeKnownPass(ModulePass):
+class SpecializeKnownPass(FunctionPass):
     """A copy of a recursive function for each set of known functions that it is given."""
 
     name = "glow-specialize-known"

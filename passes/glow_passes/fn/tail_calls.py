@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, FuncOp, ReturnOp
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import (
     Table,
     inline,
@@ -26,7 +26,7 @@ from glow_passes.fn.lift_closures import lift_closures
 
 
 @dataclass(frozen=True)
-class TailCallsPass(ModulePass):
+class TailCallsPass(FunctionPass):
     """A function of a cycle that others of the cycle call last, of at most `small` operations, joins them.
 
     Of the functions of a loop, its header joins the body, which then tests and calls itself; of two functions

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.fn.dialect import CallOp, FuncOp
+from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import (
     Table,
     inline,
@@ -26,7 +26,7 @@ from glow_passes.fn.simplify_functions import Rules, simplify
 
 
 @dataclass(frozen=True)
-class UnrollFunctionsPass(ModulePass):
+class UnrollFunctionsPass(FunctionPass):
     """Loops and recursions of at most `count` turns that constants decide about become straight code.
 
     A function grows to at most `limit` operations; loops whose turns the program decides stay as they are.

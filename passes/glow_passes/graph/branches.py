@@ -12,11 +12,11 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.conv import ConvOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import Linear, channel_vector, linear_of
 from glow_passes.graph.match import terms
@@ -125,7 +125,7 @@ PATTERNS = (Pattern((AddOp,), one_convolution),)
 
 
 @dataclass(frozen=True)
-class BranchesPass(ModulePass):
+class BranchesPass(GraphPass):
     """Sums of convolutions, and of factors, of one value as one convolution."""
 
     name = "glow-branches"

@@ -9,12 +9,12 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Attribute, Operation
-from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
+from glow_passes.contract import GraphPass
 from glow_passes.graph.symbols import Symbols
 
 
@@ -102,7 +102,7 @@ def _equal(op: Operation, other: Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class CsePass(ModulePass):
+class CsePass(GraphPass):
     """Common-subexpression elimination on constants, their reads and pure nodes."""
 
     name = "glow-cse"

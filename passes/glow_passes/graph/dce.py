@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
 
@@ -28,7 +28,7 @@ def eliminate(function: FuncOp) -> int:
 
 
 @dataclass(frozen=True)
-class DcePass(ModulePass):
+class DcePass(GraphPass):
     """Dead-code elimination on nodes and constants; placeholders are the module's interface."""
 
     name = "glow-dce"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import typed
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.match import users
 
@@ -37,7 +37,7 @@ PATTERNS = (Pattern((LiteralOp, SplatOp), place),)
 
 
 @dataclass(frozen=True)
-class PlaceConstantsPass(ModulePass):
+class PlaceConstantsPass(GraphPass):
     """Turn literals, and splats that kernels read as memory, into constants."""
 
     name = "glow-place-constants"

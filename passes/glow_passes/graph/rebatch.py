@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -22,6 +21,7 @@ from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
+from glow_passes.contract import GraphPass
 
 SIZES = ("ends", "sizes")
 """Properties with a size of each axis of the operand."""
@@ -240,7 +240,7 @@ class _Rebatch:
 
 
 @dataclass(frozen=True)
-class RebatchPass(ModulePass):
+class RebatchPass(GraphPass):
     """Make a model for `batch` samples of one whose inputs have another first dimension.
 
     x : tensor<8x4xf32>, reshape to 2x4x4  ->  with batch=4: x : tensor<4x4xf32>, reshape to 1x4x4

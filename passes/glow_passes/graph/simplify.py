@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_passes.contract import GraphPass
 from glow_passes.graph import (
     activations,
     algebra,
@@ -81,7 +81,7 @@ FAMILIES: dict[str, tuple[Pattern, ...]] = {
 
 
 @dataclass(frozen=True)
-class SimplifyPass(ModulePass):
+class SimplifyPass(GraphPass):
     """Every simplification to a common fixpoint, with or without the recognition of idioms.
 
     `only`: the families of patterns to apply instead, such as `algebra`.

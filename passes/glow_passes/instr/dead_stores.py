@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.instr.memory import (
@@ -19,6 +18,7 @@ from glow_dialects.instr.memory import (
     instr_functions,
     origin,
 )
+from glow_passes.contract import InstructionPass
 
 
 def eliminate(function: InstrFuncOp) -> int:
@@ -59,7 +59,7 @@ def _erase(op: Operation) -> None:
 
 
 @dataclass(frozen=True)
-class DeadStoresPass(ModulePass):
+class DeadStoresPass(InstructionPass):
     """Dead-store elimination and removal of dead allocs."""
 
     name = "glow-dead-stores"

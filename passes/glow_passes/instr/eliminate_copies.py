@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.instr.memory import (
@@ -22,6 +21,7 @@ from glow_dialects.instr.memory import (
     origin,
     view_offset,
 )
+from glow_passes.contract import InstructionPass
 
 
 def eliminate(function: InstrFuncOp) -> int:
@@ -131,7 +131,7 @@ def _hoist(alloc: AllocOp, before: Operation) -> None:
 
 
 @dataclass(frozen=True)
-class EliminateCopiesPass(ModulePass):
+class EliminateCopiesPass(InstructionPass):
     """Compute results in place of copying them."""
 
     name = "glow-eliminate-copies"

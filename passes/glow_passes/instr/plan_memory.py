@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions
+from glow_passes.contract import InstructionPass
 
 Request = tuple[int, int, int]
 
@@ -147,10 +147,11 @@ def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
 
 
 @dataclass(frozen=True)
-class PlanMemoryPass(ModulePass):
+class PlanMemoryPass(InstructionPass):
     """Assign arena offsets to the allocs of every instruction function."""
 
     name = "glow-plan-memory"
+    PLANS = True
     alignment: int = 64
 
     def __post_init__(self) -> None:

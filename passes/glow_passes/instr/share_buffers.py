@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.instr.memory import (
@@ -17,6 +16,7 @@ from glow_dialects.instr.memory import (
     instr_functions,
     origin,
 )
+from glow_passes.contract import InstructionPass
 
 
 def _lives(function: InstrFuncOp) -> tuple[dict[SSAValue, Operation], dict[SSAValue, Operation]]:
@@ -85,7 +85,7 @@ def _merge(function: InstrFuncOp, kept: SSAValue, operand: SSAValue, gone: SSAVa
 
 
 @dataclass(frozen=True)
-class ShareBuffersPass(ModulePass):
+class ShareBuffersPass(InstructionPass):
     """In-place results for every instruction function."""
 
     name = "glow-share-buffers"

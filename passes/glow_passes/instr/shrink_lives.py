@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions, origin
+from glow_passes.contract import InstructionPass
 
 
 def shrink(function: InstrFuncOp) -> None:
@@ -39,7 +39,7 @@ def shrink(function: InstrFuncOp) -> None:
 
 
 @dataclass(frozen=True)
-class ShrinkLivesPass(ModulePass):
+class ShrinkLivesPass(InstructionPass):
     """Sink allocs and hoist deallocs (Glow: SinkAllocas and HoistDealloc)."""
 
     name = "glow-shrink-lives"

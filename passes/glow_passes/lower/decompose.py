@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import taken_apart
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops import card_of
 from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.contract import GraphPass
 
 Legal = Callable[[GraphOp], bool]
 
@@ -37,7 +37,7 @@ def decompose(function: FuncOp, legal: Legal) -> int:
 
 
 @dataclass(frozen=True)
-class DecomposePass(ModulePass):
+class DecomposePass(GraphPass):
     """Decompose the operators named in `ops`, or every one that can be where none is named."""
 
     name = "glow-decompose"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.module import functions
+from glow_passes.contract import GraphPass
 
 
 def drop_predicate(op: GraphOp) -> None:
@@ -22,7 +22,7 @@ def drop_predicate(op: GraphOp) -> None:
 
 
 @dataclass(frozen=True)
-class DropPredicatesPass(ModulePass):
+class DropPredicatesPass(GraphPass):
     """Predicates are advice: a backend that skips nothing by them is better off without.
 
     relu %x pred %p -> relu %x

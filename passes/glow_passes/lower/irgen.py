@@ -8,7 +8,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import VariadicDef
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.errors import UnsupportedError
@@ -24,6 +23,7 @@ from glow_dialects.instr.memory import (
     origin,
 )
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions, lookup
+from glow_passes.contract import GraphPass, Level
 
 
 class IRGen:
@@ -129,10 +129,11 @@ def generate(function: FuncOp) -> InstrFuncOp:
 
 
 @dataclass(frozen=True)
-class IrgenPass(ModulePass):
+class IrgenPass(GraphPass):
     """Replace every glow.func by its glow_instr.func."""
 
     name = "glow-irgen"
+    MAKES = (Level.INSTRUCTIONS,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in list(functions(op)):

@@ -8,11 +8,11 @@ from typing import Literal
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
+from glow_passes.contract import GraphPass
 
 
 def _parents(op: Operation) -> list[Operation]:
@@ -105,7 +105,7 @@ def schedule(function: FuncOp, by_memory: bool = True) -> None:
 
 
 @dataclass(frozen=True)
-class SchedulePass(ModulePass):
+class SchedulePass(GraphPass):
     """Order nodes so that little memory is live (`by=memory`) or simply topologically (`by=order`)."""
 
     name = "glow-schedule"

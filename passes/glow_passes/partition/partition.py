@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.byte_counts import byte_count
 from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.contract import GraphPass
 from glow_passes.lower.schedule import schedule
 from glow_passes.partition.cut import Place, cut
 from glow_passes.partition.nodes import Node, node_graph
@@ -60,7 +60,7 @@ def _completed(
 
 
 @dataclass(frozen=True)
-class PartitionPass(ModulePass):
+class PartitionPass(GraphPass):
     """Divide functions into `count` partitions, or into as few as have `memory` bytes of constants each.
 
     f(x) = relu(x w) v  ->  f_0(x) saves t = relu(x w), f_1 reads t and saves t v

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, ModuleOp, f64
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.ops.module import functions
+from glow_passes.contract import GraphPass
 from glow_passes.quantize.calibration import calibrated
 from glow_passes.quantize.profile import Profile, observed
 from glow_passes.quantize.schema import QuantizationError, Schema
@@ -50,7 +50,7 @@ def hand_on(op: Operation, value: SSAValue) -> None:
 
 
 @dataclass(frozen=True)
-class ApplyProfilePass(ModulePass):
+class ApplyProfilePass(GraphPass):
     """Annotate nodes with the ranges of `profile`, a file that glow-profile wrote."""
 
     name = "glow-apply-profile"

@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
@@ -18,6 +17,7 @@ from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import FuncOp, GetOp, functions
 from glow_dialects.ops.splat import SplatOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.casts import PATTERNS as CASTS
 from glow_passes.graph.driver import rewrite
 from glow_passes.graph.symbols import Symbols
@@ -148,7 +148,7 @@ def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> int:
 
 
 @dataclass(frozen=True)
-class ConvertFloatsPass(ModulePass):
+class ConvertFloatsPass(GraphPass):
     """Compute on `to` (f16, bf16) except operators and values in `keep`; inputs and outputs stay f32.
 
     `storage`: only constants are narrow, and cast to f32 where they are read. Variances and what

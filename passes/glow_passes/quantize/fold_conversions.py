@@ -14,7 +14,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float, shape_of, tensor
@@ -31,6 +30,7 @@ from glow_dialects.ops.quantize import (
 )
 from glow_dialects.ops.quantized_arithmetic import QuantizedBinaryOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, RequantizingOp, scale_of, zero_of
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import plain_properties
 
@@ -247,7 +247,7 @@ BORDERS = (Pattern((DequantizeOp,), real_result),)
 
 
 @dataclass(frozen=True)
-class FoldConversionsPass(ModulePass):
+class FoldConversionsPass(GraphPass):
     """Eliminate, merge and move quantize, dequantize and rescale; fold relu into limits.
 
     `saturate`: what is stored and read as real numbers again keeps its rounding and saturation, as in

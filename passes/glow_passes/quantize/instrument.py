@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import typed
 from glow_dialects.ops.module import FuncOp, PlaceholderOp, SaveOp, functions
+from glow_passes.contract import GraphPass
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.profile import observed
 
@@ -30,7 +30,7 @@ def instrument(module: ModuleOp, function: FuncOp) -> list[str]:
 
 
 @dataclass(frozen=True)
-class InstrumentPass(ModulePass):
+class InstrumentPass(GraphPass):
     """Add a save for each float value: profiling works on every backend, with its own code."""
 
     name = "glow-instrument"

@@ -15,7 +15,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
@@ -30,6 +29,7 @@ from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.requantize import RequantizingOp, scale_of
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.quantize.byte_functions import PATTERN as FUNCTION_OF_BYTES
@@ -227,7 +227,7 @@ PATTERNS = (
 
 
 @dataclass(frozen=True)
-class MatchQdqPass(ModulePass):
+class MatchQdqPass(GraphPass):
     """Operators between conversions become integer operators; the conversions fold."""
 
     name = "glow-match-qdq"

@@ -14,7 +14,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
@@ -38,6 +37,7 @@ from glow_dialects.ops.quantize import (
     quantized_type,
 )
 from glow_dialects.ops.requantize import scale_of
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.graph.symbols import Symbols
@@ -430,7 +430,7 @@ def _layer(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
 
 
 @dataclass(frozen=True)
-class QuantizePass(ModulePass):
+class QuantizePass(GraphPass):
     """Quantise nodes with ranges (glow-apply-profile), except operators and values in `keep`.
 
     schema: asymmetric, symmetric, symmetric_uint8, symmetric_power2. precision: int8, int16 (of

@@ -14,7 +14,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
@@ -26,6 +25,7 @@ from glow_dialects.ops.quantize import quantize_array
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.unary_math import AbsOp, RoundOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.match import is_known
 from glow_passes.quantize.schema import symmetric_type
@@ -61,7 +61,7 @@ def dynamic_product(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 @dataclass(frozen=True)
-class QuantizeDynamicPass(ModulePass):
+class QuantizeDynamicPass(GraphPass):
     """Fully connected layers and products with constant weights on 8 bits, without a profile."""
 
     name = "glow-quantize-dynamic"

@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, strides_of
 from glow_backends.cpu.ops.layers import GemmOp
@@ -20,6 +19,7 @@ from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
 
 _LEAST_ROWS = 4
@@ -147,7 +147,7 @@ PATTERNS = (Pattern((GemmOp,), attention), Pattern((TransposeOp,), ordered_resul
 
 
 @dataclass(frozen=True)
-class CpuAttentionPass(ModulePass):
+class CpuAttentionPass(GraphPass):
     """gemm(softmax(gemm(q, k')), v) -> glow_cpu.attention(q, k, v), with scale, mask and transposes."""
 
     name = "glow-cpu-attention"

@@ -9,13 +9,13 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 
@@ -45,7 +45,7 @@ PATTERNS = (Pattern((BlockOp,), shuffled),)
 
 
 @dataclass(frozen=True)
-class CpuChannelsPass(ModulePass):
+class CpuChannelsPass(GraphPass):
     """block(reshape(transpose(reshape(unblock(x))))) -> permute_channels(x)."""
 
     name = "glow-cpu-channels"

@@ -7,7 +7,6 @@ from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.emit.memory import ceil_div
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
@@ -26,6 +25,7 @@ from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.ops.module import ConstantOp, GetOp, functions
+from glow_passes.contract import GraphPass
 
 DIRECT, DIRECT_HALVES, WINOGRAD = DirectConv(), HalfConv(), WinogradConv()
 
@@ -90,7 +90,7 @@ def packed(conv: ConvOp, target: CpuTarget) -> None:
 
 
 @dataclass(frozen=True)
-class CpuChoosePass(ModulePass):
+class CpuChoosePass(GraphPass):
     """Direct convolutions become Winograd ones where that is estimated to be faster.
 
     Filters that change at run time are packed for the algorithm in front of their convolution.

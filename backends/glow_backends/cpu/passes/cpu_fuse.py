@@ -11,7 +11,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.epilogue import BINARY, GATE, EpilogueStep
@@ -36,6 +35,7 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.symbols import Symbols
 
@@ -344,7 +344,7 @@ PATTERNS = (
 
 
 @dataclass(frozen=True)
-class CpuFusePass(ModulePass):
+class CpuFusePass(GraphPass):
     """Matrix products become glow_cpu.gemm; element-wise operators join the kernel before them.
 
     relu(add(conv(x, w, b), y)) -> conv(x, w, b, y) {steps = ["add", "relu"]}

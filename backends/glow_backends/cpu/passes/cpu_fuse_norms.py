@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.emit.epilogue import BINARY, EpilogueStep
 from glow_backends.cpu.emit.pointwise import supports
@@ -22,6 +21,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.module import FuncOp, functions
 from glow_dialects.ops.select import SelectOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_used_once, producer
 from glow_passes.graph.symbols import Symbols
 
@@ -107,7 +107,7 @@ def fuse(function: FuncOp, symbols: Symbols) -> int:
 
 
 @dataclass(frozen=True)
-class CpuFuseNormsPass(ModulePass):
+class CpuFuseNormsPass(GraphPass):
     """Element-wise operators behind a normalisation of training join it, and relu's gradient before one.
 
     relu(add(norm(x), y)) -> norm(x, y) {steps = ["add", "relu"]}

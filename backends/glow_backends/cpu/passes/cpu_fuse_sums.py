@@ -8,11 +8,11 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.quantized import QuantizedConvOp
 from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 WINDOW = ("lanes", "strides", "pads", "dilations", "group", "low", "high")
@@ -46,7 +46,7 @@ def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 @dataclass(frozen=True)
-class CpuFuseSumsPass(ModulePass):
+class CpuFuseSumsPass(GraphPass):
     """Fuse quantised residual sums into the convolutions before them."""
 
     name = "glow-cpu-fuse-sums"

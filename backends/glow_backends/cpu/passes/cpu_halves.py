@@ -15,7 +15,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.quantized import factor_of
 from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
@@ -29,6 +28,7 @@ from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 from glow_dialects.ops.unary_math import RoundOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.linear import plain_properties
 
@@ -120,7 +120,7 @@ PATTERNS = (Pattern((QuantizedConvOp,), conv), Pattern((QuantizedFullyConnectedO
 
 
 @dataclass(frozen=True)
-class CpuHalvesPass(ModulePass):
+class CpuHalvesPass(GraphPass):
     """Compute layers on 16-bit integers by the kernels of bytes."""
 
     name = "glow-cpu-halves"

@@ -9,7 +9,6 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import conv_spec
@@ -25,6 +24,7 @@ from glow_dialects.core.types import bytes_of, element_of, present, shape_of, te
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_dialects.ops.slice import SliceOp
+from glow_passes.contract import GraphPass
 
 MOST_PARTS = 16
 """Into how many parts a batch is cut at most: each is code of its own in the program."""
@@ -178,7 +178,7 @@ def split_batches(function: FuncOp, target: CpuTarget, winograd: bool = True) ->
 
 
 @dataclass(frozen=True)
-class CpuImagesPass(ModulePass):
+class CpuImagesPass(GraphPass):
     """Convolutions and what stands between them on large images go through a batch part by part.
 
     What one layer writes is then still in the cache when the next reads it. Layers with more weights

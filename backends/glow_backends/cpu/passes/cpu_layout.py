@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.passes.layout_rules import RULES, elementwise
 from glow_backends.cpu.passes.quantized_layout import RULES as QUANTIZED_RULES
@@ -21,12 +20,13 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.module import FuncOp, functions
 from glow_dialects.ops.resize import ResizeOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import producer
 from glow_passes.graph.symbols import Symbols
 
 
 @dataclass(frozen=True)
-class CpuLayoutPass(ModulePass):
+class CpuLayoutPass(GraphPass):
     """Convolutions and what follows them work on N x C/c x H x W x c; borders convert.
 
     conv(x, w), relu  ->  unblock(relu(glow_cpu.conv(block(x), w)))

@@ -16,7 +16,6 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
 from glow_backends.cpu.target import named
@@ -24,6 +23,7 @@ from glow_dialects.core.types import UniformQuantizedType, present, shape_of, te
 from glow_dialects.ops.quantize import RescaleOp, is_byte, quantized_type
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.requantize import scale_of, zero_of
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.linear import plain_properties
 
@@ -75,7 +75,7 @@ def _wide(x: SSAValue, r: Rewriter) -> SSAValue:
 
 
 @dataclass(frozen=True)
-class CpuPairsPass(ModulePass):
+class CpuPairsPass(GraphPass):
     """Bring bytes to products as 16-bit numbers where pairs of those are multiplied on `cpu`."""
 
     name = "glow-cpu-pairs"

@@ -8,7 +8,6 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.memory import ALIGN
 from glow_dialects.core.instr_op import InstrOp, is_instr_of
@@ -27,6 +26,7 @@ from glow_dialects.instr.memory import (
 )
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.slice import SliceOp
+from glow_passes.contract import InstructionPass
 from glow_passes.instr.shrink_lives import shrink
 
 
@@ -160,7 +160,7 @@ def place(function: InstrFuncOp) -> int:
 
 
 @dataclass(frozen=True)
-class CpuPlacePartsPass(ModulePass):
+class CpuPlacePartsPass(InstructionPass):
     """Slices and concatenations of whole blocks of memory become views.
 
     a @out %a; b @out %b; concat @out %c, @in %a, @in %b -> a @out %c[0..]; b @out %c[n..]

@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32, i16, i32
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
@@ -26,6 +25,7 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.autodiff.recurrent import has_training_form, training_form
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 
 _SHARED = ("direction", "activations", "activation_alpha", "activation_beta", "clip")
@@ -119,7 +119,7 @@ PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split), Pattern((LstmOp, GruOp, RnnO
 
 
 @dataclass(frozen=True)
-class CpuRecurrentPass(ModulePass):
+class CpuRecurrentPass(GraphPass):
     """lstm(x, w, r, b) -> recurrent(fully_connected(x, w^T, b), r).
 
     One matrix product serves all steps and directions; what depends on the step before is a loop.

@@ -10,7 +10,6 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.passes.uniform_values import known_number
 from glow_dialects.core.definition import SEGMENTS
@@ -22,6 +21,7 @@ from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 
 _DEPTH = 6  # element-wise operators looked through
@@ -95,7 +95,7 @@ PATTERNS = (Pattern((ScatterElementsOp,), scatter_rows), Pattern((GatherElements
 
 
 @dataclass(frozen=True)
-class CpuRowsPass(ModulePass):
+class CpuRowsPass(GraphPass):
     """scatter_elements(x, expand(i), u) -> scatter_nd(x, i, u): rows are copied and added by vectors."""
 
     name = "glow-cpu-rows"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
@@ -21,6 +20,7 @@ from glow_backends.cpu.steps import parameters
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.module import FuncOp, SaveOp, functions
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
 
@@ -216,7 +216,7 @@ def sort(function: FuncOp) -> None:
 
 
 @dataclass(frozen=True)
-class CpuStackPass(ModulePass):
+class CpuStackPass(GraphPass):
     """Connected element-wise operators of one shape become one glow_cpu.stack.
 
     %a = sub %x, %y; %b = exp %a  ->  %b = stack %x, %y {steps = ["%2 = sub %0, %1", "%3 = exp %2"]}

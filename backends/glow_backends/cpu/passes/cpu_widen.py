@@ -18,7 +18,6 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, f32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.passes.layout_rules import computes_conv
@@ -36,6 +35,7 @@ from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
 #: Operators whose kernels here write blocks of channels, and those between layers whose kernels keep them.
@@ -124,7 +124,7 @@ def _follows_convolution(value: SSAValue) -> bool:
 
 
 @dataclass(frozen=True)
-class CpuWidenPass(ModulePass):
+class CpuWidenPass(GraphPass):
     """Networks on 16-bit floats that have a layer use its f32 kernel, or that of their type.
 
     `cpu`: "host" or a name such as "sapphirerapids", which says whether there is arithmetic on f16, bf16.

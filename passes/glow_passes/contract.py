@@ -1,0 +1,105 @@
+"""Contracts of passes: the level that a pass works on, what it leaves, and the order that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from glow_dialects.core.errors import UnsupportedError
+
+
+class Level(Enum):
+    """The forms that functions of a module have, and the pass that makes the next."""
+
+    FUNCTIONS = "functions (glow_fn.func)"
+    GRAPH = "graphs (glow.func)"
+    INSTRUCTIONS = "instructions (glow_instr.func)"
+
+
+class OrderError(UnsupportedError):
+    """A pass stands where its level is not, or where the pass before it rules it out."""
+
+
+class LevelPass(ModulePass):
+    """A pass on one level: modules without functions of it are none of its business.
+
+    `MAKES` are the levels that those functions have afterwards. `PLANS` gives buffers places in the arena,
+    `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right.
+    """
+
+    LEVEL: ClassVar[Level]
+    MAKES: ClassVar[tuple[Level, ...]] = ()
+    PLANS: ClassVar[bool] = False
+    NEEDS_PLAN: ClassVar[bool] = False
+    KEEPS_PLAN: ClassVar[bool] = False
+
+
+class FunctionPass(LevelPass):
+    """A pass on functions of `glow_fn`."""
+
+    LEVEL = Level.FUNCTIONS
+
+
+class GraphPass(LevelPass):
+    """A pass on graphs, lowered ones and those of a target too."""
+
+    LEVEL = Level.GRAPH
+
+
+class InstructionPass(LevelPass):
+    """A pass on instructions and their buffers."""
+
+    LEVEL = Level.INSTRUCTIONS
+
+
+def levels_of(module: ModuleOp) -> set[Level]:
+    """The levels of the functions of a module."""
+    from glow_dialects.fn.dialect import FuncOp as FunctionOp
+    from glow_dialects.instr.memory import InstrFuncOp
+    from glow_dialects.ops.module import FuncOp
+
+    kinds: dict[type[Operation], Level] = {
+        FunctionOp: Level.FUNCTIONS,
+        FuncOp: Level.GRAPH,
+        InstrFuncOp: Level.INSTRUCTIONS,
+    }
+    return {kinds[type(op)] for op in module.ops if type(op) in kinds}
+
+
+def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
+    """OrderError, which names the pass, where one of a pipeline has nothing to work on or comes too late.
+
+    Passes without a contract, of xDSL or of users, may stand anywhere.
+    """
+    levels = levels_of(module)
+    if not levels:
+        return
+    maker: dict[Level, str] = {}
+    planned: str | None = None
+    moved: ModulePass | None = None
+    for item in passes:
+        if not isinstance(item, LevelPass):
+            continue
+        if item.LEVEL not in levels:
+            there = " and ".join(sorted(f"{level.value}{maker.get(level, '')}" for level in levels))
+            raise OrderError(f"pass {item.spec()} works on {item.LEVEL.value}; the program there is {there}")
+        if item.PLANS:
+            planned, moved = item.name, None
+        elif item.NEEDS_PLAN and moved is not None:
+            raise OrderError(
+                f"pass {item.spec()} reads places of buffers, which pass {moved.name} left out of date"
+            )
+        elif item.LEVEL is Level.INSTRUCTIONS and planned is not None and not item.KEEPS_PLAN:
+            moved = item
+        if item.MAKES:
+            levels = (levels - {item.LEVEL}) | set(item.MAKES)
+            maker |= dict.fromkeys(item.MAKES, f", made by {item.name}")
+    if moved is not None:
+        raise OrderError(
+            f"pass {moved.spec()} changes buffers after {planned} gave them places; plan after it"
+        )
