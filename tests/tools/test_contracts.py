@@ -34,7 +34,7 @@ def net(tmp_path: Path) -> Path:
     [
         ("cpu,glow-cse", ("glow-cse works on graphs (glow.func)", "made by glow-irgen")),
         ("glow-plan-memory", ("glow-plan-memory works on instructions", "graphs (glow.func)")),
-        ("instr,lower", ("glow-dead-stores works on instructions",)),
+        ("instr,lower", ("works on instructions (glow_instr.func)",)),
         ("glow-lift-closures", ("glow-lift-closures works on functions (glow_fn.func)",)),
         ("cpu,glow-share-buffers", ("glow-share-buffers changes buffers after glow-plan", "plan after it")),
         ("cpu,glow-shrink-lives,convert-glow-instr-to-llvm", ("reads places of buffers",)),

@@ -9,7 +9,6 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from glow_backends.cpu.kernels.language.integer_block_gemm import (
     has_integer_kernel,
@@ -23,6 +22,7 @@ from glow_dialects.core.types import present
 from glow_dialects.ops.dequantize_blocks import FORM
 from glow_dialects.ops.module import functions
 from glow_dialects.ops.round_blocks import RoundBlocksOp
+from glow_passes.contract import GraphPass
 from glow_passes.graph.cse import merge_nodes
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
@@ -44,7 +44,7 @@ def integers(op: BlockGemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None
 
 
 @dataclass(frozen=True)
-class CpuIntegerBlocksPass(ModulePass):
+class CpuIntegerBlocksPass(GraphPass):
     """Products of rounded activations by weights of few bits become products of integers.
 
     `cpu`: "host" or a name such as "sapphirerapids", whose instructions say how integers are kept.
