@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Port, Program, Report, check_inputs, get_backend
+from glow_backends.base import Port, Program, Report, check_inputs, get_backend, ports
 from glow_compiler import checkpoint
 from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
@@ -59,6 +59,9 @@ class Trainer:
     model's), `seed` that of dropout and of the data's order. With a `memory_budget` in bytes cheap
     operators are computed again in the backward pass until activations fit, as far as that goes.
     A step of fewer samples than `batch` compiles once more, for a model that is made for so many.
+    `devices` (two or more, as for a host) share each batch in equal parts: the step is that of one device
+    within rounding, for losses that are means or sums over samples; batch normalisations take the statistics
+    of each part. Batches that cannot be shared are one device's.
     Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
     anything else that does not fit.
     """
@@ -81,6 +84,7 @@ class Trainer:
         memory_budget: int | None = None,
         detect_anomaly: bool = False,
         seed: int = 0,
+        devices: Sequence[Any] = (),
     ) -> None:
         if optimizer is None:
             from glow_compiler.optim import SGD
@@ -100,12 +104,29 @@ class Trainer:
         self.detect_anomaly = detect_anomaly
         compiled = optimizer.compiled()
 
-        def build(wanted: Mapping[str, Sequence[int]] | None) -> _Step:
+        shared = None
+        if devices:
+            from glow_compiler.data_parallel import DataParallel
+
+            shared = DataParallel(devices)
+
+        def graph_for(wanted: Mapping[str, Sequence[int]] | None) -> TrainingGraph:
             module = module_of(model, shapes, trainable, batch, values, wanted)
             graph = TrainingGraph(module, self.loss, compiled, trainable, output, momentum, seed)
             if memory_budget is not None:
                 main_of(graph.training).attributes[BUDGET] = IntegerAttr(memory_budget, i64)
-            return _Step(graph, self._compile(graph.training))
+            return graph
+
+        def build(wanted: Mapping[str, Sequence[int]] | None) -> _Step:
+            graph = graph_for(wanted)
+            data = [p for p in ports(graph.training, "input") if p.name not in graph.own_inputs]
+            if shared is None or any(not p.shape or p.shape[0] % len(shared) for p in data):
+                return _Step(graph, self._compile(graph.training))
+            from glow_compiler.data_parallel import ParallelProgram
+
+            part = graph_for({p.name: (p.shape[0] // len(shared), *p.shape[1:]) for p in data})
+            sums = self.loss.options.get("reduction") == "sum"
+            return _Step(graph, ParallelProgram(graph, part, get_backend(self.backend), shared, sums))
 
         self._build = build
         self._whole = build(None)

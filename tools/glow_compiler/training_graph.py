@@ -78,8 +78,11 @@ class TrainingGraph:
         self._add_loss(function, loss, scores)
         training = differentiate(self.training, function, ROOT, momentum=momentum, seed=seed)
         self._check_reached(training, trainable)
+        before = set(training.function.body.block.ops)
         apply_optimizer(self.training, training, optimizer, self.parameters)
         count_step(self.training, training)
+        #: The operations that turn gradients into new weights.
+        self.updates = {op for op in training.function.body.block.ops if op not in before}
         self._only(training.function, function)
         rate = placeholders(self.training).get(LEARNING_RATE)
         self.rate: Tensor | None = None if rate is None else typed(rate.type)
