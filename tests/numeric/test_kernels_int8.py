@@ -112,13 +112,24 @@ def test_sums_beyond_the_range_saturate() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("real", "pairs"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("real", "pairs", "narrow"),
+    [
+        (False, False, False),
+        (True, False, False),
+        (False, True, False),
+        (True, True, True),
+        (False, True, True),
+    ],
+)
 @pytest.mark.parametrize("shape", [(1, 40, 64), (7, 129, 30), (33, 16, 5), (20, 100, 2), (64, 64, 64)])
-def test_products_are_exact(shape: tuple[int, int, int], real: bool, pairs: bool, target: str) -> None:
+def test_products_are_exact(
+    shape: tuple[int, int, int], real: bool, pairs: bool, narrow: bool, target: str
+) -> None:
     """Signed inputs, every rest of rows, columns and depth."""
     m, n, depth = shape
     made = TARGETS[target]
-    spec = Int8GemmSpec(m, n, depth, not pairs, Requantize(3, -100, 127, real), pairs)
+    spec = Int8GemmSpec(m, n, depth, not pairs, Requantize(3, -100, 127, real), pairs, narrow=narrow)
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (m, depth)).astype(np.int8)
     w = rng.integers(-127, 128, (depth, n)).astype(np.int8)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import mmap
 import os
 import signal
@@ -119,6 +120,7 @@ def apart(case: Case) -> str | None:
     child = os.fork()
     if not child:
         signal.alarm(PATIENCE)
+        faulthandler.disable()  # the parent says how this ends
         try:
             found = fault(case)
         except Exception:

@@ -103,8 +103,12 @@ def _product_of_bytes(x: SSAValue, whole: Array, units: SSAValue, bias: SSAValue
     rows, columns = Term(x, r), whole.shape[1]
     numbers, scale = GraphMath(rows).in_bytes(rows, (0, 1))
     one = UniformQuantizedType.of(16, 1.0)
+    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
+    stored_weights = whole.astype(np.int8 if narrow else np.int16)
     stored = r(BitCastOp(numbers.cast(i16).value, results=tensor(shape_of(x), one)))
-    held = r.weight(whole.astype(np.int16), "weights", tensor(whole.shape, one))
+    held = r.weight(
+        stored_weights, "weights", tensor(whole.shape, UniformQuantizedType.of(8 if narrow else 16, 1.0))
+    )
     sums = r(PairsFullyConnectedOp(stored, held, None, results=tensor((shape_of(x)[0], columns), i32)))
     factor = scale * Term(units, r).reshape((1, columns))
     return (Term(sums, r).cast(f32) * factor + Term(bias, r)).value

@@ -35,9 +35,9 @@ class Int8GemmSpec:
     """y = requantize(x @ w + bias) of bytes.
 
     x is (m, k), unsigned, or `signed` (its bytes then count 128 more); with `pairs` it is 16-bit numbers
-    of the size of bytes, which keep their signs. w is what `pack_int8_gemm` made of (k, n), signed; bias
-    (i32) and factor (f32) have n values, padded to the lanes; y is (m, n).
-    Operands: y, x, w, bias, factor.
+    of the size of bytes, which keep their signs; weights that are bytes stay so there if `narrow`. w is
+    what `pack_int8_gemm` made of (k, n), signed; bias (i32) and factor (f32) have n values, padded to the
+    lanes; y is (m, n). Operands: y, x, w, bias, factor.
     """
 
     m: int
@@ -46,6 +46,7 @@ class Int8GemmSpec:
     signed: bool = False
     requantize: Requantize = field(default_factory=Requantize)
     pairs: bool = False
+    narrow: bool = False
 
     @property
     def together(self) -> int:
@@ -73,11 +74,11 @@ class RowTiles:
     rest: int
 
 
-def row_tiles(total: int, size: int) -> RowTiles:
-    """`total` rows in tiles of about `size`; the last takes some of another's again where that is cheap."""
+def row_tiles(total: int, size: int, again: bool = True) -> RowTiles:
+    """`total` rows in tiles of about `size`; the last takes some of another's `again` where that is cheap."""
     height, full, rest = even_tiles(total, size)
     count = full + (rest > 0)
-    if rest and not may_overlap(total, height):
+    if rest and not (again and may_overlap(total, height)):
         return RowTiles(height, count, full * height, rest)
     return RowTiles(height, count, total - height, 0)
 
@@ -85,7 +86,8 @@ def row_tiles(total: int, size: int) -> RowTiles:
 def pack_int8_gemm(weights: np.ndarray, spec: Int8GemmSpec, target: CpuTarget) -> np.ndarray:
     """(k, n) to (panels, k / t, width, t): the t rows of a word inmost, of a panel of columns."""
     width, t = block_of(spec, target).vectors * target.lanes, spec.together
-    padded = pad_to(pad_to(weights.astype(np.int16) if spec.pairs else weights, 0, t), 1, width)
+    wide = spec.pairs and not spec.narrow
+    padded = pad_to(pad_to(weights.astype(np.int16) if wide else weights, 0, t), 1, width)
     rows, columns = padded.shape
     parts = padded.reshape(rows // t, t, columns // width, width)
     return np.ascontiguousarray(parts.transpose(2, 0, 3, 1))
@@ -101,7 +103,7 @@ class Int8Emission:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
         self.block = block_of(spec, k.target)
         self.width = self.block.vectors * self.lanes
-        self.rows = row_tiles(spec.m, self.block.rows)
+        self.rows = row_tiles(spec.m, self.block.rows, again=not spec.pairs)
         self.y, self.x, self.w, self.bias, self.factor = k.operands[:5]
 
     def emit(self) -> None:
@@ -143,7 +145,8 @@ class Int8Emission:
     def _tile(self, panel: Index, row: Index, rows: int, columns: int) -> None:
         k = self.k
         column = k.mul(panel, self.width)
-        w = k.gep(self.w, k.mul(panel, self.spec.words * self.width), I32)
+        unit = I16 if self.spec.narrow else I32
+        w = k.gep(self.w, k.mul(panel, self.spec.words * self.width), unit)
         bias, factor = k.gep(self.bias, column, I32), k.gep(self.factor, column)
         self.tile((w, bias, factor), column, row, rows, columns)
 
@@ -160,8 +163,7 @@ class Int8Emission:
         bias = [k.load(starts, v * lanes, I32, lanes) for v in range(vectors)]
 
         def step(index: Index, sums: Sequence[ir.Value], live: int = together) -> list[ir.Value]:
-            at = k.gep(w, k.mul(index, self.width), I32)
-            weights = [k.load(at, v * lanes, I32, lanes) for v in range(vectors)]
+            weights = [self._weights(w, k.add(k.mul(index, self.width), v * lanes)) for v in range(vectors)]
             after: list[ir.Value] = []
             for r in range(rows):
                 place = k.gep(x, k.add(k.mul(index, together), r * spec.k), element)
@@ -186,6 +188,13 @@ class Int8Emission:
                 value = spec.requantize.apply(k, sums[r * vectors + v], factor)
                 at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
                 self._store(value, at, live, kind)
+
+    def _weights(self, w: ir.Value, place: Index) -> ir.Value:
+        """A vector of words of weights."""
+        k, lanes = self.k, self.lanes
+        if not self.spec.narrow:
+            return k.load(w, place, I32, lanes)
+        return k.b.sext(k.load(w, k.mul(place, 2), I8, 2 * lanes), ir.VectorType(I16, 2 * lanes))
 
     def _store(self, value: ir.Value, at: Index, live: int, kind: ir.Type) -> None:
         """The first `live` lanes; bytes one by one, since LLVM 22 widens masked stores of few bytes."""
@@ -257,7 +266,7 @@ class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
         assert array is not None
         zero = zero_of(source) + (128 if spec.signed else 0)
         bias = bias_of(array.T, biases[0] if biases else None, zero)
-        how = f"int8_gemm|{block_of(spec, target).vectors} {spec.together}"
+        how = f"int8_gemm|{block_of(spec, target).vectors} {spec.together} {spec.narrow}"
         width = 8 * target.lanes  # the reach of the widest panel
         return [
             op.result,
@@ -282,4 +291,5 @@ class PairsFullyConnected(Int8FullyConnected):
         if requantize is None or any(c is None for c in constants):
             return None
         (rows, depth), columns = shape(op.input), shape(op.weights)[1]
-        return Int8GemmSpec(rows, columns, depth, False, requantize, pairs=True)
+        narrow = in_bytes(quantized_type(op.weights))
+        return Int8GemmSpec(rows, columns, depth, False, requantize, pairs=True, narrow=narrow)
