@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import glow_compiler as glow
+from glow_backends.cpu.kernels.language.integer_block_gemm import (
+    IntegerBlockGemmSpec,
+    emit_integer_block_gemm,
+    in_pairs,
+    pack_integer_codes,
+    pack_numbers,
+    stored_point,
+)
+from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRowsSpec, emit_quantize_rows
+from glow_backends.cpu.standalone import StandaloneKernel, aligned
+from glow_backends.cpu.target import host
 from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp, pack
 from glow_dialects.ops.matmul_half import MatmulHalfOp
@@ -173,3 +184,25 @@ def test_update_is_for_states() -> None:
         g.update(x, s)
     with pytest.raises(glow.ShapeError, match="update: 's' is tensor<4xf32>, the value tensor<2xf32>"):
         g.update(s, g.slice(x, (0,), (2,)))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_short_vectors(bits: int) -> None:
+    """Sums of four products, as targets other than AVX2 have them, here without instructions for them."""
+    target = replace(host(), vector_bytes=16, has_vnni=False)
+    r, (m, n, k, block) = np.random.default_rng(bits), (9, 50, 128, 64)
+    codes = r.integers(0, 1 << bits, (n, k)).astype(np.uint8)
+    scales = r.uniform(0.01, 0.1, (n, k // block)).astype(np.float32)
+    x = r.standard_normal((m, k)).astype(np.float32)
+    point = stored_point(bits, float(1 << (bits - 1)), target)
+    rows = QuantizeRowsSpec(m * k // block, block, 16 if in_pairs(bits, target) else 8, point)
+    whole = aligned(np.zeros((m, k), np.int16 if in_pairs(bits, target) else np.int8))
+    factors, y = aligned(np.zeros((m, k // block, 2), np.float32)), aligned(np.zeros((m, n), np.float32))
+    StandaloneKernel(emit_quantize_rows, rows, target)(whole, factors, aligned(x))
+    spec = IntegerBlockGemmSpec(m, n, k, bits, block, point)
+    packed = pack_integer_codes(codes, bits, target), pack_numbers(scales, target, False)
+    StandaloneKernel(emit_integer_block_gemm, spec, target)(y, whole, factors, *map(aligned, packed))
+    near = whole.astype(np.float64) * np.repeat(factors[..., 0], block, 1)
+    np.testing.assert_allclose(near, x, atol=0.6 * factors[..., 0].max())
+    want = near @ ((codes - float(1 << (bits - 1))) * np.repeat(scales, block, 1)).T
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
