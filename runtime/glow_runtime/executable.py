@@ -212,13 +212,13 @@ class Executable:
         return submit(self.run, inputs)
 
     async def run_async(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """`run` for asyncio: other tasks go on meanwhile."""
+        """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 
         return await wrap_future(self.submit(inputs))
 
     def close(self) -> None:
-        """Let go of all programs, and refuse further runs; those that have begun end as they would."""
+        """Let go of all programs; further runs are a ClosedError, those that have begun end as they would."""
         with self._lock:
             self._closed, self._static = True, None
             self._programs.clear()
