@@ -9,18 +9,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
-from warnings import warn
 
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
     from pathlib import Path
 
     from xdsl.dialects.builtin import ModuleOp
@@ -305,29 +302,15 @@ def registry() -> dict[str, type[Backend]]:
 
     One that cannot be loaded is left out, with a warning that names its package.
     """
-    from importlib.metadata import entry_points
+    from glow_backends.packages import added
 
-    known = {name: _own(name) for name in _OWN}
-    for entry in entry_points(group="glow.backends"):
-        if (kind := _loaded(entry)) is not None:
-            known.setdefault(entry.name, kind)
-    return known
+    return {**added("glow.backends", _no_backend), **{name: _own(name) for name in _OWN}}
 
 
-@cache
-def _loaded(entry: EntryPoint) -> type[Backend] | None:
-    """The backend class of a package, None where it has none that works."""
-    source = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
-    try:
-        kind = entry.load()
-    except Exception as error:  # whatever a package does when it is imported
-        problem = f"{type(error).__name__}: {error}"
-    else:
-        if isinstance(kind, type) and issubclass(kind, Backend):
-            return kind
-        problem = f"{entry.value} is no class derived from Backend"
-    warn(f"backend '{entry.name}' of package {source} is left out: {problem}", RuntimeWarning, stacklevel=3)
-    return None
+def _no_backend(thing: Any) -> str | None:
+    """What keeps an object of a package from being a backend."""
+    good = isinstance(thing, type) and issubclass(thing, Backend)
+    return None if good else f"{thing!r} is no class derived from Backend"
 
 
 def backend_passes() -> dict[str, type[ModulePass]]:

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
-from glow_dialects.core.errors import CompileError
+from glow_dialects.core.errors import CompileError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_passes.fn.outline_control import has_control
-from glow_runtime.lowering import Progress, lower, quiet_gc
+from glow_runtime.lowering import Phases, Progress, lower, quiet_gc
 from glow_runtime.weights import resources
 
 
@@ -26,6 +26,7 @@ def compile_module(
     progress: Progress | None = None,
     ctx: Context | None = None,
     own: bool = False,
+    steps: Phases | None = None,
 ) -> Program:
     """Compile a copy of `module`; raises CompileError where the module does not verify.
 
@@ -34,7 +35,7 @@ def compile_module(
     """
     chosen = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
     with _COMPILING:
-        return _compiled(module, chosen, verify, progress, ctx, own)
+        return _compiled(module, chosen, verify, progress, ctx, own, steps)
 
 
 _COMPILING = ForkLock()
@@ -48,6 +49,7 @@ def _compiled(
     progress: Progress | None,
     ctx: Context | None,
     own: bool,
+    steps: Phases | None,
 ) -> Program:
     try:
         if not own:
@@ -55,11 +57,13 @@ def _compiled(
     except VerifyException as error:
         raise CompileError(f"the module is not valid: {_first_line(error)}") from None
     if has_control(module):
+        if steps is not None:
+            raise UnsupportedError("a pipeline of one's own is for models without branches and loops")
         from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
         return ControlProgram(module, chosen)
     work = module if own else module.clone()
-    stages = lower(work, chosen, verify, progress, ctx)
+    stages = lower(work, chosen, verify, progress, ctx, steps)
     if progress is not None:
         progress("generate code")
     with quiet_gc():

@@ -14,10 +14,13 @@ from xdsl.passes import ModulePass
 from glow_backends.base import Backend
 from glow_backends.legalize import LegalizePass
 from glow_dialects.dialects import context
+from glow_passes.contract import check_order
 from glow_passes.lower.drop_predicates import DropPredicatesPass
 from glow_passes.pipeline import INSTR, LOWER, PassRunner, match_integers, optimize
 
 Progress = Callable[[str], None]
+#: Names and passes of phases, in order.
+Phases = Sequence[tuple[str, Sequence[ModulePass]]]
 
 
 @contextmanager
@@ -53,12 +56,18 @@ def lower(
     verify: bool = False,
     progress: Progress | None = None,
     ctx: Context | None = None,
+    steps: Phases | None = None,
 ) -> dict[str, float]:
-    """Take a graph module to planned instructions, in place; returns the seconds of each phase."""
+    """Take a graph module to planned instructions, in place; returns the seconds of each phase.
+
+    `steps` are those of a pipeline other than the backend's, whose order is checked.
+    """
+    if steps is not None:
+        check_order(module, [p for _, passes in steps for p in passes])
     runner = PassRunner(ctx or context(), verify)
     stages: dict[str, float] = {}
     with quiet_gc():
-        for name, passes in phases(backend):
+        for name, passes in steps or phases(backend):
             if progress is not None:
                 progress(name)
             start = time.perf_counter()

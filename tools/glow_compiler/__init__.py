@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from glow_runtime.devices.device import Device
     from glow_runtime.host.batching import Batching
     from glow_runtime.host.tracing import Tracer
+    from glow_runtime.pipelines import Pipeline
 
 _LAZY = {
     "Batching": "glow_runtime.host.batching",
     "Device": "glow_runtime.devices.device",
     "HostManager": "glow_compiler.hosts",
     "Tracer": "glow_runtime.host.tracing",
+    "Pipeline": "glow_runtime.pipelines",
     "clear_caches": "glow_compiler.caches",
     "GraphBuilder": "glow_frontends.builder",
     "LanguageModel": "glow_compiler.language_model",
@@ -107,6 +109,7 @@ __all__ = [
     "LanguageModel",
     "NetworkError",
     "PartitionError",
+    "Pipeline",
     "Problem",
     "QuantizationError",
     "RefusedError",

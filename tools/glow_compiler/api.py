@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_dialects.core.types import Array
+    from glow_runtime.pipelines import Pipeline
 
 Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int]]
@@ -87,8 +89,9 @@ def compile(
     threads: int | Literal["auto"] = 1,
     *,
     shapes: Shapes | Sequence[Shapes] | None = None,
-    verify: bool = False,
+    verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
+    pipeline: Pipeline | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -99,9 +102,16 @@ def compile(
     compiled when first met. Without it a program is compiled for each new set of input shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
+    `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
+    `verify` checks the module after each pass that changes it: by default where backend or pipeline are not
+    Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
     Raises a GlowError that says what is wrong and where.
     """
-    compiler = Compiler(backend_of(backend, threads, options), verify, progress)
+    target = backend_of(backend, threads, options)
+    if verify is None:
+        own = pipeline is None and type(target).__module__.startswith("glow_backends.")
+        verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
+    compiler = Compiler(target, verify, progress, pipeline)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")

@@ -39,7 +39,7 @@ class OnnxPrograms(ProgramSource):
         return self._model.hint(name)
 
     def program(self, shapes: Dims, values: dict[str, Array]) -> Program:
-        key = self._model.key(shapes, values)
+        key = self._compiler.keyed(self._model.key(shapes, values))
         backend = self._compiler.backend
         program = None if key is None else backend.recall(key)
         if program is None:

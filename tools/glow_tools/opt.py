@@ -35,7 +35,8 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
     add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
-    add("-t", "--target", default="mlir", choices=TARGETS, help="what to print (default: mlir)")
+    printed = f"what to print: {', '.join(TARGETS)}, or a target of a package (default: mlir)"
+    add("-t", "--target", default="mlir", help=printed)
     add("-o", "--output", help="output file (default: standard output)")
     add_shape(parser)
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
@@ -175,14 +176,14 @@ def _repeated(a: argparse.Namespace) -> str:
 
 def _emitted(a: argparse.Namespace, module: ModuleOp) -> str:
     """The output for a module; its weights are written beside an output that is a program."""
-    from glow_runtime.weights import WeightWriter
-    from glow_tools.targets import EMITTERS
+    from glow_tools.targets import emitter
 
     try:
-        text = EMITTERS[a.target](module, a)
+        text = emitter(a.target)(module, a)
     except Exception:
         if a.reproducer is not None:
             from glow_passes.instrumentation import Instrumentation, InstrumentedRun, text_of
+            from glow_runtime.weights import WeightWriter
             from glow_tools.context import tool_context
 
             options = Instrumentation(reproducer=a.reproducer, repeated=_repeated(a))
@@ -190,6 +191,8 @@ def _emitted(a: argparse.Namespace, module: ModuleOp) -> str:
             run.reproduce("-p ''", text_of(module), WeightWriter()(module))
         raise
     if a.target == "mlir" and a.output not in (None, "-") and not a.split_input_file:
+        from glow_runtime.weights import WeightWriter
+
         WeightWriter()(module)(Path(a.output))
     return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from glow_backends.base import backend_passes
 from glow_backends.legalize import LegalizePass
+from glow_backends.packages import added
 from glow_dialects.core.errors import UnsupportedError
 from glow_passes import all_passes
 from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
@@ -31,7 +32,19 @@ def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
         "lower": (LegalizePass(cpu), *optimize(lowered=True), *LOWER),
         "instr": INSTR,
         "cpu": tuple(p for _, passes in phases(cpu) for p in passes),
+        **{name: tuple(passes) for name, passes in added("glow.pipelines", _no_pipeline).items()},
     }
+
+
+def _no_pipeline(thing: Any) -> str | None:
+    """What keeps an object of a package from being a pipeline."""
+    passes = isinstance(thing, tuple | list) and all(isinstance(p, ModulePass) for p in thing)
+    return None if passes else "it is no tuple of passes"
+
+
+def _no_pass(thing: Any) -> str | None:
+    """What keeps an object of a package from being a pass."""
+    return None if isinstance(thing, type) and issubclass(thing, ModulePass) else "it is no class of passes"
 
 
 def phases(text: str, mcpu: str = "host") -> dict[int, str]:
@@ -46,7 +59,8 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
 
 def every_pass() -> dict[str, type[ModulePass]]:
     """Every pass by name, those of the backends included, which are imported for it."""
-    return {**all_passes(), LegalizePass.name: LegalizePass, **backend_passes()}
+    others = {kind.name: kind for kind in added("glow.passes", _no_pass).values()}
+    return {**others, **all_passes(), LegalizePass.name: LegalizePass, **backend_passes()}
 
 
 def parse(text: str, mcpu: str = "host") -> list[ModulePass]:

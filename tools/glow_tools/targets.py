@@ -68,3 +68,17 @@ EMITTERS: dict[str, Emit] = {
     "llvm-ir": llvm_ir,
     "asm": asm,
 }
+
+
+def emitter(target: str) -> Emit:
+    """What prints a module for a target: ours, or a function of a package (entry point `glow.targets`)."""
+    from glow_dialects.core.errors import UnsupportedError
+
+    if target in EMITTERS:
+        return EMITTERS[target]
+    from glow_backends.packages import added
+
+    others = added("glow.targets", lambda thing: None if callable(thing) else "it is no function of a module")
+    if target not in others:
+        raise UnsupportedError(f"no target '{target}'; there are: {', '.join([*EMITTERS, *others])}")
+    return lambda module, a: others[target](module)
