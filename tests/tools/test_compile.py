@@ -121,3 +121,10 @@ def test_bad_input(tmp_path: Path) -> None:
     refused(run(compile_command.main, path, "-o", tmp_path / "o", "--mcpu", "z80"), "z80")
     assert not (tmp_path / "o").exists()
     refused(run(compile_command.main, path), "usage", status=2)
+
+
+def test_a_program_of_functions_only(tmp_path: Path) -> None:
+    """There is no network to compile ahead of time."""
+    file = tmp_path / "f.mlir"
+    file.write_text("glow_fn.func @main(%x : f64) {\n  glow_fn.return %x\n}\n")
+    refused(run(compile_command.main, file, "-o", tmp_path / "out"), "there is no glow.func in it")

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
+from glow_dialects.core.errors import GlowError
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_runtime.lowering import phases
 from glow_tools.bench_race import random_values
@@ -41,7 +42,10 @@ def planned(
         for item in passes:
             item.apply(ctx, module)
         stages[name] = time.perf_counter() - start
-    return module, instr_functions(module)[0], stages
+    functions = instr_functions(module)
+    if not functions:
+        raise GlowError(f"{path}: there is no glow.func in it; only networks are compiled ahead of time")
+    return module, functions[0], stages
 
 
 def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
