@@ -89,6 +89,14 @@ class Program(ABC):
                 form = "missing" if other is None else f"{other.dtype} {other.shape}"
                 raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
 
+    def fits(self, shapes: Mapping[str, Sequence[int]]) -> bool:
+        """Whether the program is for inputs of these shapes."""
+        return all(tuple(shapes[p.name]) == p.shape for p in self.inputs)
+
+    def excludes(self, shapes: Mapping[str, Sequence[int]]) -> bool:
+        """Whether the program is for any size but those of these shapes, which need one of their own."""
+        return False
+
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
         return Bound(self, inputs)
@@ -100,10 +108,12 @@ class Bound:
     The arrays stay the same from call to call, so that a call costs as little as it can.
     """
 
-    def __init__(self, program: Program, inputs: Mapping[str, Array]) -> None:
+    def __init__(
+        self, program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None
+    ) -> None:
         self.program = program
         self.inputs = {name: np.array(array) for name, array in inputs.items()}
-        self.outputs = {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs}
+        self.outputs = dict(outputs or {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs})
 
     def __call__(self) -> dict[str, Array]:
         """Run on the present contents of `inputs`; returns `outputs`."""
@@ -130,6 +140,8 @@ class Backend(ABC):
     """
 
     name: str
+    #: Whether it compiles modules with sizes that only the run tells (see `glow_dialects.core.extent`).
+    OPEN_SIZES: ClassVar[bool] = False
     #: Whether its code leaves out nodes whose predicate is false; of others, predicates are dropped.
     PREDICATED: ClassVar[bool] = False
 

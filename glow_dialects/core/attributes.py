@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     Float64Type,
     FloatAttr,
+    IntAttr,
     IntegerAttr,
     IntegerType,
     StringAttr,
@@ -30,6 +32,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import Extent, is_open, sizes
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of, is_standard
 
 
@@ -39,6 +42,8 @@ def to_attribute(value: object) -> Attribute:
         return value
     if isinstance(value, bool | np.bool_):
         return BoolAttr.from_bool(bool(value))
+    if isinstance(value, Extent):
+        return IntegerAttr(IntAttr(value), i64)
     if isinstance(value, int | np.integer):
         return _integer(int(value))
     if isinstance(value, float | np.floating):
@@ -49,7 +54,7 @@ def to_attribute(value: object) -> Attribute:
         items: list[Any] = list(cast(Iterable[Any], value))
         if any(isinstance(v, float | np.floating) for v in items):
             return DenseArrayBase.from_list(f64, [float(v) for v in items])
-        return integers(i64, tuple(int(v) for v in items))
+        return ints(sizes(items))
     raise TypeError(f"no attribute for {value!r}")
 
 
@@ -69,6 +74,25 @@ def integers(kind: IntegerType, values: tuple[int, ...]) -> DenseArrayBase[Integ
     return DenseArrayBase.from_list(kind, values)
 
 
+@irdl_attr_definition
+class SizesAttr(Data[tuple[int, ...]]):
+    """`#glow.sizes<[1, n, 2*n]>`: whole numbers of which some are known only at run time."""
+
+    name = "glow.sizes"
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<[{', '.join(map(str, self.data))}]>")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...]:
+        parser.raise_error("sizes that only the run tells have no textual form yet")
+
+
+def ints(values: tuple[int, ...]) -> Attribute:
+    """A list of whole numbers as an attribute."""
+    return SizesAttr(values) if is_open(values) else integers(i64, values)
+
+
 def to_python(attribute: Attribute | None) -> object:
     """The inverse of `to_attribute`; None for None; types and other attributes unchanged."""
     if type(attribute) is DenseArrayBase:  # most of them
@@ -83,7 +107,7 @@ def to_python(attribute: Attribute | None) -> object:
             return attribute.value.data
         case FloatAttr():
             return attribute.value.data
-        case StringAttr():
+        case StringAttr() | SizesAttr():
             return attribute.data
         case UnitAttr():
             return True
@@ -172,7 +196,7 @@ class BitsAttr(ParametrizedAttribute):
         return kind, BytesAttr(data)
 
     def verify(self) -> None:
-        count = int(np.prod(self.type.get_shape(), dtype=np.int64))
+        count = prod(self.type.get_shape())
         if len(self.data.data) != count * dtype_of(self.type).itemsize:
             raise VerifyException(f"#glow.bits: {len(self.data.data)} bytes for {self.type}")
 
@@ -205,7 +229,7 @@ def array_of(attribute: Attribute, kind: Tensor) -> Array | None:
         if dtype == bool:
             return np.array(attribute.get_values(), dtype=bool).reshape(shape)
         flat = np.frombuffer(attribute.data.data, dtype=dtype)
-        count = int(np.prod(shape, dtype=np.int64))
+        count = prod(shape)
         if flat.size == 1 and count != 1:
             return np.broadcast_to(flat.reshape([1] * len(shape)), shape)
         return flat.reshape(shape)

@@ -108,3 +108,7 @@ class ImportProblems(GlowError):
         count = len(self.problems)
         lines = "\n".join(f"  - {p}" for p in self.problems)
         super().__init__(f"{source}: {count} problem{'s' * (count != 1)}\n{lines}")
+
+
+class OpenSizes(Exception):
+    """What is compiled has no form for sizes that only the run tells; it is compiled for known ones."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
-from xdsl.irdl import opt_prop_def, prop_def
+from xdsl.irdl import BaseAttr, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.attributes import SizesAttr
 
 #: The definition of a property; on an operation, the field is its Python value.
 _prop: Callable[..., Any] = prop_def
@@ -38,7 +40,7 @@ def str_prop(default: str | None = None) -> str:
 def ints_prop(default: Sequence[int] | None = None) -> tuple[int, ...]:
     """A list of i64; required where `default` is None."""
     value = None if default is None else DenseArrayBase.from_list(i64, list(default))
-    return _prop(DenseArrayBase.constr(i64), default_value=value)
+    return _prop(DenseArrayBase.constr(i64) | BaseAttr(SizesAttr), default_value=value)
 
 
 def floats_prop(default: Sequence[float] | None = None) -> tuple[float, ...]:

@@ -28,6 +28,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import is_open, size, sizes
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Tensor = TensorType[Attribute]
@@ -200,9 +201,11 @@ def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f3
     """`tensor<shape x element>`."""
     if not isinstance(element, Attribute):
         element = element_type(element)
-    sizes = tuple(map(int, shape))
+    dims = sizes(shape)
+    if is_open(dims):
+        return TensorType(element, map(IntAttr, dims))
     plain = type(element) in _FLOAT_DTYPES or isinstance(element, IntegerType)
-    return _plain_tensor(sizes, element) if plain else TensorType(element, sizes)
+    return _plain_tensor(dims, element) if plain else TensorType(element, dims)
 
 
 @lru_cache(1 << 9)
@@ -289,7 +292,8 @@ def buffer_type(kind: Tensor) -> Buffer:
     element = kind.element_type
     if isinstance(element, UniformQuantizedType):  # of many scales, which would all be hashed
         return MemRefType(element, kind.get_shape())
-    return _buffer_type(shape_of(kind), element)
+    dims = shape_of(kind)
+    return MemRefType(element, map(IntAttr, dims)) if is_open(dims) else _buffer_type(dims, element)
 
 
 @lru_cache(1 << 12)
@@ -299,11 +303,15 @@ def _buffer_type(shape: tuple[int, ...], element: Attribute) -> Buffer:
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """NumPy's broadcast shape; a VerifyException that names the shapes where they do not fit."""
-    try:
-        return tuple(int(s) for s in np.broadcast_shapes(*[tuple(s) for s in shapes]))
-    except ValueError:
-        text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
-        raise VerifyException(f"shapes {text} do not broadcast") from None
+    rank = max(map(len, shapes), default=0)
+    result: list[int] = []
+    for dims in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
+        wide = next((d for d in dims if d != 1), 1)
+        if any(d not in (1, wide) for d in dims):
+            text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
+            raise VerifyException(f"shapes {text} do not broadcast")
+        result.append(size(wide))
+    return tuple(result)
 
 
 def present(value: SSAValue | None) -> list[SSAValue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, MemRefType, StringAttr, SymbolRefAttr, i64
@@ -210,7 +211,7 @@ class ViewOp(IRDLOperation):
 
 
 def _count(kind: Attribute) -> int:
-    return int(np.prod(shape_of(kind), dtype=np.int64))
+    return prod(shape_of(kind))
 
 
 @own_instr

@@ -50,6 +50,7 @@ OPERATORS = {
     "gru": "gru",
     "identity": "identity",
     "insert": "insert",
+    "iota": "iota sizes",
     "layer_norm": "layer_norm rms_norm",
     "literal": "literal",
     "logic": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -172,7 +173,7 @@ class BatchNormBackwardOp(_BatchNorm):
         # unit = (x - mean) / deviation; scaleG = sum(outG unit); biasG = sum(outG)
         # inG = scale / deviation (outG - biasG / n - unit scaleG / n)
         x, mean, variance, dy = (Term(v, b) for v in (self.input, self.mean, self.variance, self.grad))
-        count = int(np.prod([shape_of(self.input)[i] for i in self.others]))
+        count = prod([shape_of(self.input)[i] for i in self.others])
         inverse = 1.0 / (variance + self.epsilon).sqrt()
         unit = (x - self.row(mean)) * self.row(inverse)
         bias = dy.sum(self.others)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -36,8 +37,8 @@ def filter_gradient(
     view = windows(x, kernel, strides, pads, dilations)
     # [channels, *kernel, batch, *outputs]
     columns = np.moveaxis(view, (0, *range(2, 2 + count)), range(1 + count, 2 + 2 * count))
-    points = batch * int(np.prod(outputs))
-    columns = columns.reshape(group, inner * int(np.prod(kernel)), points)
+    points = batch * prod(outputs)
+    columns = columns.reshape(group, inner * prod(kernel), points)
     rows = np.moveaxis(dy, 0, 1).reshape(group, out // group, points)
     return matmul(rows, columns.swapaxes(1, 2)).reshape(out, inner, *kernel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -34,8 +35,8 @@ def convolve_transposed(
     """Transposed convolution of NCHW data with [C, O / group, *kernel] weights to `spatial` sizes."""
     batch, channels, *sizes = x.shape
     _, inner, *kernel = w.shape
-    count, points = len(sizes), int(np.prod(sizes))
-    rows = inner * int(np.prod(kernel))
+    count, points = len(sizes), prod(sizes)
+    rows = inner * prod(kernel)
     weights = exact(w).reshape(1, group, channels // group, rows).swapaxes(2, 3)
     columns = np.matmul(weights, exact(x).reshape(batch, group, channels // group, points))
     parts = columns.reshape(batch, group * inner, *kernel, *sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import i1, i64
@@ -24,7 +25,7 @@ def uniform(seed: int, step: int, shape: Sequence[int]) -> Array:
     """Numbers in [0, 1), float32, that depend on seed, step and position only (SplitMix64)."""
     mask = (1 << 64) - 1
     key = (seed * 0xD1342543DE82EF95 + step * 0xAF251AF3B0F025B5 + 0x2545F4914F6CDD1D) & mask
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
     golden = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):
         z = np.uint64(key) + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * golden

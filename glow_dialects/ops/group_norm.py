@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -22,7 +23,7 @@ from glow_dialects.ops.windows import check_float
 
 def group_normalize(x: Array, groups: int, epsilon: float) -> Array:
     """NCHW data, each group of channels of each sample with mean 0 and variance 1."""
-    flat = x.reshape(x.shape[0], groups, int(np.prod(x.shape[1:])) // groups)
+    flat = x.reshape(x.shape[0], groups, prod(x.shape[1:]) // groups)
     centred = flat - flat.mean(axis=2, keepdims=True)
     variance = (centred * centred).mean(axis=2, keepdims=True)
     return (centred / np.sqrt(variance + x.dtype.type(epsilon))).reshape(x.shape)
@@ -58,7 +59,7 @@ class _Grouped(PureOp):
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         x, scale, bias = (Term(v, b) for v in (self.input, self.scale, self.bias))
         shape = x.shape
-        members = int(np.prod(shape[1:])) // self.group_count
+        members = prod(shape[1:]) // self.group_count
         flat = x.reshape((shape[0], self.group_count, members))
         unit = flat.standardized((2,), self.epsilon).reshape(shape)
         row = (1, shape[1], *(1,) * (len(shape) - 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class LrnOp(PureOp):
             return [self.input]
         # The mean of the squares over neighbouring channels is a pool along the channels.
         x, shape, size = Term(self.input, b), shape_of(self.input), self.size
-        flat = (x * x).reshape((shape[0], 1, shape[1], int(np.prod(shape[2:]))))
+        flat = (x * x).reshape((shape[0], 1, shape[1], prod(shape[2:])))
         before, after = (size - 1) // 2, size // 2
         window: dict[str, Any] = {
             "kernel": (size, 1),

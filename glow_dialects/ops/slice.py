@@ -59,7 +59,7 @@ class SliceOp(PureOp):
 
     def sizes(self) -> list[int]:
         """The shape of the result."""
-        return [len(range(*bounds)) for bounds in zip(*self.bounds(), strict=True)]
+        return [_count(*bounds) for bounds in zip(*self.bounds(), strict=True)]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.flip import FlipOp
@@ -82,6 +82,11 @@ class SliceOp(PureOp):
     def reference(self, result: Array, input: Array) -> None:
         if result.size:
             result[...] = input[indices(self.starts, self.ends, self.steps)]
+
+
+def _count(start: int, end: int, step: int) -> int:
+    """How many steps lead from the start to before the end."""
+    return max(0, -(-(end - start) // step) if step > 0 else -(-(start - end) // -step))
 
 
 def indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> tuple[slice, ...]:

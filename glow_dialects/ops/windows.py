@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -263,8 +264,8 @@ def convolve(
     outputs = view.shape[2 : 2 + count]
     # [batch, channels, *kernel, *outputs]: the columns of the matrix product
     columns = np.moveaxis(view, range(2, 2 + count), range(2 + count, 2 + 2 * count))
-    rows = inner * int(np.prod(kernel))
-    columns = columns.reshape(batch, group, rows, int(np.prod(outputs)))
+    rows = inner * prod(kernel)
+    columns = columns.reshape(batch, group, rows, prod(outputs))
     y = np.matmul(w.reshape(1, group, out // group, rows), columns)
     assert channels == inner * group
     y = y.reshape(batch, out, *outputs)

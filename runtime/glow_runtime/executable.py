@@ -16,6 +16,7 @@ from glow_backends.base import Bound, Port, Program, Report, as_array, check_inp
 from glow_dialects.core.errors import BindingError, ClosedError, CompileError, ShapeError
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.flights import Flights
+from glow_runtime.open_programs import OpenPrograms
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -33,6 +34,8 @@ class Signature:
     dtype: np.dtype
     #: "tensor", "unranked" (a tensor of any rank), or "other" (a sequence or an optional).
     kind: str = "tensor"
+    #: What the model calls its dimensions, "" where it has no name for one; equal names are equal sizes.
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         dims = ", ".join("?" if d is None else str(d) for d in self.shape)
@@ -55,6 +58,10 @@ class ProgramSource(ABC):
     @abstractmethod
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         """A program for these shapes of inputs, and these contents of some."""
+
+    def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
+        """A program for inputs whose shapes have extents in them; None where there cannot be one."""
+        return None
 
     def hint(self, name: str) -> str:
         """The message for a name that a caller takes for an input."""
@@ -93,6 +100,8 @@ class Executable:
         self._lock = ForkLock()
         self._flights: Flights[Program] = Flights()
         self._closed = False
+        self._any_size = OpenPrograms(source)
+        self._last: Program | None = None
         #: Shapes and contents that programs were compiled for, as the log names them.
         self._named: set[str] = set()
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
@@ -106,7 +115,11 @@ class Executable:
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
         chosen = self._deciding(values or {})
         key = self._key(fixed, chosen)
-        return self._kept(key) or self._flights.do(key, lambda: self._compiled(key, fixed, chosen))
+        program = self._kept(key) or self._any_size.find(fixed, chosen)
+        if program is None:
+            program = self._flights.do(key, lambda: self._compiled(key, fixed, chosen))
+        self._last = program
+        return program
 
     def _compiled(self, key: Any, shapes: dict[str, tuple[int, ...]], contents: dict[str, Array]) -> Program:
         """A program that is kept from now on."""
@@ -115,6 +128,9 @@ class Executable:
             return program
         self._log(shapes, contents)
         try:
+            program = self._any_size.program(shapes, contents)
+            if program is not None:
+                return program
             program = self._source.program(shapes, contents)
         except MemoryError:
             raise CompileError("the program needs more memory than there is") from None
@@ -181,7 +197,9 @@ class Executable:
             if type(array) is not np.ndarray or array.dtype is not signature.dtype:
                 return None
             shapes[signature.name] = array.shape
-        return self._kept(self._key(shapes, self._deciding(inputs) if self._value_inputs else {}))
+        deciding = self._deciding(inputs) if self._value_inputs else {}
+        self._last = self._kept(self._key(shapes, deciding)) or self._any_size.find(shapes, deciding)
+        return self._last
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
@@ -220,7 +238,8 @@ class Executable:
     def close(self) -> None:
         """Let go of all programs; further runs are a ClosedError, those that have begun end as they would."""
         with self._lock:
-            self._closed, self._static = True, None
+            self._closed, self._static, self._last = True, None, None
+            self._any_size = OpenPrograms(self._source)
             self._programs.clear()
 
     def __enter__(self) -> Executable:
@@ -268,11 +287,7 @@ class Executable:
 
     def report(self) -> Report:
         """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any."""
-        if not self._programs:
-            raise ShapeError(
-                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
-            )
-        return next(reversed(self._programs.values())).report
+        return self.program.report
 
     @property
     def only_program(self) -> Program | None:
@@ -283,8 +298,12 @@ class Executable:
     @property
     def program(self) -> Program:
         """The program used last."""
-        self.report()
-        return next(reversed(self._programs.values()))
+        program = self._last
+        if program is None:
+            raise ShapeError(
+                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
+            )
+        return program
 
     def _check(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         check_mapping(inputs)

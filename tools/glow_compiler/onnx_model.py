@@ -98,7 +98,7 @@ class OnnxModel:
         from glow_frontends.onnx.fingerprint import content_digest, external_files
 
         def signatures(arguments: Sequence[signature.Argument]) -> list[Signature]:
-            return [Signature(a.name, a.shape, a.dtype, a.kind) for a in arguments]
+            return [Signature(a.name, a.shape, a.dtype, a.kind, a.names) for a in arguments]
 
         folder = Path() if self.path is None else self.path.parent
         return Description(
@@ -148,4 +148,10 @@ def _read(text: str | None) -> Description | None:
 
 
 def _signature(text: dict[str, Any]) -> Signature:
-    return Signature(text["name"], tuple(text["shape"]), dtype_named(text["dtype"]), text["kind"])
+    return Signature(
+        text["name"],
+        tuple(text["shape"]),
+        dtype_named(text["dtype"]),
+        text["kind"],
+        tuple(text["names"]),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from glow_backends.base import Port, Program
@@ -51,9 +51,24 @@ class OnnxPrograms(ProgramSource):
                 backend.remember(key, program)
         return program
 
+    def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
+        if not self._compiler.backend.OPEN_SIZES:
+            return None
+        from glow_runtime.lowering import quiet_gc
+
+        with quiet_gc():
+            stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, values)
+            if stage is None or not stage.whole or stage.module is None:
+                return None
+            return self._compiler.compile(stage.module, own=True)
+
+    def _replaced(self, shapes: Container[str]) -> list[str]:
+        """The inputs with default values that a call gives."""
+        return [s.name for s in self._model.description.defaults if s.name in shapes]
+
     def _planned(self, shapes: Dims, values: dict[str, Array]) -> Program:
         """The program of the whole model where its first stage is that, else one that follows the plan."""
-        replaced = frozenset(s.name for s in self._model.description.defaults if s.name in shapes)
+        replaced = frozenset(self._replaced(shapes))
         plan = self._plans.get(replaced) or self._plan(replaced)
         stage = plan.first(shapes, values)
         if stage is not None and stage.whole:

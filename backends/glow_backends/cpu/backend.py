@@ -29,6 +29,7 @@ class CpuBackend(Backend):
     """
 
     name = "cpu"
+    OPEN_SIZES = True
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -24,9 +24,12 @@ from glow_backends.cpu.select import Selection, select
 from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import convert
+from glow_backends.cpu.to_llvm import NUMBERS, convert
 from glow_backends.cpu.weights import WeightPool
 from glow_dialects.core.attributes import array_of
+from glow_dialects.core.conditions import Conditions
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
@@ -44,6 +47,10 @@ def compiled(
     if pool is not None:
         pool.add(bundle.weights, bundle.places)
     host = HostSteps(function, [s.op for s in selection.host_steps])
+    if bundle.numbers is not None:
+        from glow_backends.cpu.open_program import OpenProgram
+
+        return OpenProgram(bundle, target)
     program = CpuProgram(bundle, target, host if selection.host_steps else None)
     program.selection = selection
     return program
@@ -95,6 +102,12 @@ def build(
         if kind not in ("input", "output"):
             first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
             states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
+    open_sizes = selection.numbers
+    if open_sizes is not None:
+        slots.append(Slot(NUMBERS, NUMBERS, "numbers", (), "int64"))
+        open_sizes.conditions = list(conditions_of(slots).met)
+        if selection.host_steps:
+            raise OpenSizes("an instruction without a kernel runs on the host")
     report.weight_bytes = weights.nbytes
     report.arena_bytes = selection.arena_bytes
     report.notes["host instructions"] = len(selection.host_steps)
@@ -112,8 +125,14 @@ def build(
         code.weights.shared,
         code.weights.places,
         code.faults,
+        open_sizes,
     )
     return bundle, selection
+
+
+def conditions_of(slots: Sequence[Slot]) -> Conditions:
+    """What the sizes of placeholders are decided by."""
+    return next(d.conditions for s in slots for d in s.shape if isinstance(d, Extent))
 
 
 _FEW = 6

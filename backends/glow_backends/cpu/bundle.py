@@ -18,6 +18,7 @@ import numpy as np
 from glow_backends.base import Port, Report, dtype_named
 from glow_backends.cpu import cache
 from glow_backends.cpu.memory import address, mapped_file
+from glow_backends.cpu.open_sizes import Numbers
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -62,6 +63,8 @@ class Bundle:
     places: dict[str, int] = field(default_factory=dict[str, int])
     #: The names of the calls that report indices out of range.
     faults: list[str] = field(default_factory=list[str])
+    #: What a run works out from the sizes of its inputs; None where they are known.
+    numbers: Numbers | None = None
 
 
 # --- on disk ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +14,10 @@ from llvmlite import ir
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu import cache
-from glow_backends.cpu.emit.builder import KernelFunction, sizes_of
+from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup
@@ -83,6 +84,15 @@ class KernelCode:
 _STEM = "glow_kernel_in_the_making"
 
 
+def has_open_sizes(spec: Any) -> bool:
+    """Whether a spec has sizes in it that only the run tells."""
+    if isinstance(spec, Extent):
+        return True
+    if is_dataclass(spec) and not isinstance(spec, type):
+        return any(has_open_sizes(getattr(spec, f.name)) for f in fields(spec))
+    return isinstance(spec, tuple | list) and any(map(has_open_sizes, spec))  # pyright: ignore
+
+
 class KernelCodes:
     """The kernels of a program's calls; each is emitted once."""
 
@@ -100,6 +110,8 @@ class KernelCodes:
 
     def _emitted(self, call: KernelCall) -> KernelCode:
         module = new_module("kernel", self.target)
+        if has_open_sizes(call.spec):
+            mark_open(module)
         kernel = call.emit(module, _STEM, call.spec, self.target)
         kind = f"glow_{call.emit.__name__.removeprefix('emit_')}"
         functions = {f.name: f for f in module.functions if isinstance(f, KernelFunction) and f.shared}

@@ -46,6 +46,7 @@ from glow_backends.cpu.kernels.data.movement import (
     Transpose,
 )
 from glow_backends.cpu.kernels.data.non_zero import NonZero
+from glow_backends.cpu.kernels.data.numbers import Iota, Sizes
 from glow_backends.cpu.kernels.data.resize import Resize, ResizeCopy
 from glow_backends.cpu.kernels.data.scan import Cumsum, Trilu
 from glow_backends.cpu.kernels.data.suppress import Suppress
@@ -149,6 +150,8 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     Insert(),
     Pad(),
     Literal(),
+    Iota(),
+    Sizes(),
     NarrowBlocking(),
     Blocking(),
     PermuteChannels(),

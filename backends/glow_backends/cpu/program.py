@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -24,6 +24,7 @@ from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.object_pool import Pool
 
 if TYPE_CHECKING:
+    from glow_backends.cpu.open_sizes import Sized
     from glow_backends.cpu.select import Selection
     from glow_dialects.core.types import Array
 
@@ -46,7 +47,8 @@ class RunMemory:
         self._program = ref(program)  # which owns it
         self.bundle, self._linked, self._enter = program.bundle, program.linked, program.enter
         bundle, count = self.bundle, len(self.bundle.slots)
-        self._arena = work_memory(bundle.arena_bytes + bundle.scratch_bytes)
+        self._room = bundle.arena_bytes + bundle.scratch_bytes
+        self._arena = work_memory(self._room)
         self._barrier = work_memory(state_bytes(bundle.threads))
         several = bundle.threads > 1
         self._workers = Workers(self._linked, bundle.threads, self._barrier) if several else None
@@ -70,8 +72,17 @@ class RunMemory:
         for index, slot in slots_of(self.bundle, ["state", "trainable"]):
             self.pointers[index] = address(state[slot.symbol])
 
-    def run(self, program: CpuProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs by name."""
+    def use_sizes(self, slot: int, sized: Sized) -> None:
+        """Work on tensors of some sizes: with their table of numbers, and memory enough for them."""
+        self.pointers[slot] = address(sized.table)
+        if sized.bytes > self._room:
+            self._room, self._arena = sized.bytes, work_memory(sized.bytes)
+            self._run_bound = self.entry(ctypes.addressof(self.pointers))
+
+    def run(
+        self, program: CpuProgram, inputs: Mapping[str, Array], shapes: Sequence[Sequence[int]]
+    ) -> dict[str, Array]:
+        """Outputs, of these shapes, by name."""
         io, bound = self.pointers, self._bound
         for index, symbol, name in program.input_slots:
             array = inputs[name]
@@ -82,7 +93,7 @@ class RunMemory:
             bound[symbol] = array
             io[index] = where
         results: dict[str, Array] = {}
-        for index, symbol, name, shape, dtype in program.output_slots:
+        for (index, symbol, name, dtype), shape in zip(program.output_slots, shapes, strict=True):
             output, io[index] = placed_array(shape, dtype)
             results[name] = bound[symbol] = output
         enter, frame = self._run_bound
@@ -116,7 +127,7 @@ class RunMemory:
     def _staged(self, symbol: str, array: Array) -> Array:
         """An aligned copy of an input, in memory kept for it."""
         staging = self._staging.get(symbol)
-        if staging is None:
+        if staging is None or staging.shape != array.shape:
             staging = self._staging[symbol] = aligned_array(array.shape, array.dtype)
         np.copyto(staging, array)
         return staging
@@ -159,9 +170,8 @@ class CpuProgram(Program):
             if bundle.states[slot.symbol].any():  # pages of zeros are not touched
                 memory[...] = bundle.states[slot.symbol]
         self.input_slots = [(i, s.symbol, s.name) for i, s in slots_of(bundle, ["input"])]
-        self.output_slots = [
-            (i, s.symbol, s.name, s.shape, s.port.dtype) for i, s in slots_of(bundle, ["output"])
-        ]
+        self.output_slots = [(i, s.symbol, s.name, s.port.dtype) for i, s in slots_of(bundle, ["output"])]
+        self._shapes = [p.shape for p in self.outputs]
         limit = 1 if self.state else max(1, cores() // bundle.threads)
         this = ref(self)
 
@@ -176,7 +186,7 @@ class CpuProgram(Program):
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         memory = self.memories.take()
         try:
-            return memory.run(self, inputs)
+            return memory.run(self, inputs, self._shapes)
         finally:
             self.memories.give(memory)
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from glow_backends.cpu.calls import CallContext, KernelCall, KernelCode, KernelCodes
 from glow_backends.cpu.kernel_table import call_for
 from glow_backends.cpu.memory import ALIGN, rounded
+from glow_backends.cpu.open_sizes import Life, Numbers
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.types import shape_of
 from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
@@ -18,6 +21,7 @@ from glow_dialects.instr.memory import (
     WeightOp,
     view_offset,
 )
+from glow_passes.instr.plan_memory import lives_of
 
 
 @dataclass
@@ -35,6 +39,9 @@ class Selection:
     steps: list[KernelCall | HostStep] = field(default_factory=list[KernelCall | HostStep])
     arena_bytes: int = 0
     scratch_bytes: int = 0
+    #: What the run works out from the sizes of its inputs; None where all sizes are known.
+    numbers: Numbers | None = None
+    buffers: dict[AllocOp, int] = field(default_factory=dict[AllocOp, int])
 
     @property
     def calls(self) -> list[KernelCall]:
@@ -53,6 +60,13 @@ class Selection:
         return [s for s in self.steps if isinstance(s, HostStep)]
 
 
+def is_open_function(function: InstrFuncOp) -> bool:
+    """Whether the sizes of some tensors are known only at run time."""
+    return any(
+        is_open(shape_of(op.result)) for op in function.block.ops if isinstance(op, AllocOp | WeightOp)
+    )
+
+
 def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Selection:
     """Choose a kernel for every instruction of a planned function.
 
@@ -62,6 +76,10 @@ def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Se
     selection = Selection(
         KernelCodes(target), arena_bytes=rounded(function.arena.value.data if function.arena else 0)
     )
+    if is_open_function(function):
+        lives = lives_of(function)
+        selection.numbers = Numbers([Life(*life) for life in lives.values()])
+        selection.buffers = {alloc: number for number, alloc in enumerate(lives)}
     for op in function.block.ops:
         if isinstance(op, WeightOp | AllocOp | ViewOp | DeallocOp):
             continue
@@ -74,6 +92,9 @@ def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Se
             selection.steps.append(HostStep(op))
             continue
         call.label = call.label or op.name.removeprefix("glow_instr.")
-        selection.scratch_bytes = max(selection.scratch_bytes, rounded(call.scratch))
+        if selection.numbers is not None:
+            selection.numbers.scratch.append(call.scratch)
+        else:
+            selection.scratch_bytes = max(selection.scratch_bytes, rounded(call.scratch))
         selection.steps.append(call)
     return selection

@@ -8,6 +8,7 @@ from glow_backends.cpu.calls import KernelCall
 from glow_backends.cpu.emit.common import PARALLEL_BYTES
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import estimate
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import WeightOp, origin
 
@@ -28,8 +29,8 @@ def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> tuple[float, floa
     if isinstance(step, HostStep):
         return 0.0, 0.0
     owners = [(v, origin(v).owner) for v in step.operands if isinstance(v, SSAValue)]
-    moved = sum(bytes_of(v.type) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
-    alone = max(step.flops / (4 * target.lanes), moved / target.costs.moved_bytes_a_cycle)
+    moved = sum(estimate(bytes_of(v.type)) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
+    alone = max(estimate(step.flops) / (4 * target.lanes), moved / target.costs.moved_bytes_a_cycle)
     sharing = min(target.threads, step.parts or target.threads)
     if not step.flops and moved < PARALLEL_BYTES:
         sharing = 1  # its kernel does not share so little

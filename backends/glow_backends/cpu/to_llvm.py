@@ -26,6 +26,7 @@ from glow_backends.cpu.target import CpuTarget, named
 from glow_backends.cpu.weights import Place, ProgramWeights, WeightPool, content_of, shared_slot
 from glow_dialects.core.attributes import Resource, ResourceAttr, integers
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import (
     AllocOp,
@@ -39,6 +40,8 @@ from glow_dialects.ops.module import ConstantOp, lookup, placeholders
 from glow_passes.contract import InstructionPass
 
 _PTR = llvm.LLVMPointerType()
+NUMBERS = "%numbers"
+"""The slot of the table that programs of open sizes read."""
 _LARGEST_INDEX = 2**31 - 1
 _BYTES_BEHIND: dict[str, Attribute] = {
     "elem_type": i8,
@@ -76,6 +79,8 @@ def convert(
     the `pool` has are not packed.
     """
     slots = {n: i for i, n in enumerate(placeholders(source))}
+    if selection.numbers is not None:
+        slots[NUMBERS] = len(slots)
     code = ProgramCode(ModuleOp([]), ProgramWeights(pool), slots)
     conversion = Conversion(code, function, selection, target)
     if own and not selection.host_steps:
@@ -132,11 +137,35 @@ class Conversion:
             self.uses[name] -= 1
             if name and self.uses[name] == 0:
                 self.forget(name)
-        if call.scratch:
-            pointers.append(self.offset(self.block.args[2], self.selection.arena_bytes))
-        pointers += [self.pointer(o) for o in code.operands]
+        numbers = self.selection.numbers
+        if isinstance(call.scratch, Extent) or call.scratch:
+            pointers.append(self.arena_place(0) if numbers else self.scratch())
+        if numbers is not None and is_open(code.sizes):
+            first = numbers.add(code.sizes)
+            pointers.append(self.offset(self.entry(self.code.slots[NUMBERS], "numbers"), 8 * first))
+        else:
+            pointers += [self.pointer(o) for o in code.operands]
         tickets = [self.tickets()] if self.target.threads > 1 else []
         self.call(code.name, [*pointers, self.block.args[3], *tickets])
+
+    def scratch(self) -> SSAValue:
+        """Where kernels work, behind the arena."""
+        return self.offset(self.block.args[2], self.selection.arena_bytes)
+
+    def arena_place(self, number: int) -> SSAValue:
+        """The place in the arena that a number of the table says."""
+        return self.behind(self.block.args[2], number)
+
+    def behind(self, base: SSAValue, number: int) -> SSAValue:
+        """As many bytes behind `base` as a number of the table says."""
+        key = (base, -1 - number)
+        if key not in self.cached:
+            table = self.entry(self.code.slots[NUMBERS], "numbers")
+            entry = self.offset(table, 8 * number)
+            distance = self.add(llvm.LoadOp(entry, i64)).results[0]
+            made = llvm.GEPOp(base, [llvm.GEP_USE_SSA_VAL], i8, ssa_indices=[distance], inbounds=True)
+            self.cached[key] = self.add(made).results[0]
+        return self.cached[key]
 
     def fault(self, checked: str) -> SSAValue:
         """Where a kernel reports an index out of range: a place of its own in the table of faults."""
@@ -181,6 +210,9 @@ class Conversion:
         base, skip = origin(operand), view_offset(operand)
         owner = base.owner
         if isinstance(owner, AllocOp):
+            if self.selection.numbers is not None:
+                number = self.selection.numbers.place(self.selection.buffers[owner])
+                return self.offset(self.arena_place(number), skip)
             assert owner.offset is not None, "memory is planned before code is generated"
             return self.offset(arena, owner.offset.value.data + skip)
         assert isinstance(owner, WeightOp)
@@ -227,6 +259,9 @@ class Conversion:
 
     def offset(self, base: SSAValue, distance: int) -> SSAValue:
         """`distance` bytes behind `base`."""
+        if isinstance(distance, Extent):
+            assert self.selection.numbers is not None
+            return self.behind(base, self.selection.numbers.add([distance]))
         if distance == 0:
             return base
         key = (base, distance)

@@ -8,6 +8,7 @@ by one keep that form; any other use ends the segment, and what follows is speci
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -215,14 +216,14 @@ def _reshape(g: Emitter, n: Node, axes: Mapping[int, int]) -> int | None:
     """The bounded axis stays as it is: where the target says 0 or -1, with as much before it."""
     if list(axes) != [0] or n.opset < 5:
         return None
-    before = int(np.prod(shape(n[0])[: axes[0]]))
+    before = prod(shape(n[0])[: axes[0]])
     target = g.ints(n[1], "the target of Reshape")
     done = 1
     for index, size in enumerate(target):
         copied = size == 0 and not n.flag("allowzero")
         if (size == -1 or (copied and index == axes[0])) and done == before:
-            rest = int(np.prod([d for d in target[index + 1 :] if d > 0]))
-            behind = int(np.prod(shape(n[0])[axes[0] + 1 :]))
+            rest = prod([d for d in target[index + 1 :] if d > 0])
+            behind = prod(shape(n[0])[axes[0] + 1 :])
             return index if rest == behind and all(d > 0 for d in target[index + 1 :]) else None
         done *= shape(n[0])[index] if copied else size
         if size == -1:
@@ -248,7 +249,7 @@ def _size(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
     """Size: a multiple of the length."""
     del rule
     dims = shape(n[0])
-    others = int(np.prod([*dims[: bounded[0].axis], *dims[bounded[0].axis + 1 :]]))
+    others = prod([*dims[: bounded[0].axis], *dims[bounded[0].axis + 1 :]])
     return [g(MulOp, bounded[0].count, np.array(others, np.int64))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -56,7 +57,7 @@ def _constant(value: SSAValue) -> Array | None:
     owner = value.owner
     if isinstance(owner, LiteralOp):
         return array_of(owner.properties["value"], typed(value))
-    if isinstance(owner, GetOp) and int(np.prod(shape(value))) <= MOST:
+    if isinstance(owner, GetOp) and prod(shape(value)) <= MOST:
         target = lookup(owner, owner.symbol.root_reference.data)
         return target.array() if isinstance(target, ConstantOp) else None
     return None
@@ -103,7 +104,7 @@ def shaped(g: Emitter, dims: Value) -> tuple[list[int], int, SSAValue] | None:
     """A computed shape of which one dimension is not known but bounded: the bound's shape, axis, length."""
     numbers = elements(dims)
     open_ = [i for i, d in enumerate(numbers) if not isinstance(d, int)]
-    if len(numbers) != int(np.prod(shape(dims))) or len(open_) != 1:
+    if len(numbers) != prod(shape(dims)) or len(open_) != 1:
         return None
     length = numbers[open_[0]]
     assert isinstance(length, SSAValue)

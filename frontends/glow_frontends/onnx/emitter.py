@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,14 +11,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
 from glow_dialects.ops.control import YieldOp
+from glow_dialects.ops.iota import SizesOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.onnx.sizes import on_sizes, sizes_of
 from glow_frontends.onnx.values import (
     MAX_ELEMENTS,
     BoundedValue,
@@ -86,7 +90,10 @@ class Emitter:
         """All results of an operator: evaluated where every operand is a known array."""
         flat = [v for group in operands for v in _flatten(group)]
         known = [v for v in flat if isinstance(v, np.ndarray)]
-        if len(known) == len(flat):
+        sizes = on_sizes(kind, flat, results, properties) if len(known) < len(flat) else None
+        if sizes is not None:
+            return [self.sizes(*sizes)]
+        if len(known) == len(flat) and not (results is not None and _open(results)):
             return self._fold(kind, operands, known, results, properties)
         values = [_map(group, self.value) for group in operands]
         op = kind(*values, results=results, **properties)
@@ -95,6 +102,14 @@ class Emitter:
         for result in op.results:
             check_size(shape_of(result))
         return list(op.results)
+
+    def sizes(self, numbers: Array, dtype: np.dtype) -> Value:
+        """Sizes, an array of objects: known, or what the run will know."""
+        if not is_open(list(numbers.reshape(-1))):
+            return numbers.astype(dtype)
+        if numbers.ndim > 1:
+            return self.reshape(self.sizes(numbers.reshape(-1), dtype), numbers.shape)
+        return self.builder(SizesOp.of(numbers, dtype))
 
     def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
         """The result of `make`, called once for equal keys: lengths are told apart by identity."""
@@ -128,7 +143,7 @@ class Emitter:
             return [VIEWS[kind](op, arrays[0])]
         if kind.DATA_PARALLEL and len(op.results) == 1 and all(is_uniform(a) for a in arrays):
             whole = shape_of(op.results[0])
-            if int(np.prod(whole)) > 1:
+            if prod(whole) > 1:
                 return [uniform(self._once(kind, operands, arrays, op, properties), whole)]
         for result in op.results:
             check_size(shape_of(result), MAX_FOLDED)
@@ -215,6 +230,11 @@ class Emitter:
         return candidate
 
     # --- questions of rules ------------------------------------------------------------------
+    def count(self, value: Value, what: str) -> int:
+        """One whole number, which may be a size that only the run tells."""
+        (number,) = self.ints(value, what)
+        return number
+
     def known(self, value: Value, what: str) -> Array:
         """The array; raises NeedsValue where the value is computed at run time."""
         if isinstance(value, SSAValue):
@@ -222,7 +242,10 @@ class Emitter:
         return value
 
     def ints(self, value: Value, what: str) -> tuple[int, ...]:
-        """Known integers, flat."""
+        """Known integers, flat; sizes that only the run tells among them."""
+        sizes = sizes_of(value) if isinstance(value, SSAValue) else None
+        if sizes is not None:
+            return tuple(sizes.reshape(-1))
         known = self.known(value, what)
         if known.dtype.kind not in "iub" and not (known.dtype.kind == "f" and np.isfinite(known).all()):
             raise RuleError(f"{what} is not whole numbers")
@@ -237,7 +260,9 @@ class Emitter:
 
     def integer(self, value: Value, what: str) -> int:
         """One known integer."""
-        return self.ints(self.scalar(value, what), what)[0]
+        if sizes_of(value) is None:
+            value = self.scalar(value, what)
+        return self.count(value, what)
 
     def like(self, number: float | int | bool, value: Value) -> Array:
         """A rank-0 array with the dtype of `value`, for broadcasting."""
@@ -262,9 +287,15 @@ def check_size(dims: Sequence[int], most: int = MAX_ELEMENTS) -> None:
         raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} has a negative size")
     count = 1
     for dim in dims:
-        count *= int(dim)
+        count *= size(dim)
     if count > most:
         raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} is too large")
+
+
+def _open(results: Attribute | Sequence[Attribute]) -> bool:
+    """Whether results have sizes that only the run tells."""
+    kinds = (results,) if isinstance(results, Attribute) else results
+    return any(is_open(shape_of(kind)) for kind in kinds)
 
 
 def _content(array: Array, kind: Tensor) -> object:

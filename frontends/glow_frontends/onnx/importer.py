@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
+from glow_dialects.core.extent import size as whole
 from glow_dialects.core.types import Array, Tensor, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
@@ -221,7 +222,7 @@ def bind_shapes(
         if sizes is not None and info.type.tensor_type.HasField("shape") and len(dims) == len(sizes):
             for dim, size in zip(dims, sizes, strict=True):
                 if dim.dim_param:
-                    symbols.setdefault(dim.dim_param, int(size))
+                    symbols.setdefault(dim.dim_param, whole(size))
     out: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for info in inputs:
         try:
@@ -248,14 +249,14 @@ def _bind(
     if declared is None:
         if sizes is None:
             raise ShapeError(f"input '{name}' has no shape; bind it, for example {name}=1x3x224x224")
-        return tuple(int(g) for g in sizes), dtype
+        return tuple(map(whole, sizes)), dtype
     text = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in declared)
     if sizes is not None and len(sizes) != len(declared):
         raise ShapeError(f"input '{name}' is {text}, bound with {len(sizes)} dimensions")
     dims: list[int] = []
     for index, dim in enumerate(declared):
         fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-        size = int(sizes[index]) if sizes is not None else fixed
+        size = whole(sizes[index]) if sizes is not None else fixed
         if size is None:
             size = symbols.get(dim.dim_param)
         if size is None:

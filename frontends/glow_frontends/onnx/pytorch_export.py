@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
+from math import prod
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -301,7 +302,7 @@ class _Restorer:
 
         for name in self.parameters & self.tensors.keys():
             tensor = self.tensors[name]
-            if _is_weight(tensor) and int(np.prod(tensor.dims)) in sizes:
+            if _is_weight(tensor) and prod(tensor.dims) in sizes:
                 array = numpy_helper.to_array(tensor)
                 like(array).append((name, array))
         names: dict[str, str] = {}

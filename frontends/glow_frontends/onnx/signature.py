@@ -67,6 +67,8 @@ class Argument:
     shape: tuple[int | None, ...]
     dtype: np.dtype
     kind: str = "tensor"
+    #: Names of dimensions, "" where there is none.
+    names: tuple[str, ...] = ()
 
 
 def _argument(info: ValueInfoProto) -> Argument:
@@ -77,7 +79,9 @@ def _argument(info: ValueInfoProto) -> Argument:
         d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim
     )
     ranked = "tensor" if kind.HasField("shape") else "unranked"
-    return Argument(info.name, dims, numpy_type(kind.elem_type), ranked)
+    return Argument(
+        info.name, dims, numpy_type(kind.elem_type), ranked, tuple(d.dim_param for d in kind.shape.dim)
+    )
 
 
 def inputs_of(model: ModelProto) -> list[Argument]:

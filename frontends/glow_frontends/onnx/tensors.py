@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +140,7 @@ def from_sparse(sparse: onnx.SparseTensorProto, folder: Path | None = None) -> A
     """A sparse tensor, made dense."""
     values, indices = to_array(sparse.values, folder), to_array(sparse.indices, folder)
     dims = tuple(int(d) for d in sparse.dims)
-    count = int(np.prod(dims, dtype=np.float64))
+    count = prod(dims)
     if count > MAX_ELEMENTS >> 6 or any(d < 0 for d in dims):
         raise GlowError(f"sparse tensor '{sparse.values.name}': {count} elements are too many")
     dense = np.zeros(dims, values.dtype)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -74,7 +74,7 @@ def _train_batch_norm(
         states.append(target)
     trained = BatchNormTrainOp(op.input, op.scale, op.bias, epsilon=op.epsilon, layout=op.layout)
     norm = b.insert(trained)
-    count = int(np.prod([shape_of(op.input)[i] for i in op.others]))
+    count = prod([shape_of(op.input)[i] for i in op.others])
     kept = op.momentum if momentum is None else momentum
     unbiased = Term(norm.variance, b) * (count / max(1, count - 1))
     for state, old, new in zip(states, (op.mean, op.variance), (norm.mean, unbiased.value), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -97,7 +98,7 @@ def _merged(
     first, second = r.array(inner.rhs), r.array(op.rhs)
     if is_known(inner.lhs, r) or first is None or second is None:
         return None
-    size = int(np.prod(np.broadcast_shapes(first.shape, second.shape)))
+    size = prod(np.broadcast_shapes(first.shape, second.shape))
     if size > max(first.size, second.size, SMALL):
         return None
     with np.errstate(all="ignore"):

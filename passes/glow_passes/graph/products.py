@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import present, shape_of
@@ -26,7 +26,7 @@ def batch_of_one_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
     left, right = shape_of(op.lhs), shape_of(op.rhs)
     if any(n != 1 for n in right[:-2]) or not (len(right) <= len(left) or len(left) == 2):
         return None
-    rows = int(np.prod(left[:-1]))
+    rows = prod(left[:-1])
     x = op.lhs if len(left) == 2 else r(ReshapeOp.to(op.lhs, (rows, left[-1])))
     w = op.rhs if len(right) == 2 else r(ReshapeOp.to(op.rhs, right[-2:]))
     product = r(MatmulOp(x, w))

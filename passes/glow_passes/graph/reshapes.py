@@ -6,9 +6,9 @@ keeps the two apart.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
@@ -35,7 +35,7 @@ def reshape_of_reshape(op: ReshapeOp, r: Rewriter) -> SSAValue | None:
 
 def expand_to_reshape(op: ExpandOp, r: Rewriter) -> SSAValue | None:
     """An expansion that adds only dimensions of size 1 is a reshape."""
-    if int(np.prod(shape_of(op.input))) != int(np.prod(shape_of(op.result))):
+    if prod(shape_of(op.input)) != prod(shape_of(op.result)):
         return None
     return r(ReshapeOp(op.input, results=op.result.type))
 
@@ -73,7 +73,7 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
     inner = producer(value, ReshapeOp)
     if inner is not None and mine == shape and shape_of(inner.input) == below:
         return inner.input
-    if int(np.prod(mine)) == 1:
+    if prod(mine) == 1:
         return value if len(mine) <= len(below) else r(ReshapeOp.to(value, ()))
     if mine == shape and (len(below) < len(shape) or is_known(value, r)):
         return r(ReshapeOp.to(value, below))  # towards fewer dimensions only, or it would not end

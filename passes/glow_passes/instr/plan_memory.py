@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions
 from glow_passes.contract import InstructionPass
@@ -123,8 +124,8 @@ def _place(requests: Sequence[Request], sizes: Sequence[int], order: Sequence[in
     return offsets, top
 
 
-def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
-    """Write `offset` on every alloc and the arena's size on the function."""
+def lives_of(function: InstrFuncOp) -> dict[AllocOp, Request]:
+    """The life of every buffer, in steps of the function, and its bytes."""
     allocs: list[AllocOp] = []
     starts: dict[AllocOp, int] = {}
     ends: dict[AllocOp, int] = {}
@@ -137,10 +138,17 @@ def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
             owner = op.buffer.owner
             assert isinstance(owner, AllocOp)
             ends[owner] = step
-    requests = [(starts[a], ends.get(a, step + 1), bytes_of(a.result.type)) for a in allocs]
-    offsets = plan_offsets(requests, alignment)
+    return {a: (starts[a], ends.get(a, step + 1), bytes_of(a.result.type)) for a in allocs}
+
+
+def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
+    """Write `offset` on every alloc and the arena's size on the function; open sizes are left to the run."""
+    lives = lives_of(function)
+    if is_open([size for _, _, size in lives.values()]):
+        return
+    offsets = plan_offsets(list(lives.values()), alignment)
     top = 0
-    for alloc, offset, (_, _, size) in zip(allocs, offsets, requests, strict=True):
+    for (alloc, (_, _, size)), offset in zip(lives.items(), offsets, strict=True):
         alloc.place(offset)
         top = max(top, offset + -(-size // alignment) * alignment)
     function.properties["arena"] = IntegerAttr(top, i64)

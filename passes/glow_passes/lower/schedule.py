@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.extent import estimate
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
@@ -67,7 +68,7 @@ def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
         parents += [r for r in readers.get(op, ()) if r not in parents]
         if by_memory:
             parents.sort(key=lambda p: peak[p] - left[p], reverse=True)
-        size = 0 if isinstance(op, GetOp) else sum(bytes_of(r.type) for r in op.results)
+        size = 0 if isinstance(op, GetOp) else sum(estimate(bytes_of(r.type)) for r in op.results)
         held = most = 0
         for parent in parents:
             most = max(most, held + peak[parent])

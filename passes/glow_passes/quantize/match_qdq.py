@@ -9,6 +9,7 @@ ONNX says: no conversion vanishes that may saturate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def stack_by_matrix(op: Any, r: Rewriter) -> SSAValue | None:
     columns = shape_of(op.operands[1])[-1]
     if x is None or len(shape_of(op.operands[1])) != 2:
         return None
-    count = int(np.prod(shape_of(x)[:-1]))
+    count = prod(shape_of(x)[:-1])
     w = None if op.predicate is not None else _weights(op.operands[1], 1, r)
     if w is None or element_of(op.results[0]) != f32:
         return None

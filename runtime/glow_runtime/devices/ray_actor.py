@@ -60,7 +60,7 @@ class RayManager(LocalManager):
 
     def __init__(self, device: Device) -> None:
         try:
-            import ray
+            import ray  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise DeviceError("devices of kind ray need Ray: pip install 'glow-compiler[ray]'") from None
         self._ray: Any = ray

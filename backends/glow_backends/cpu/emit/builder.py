@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.emit.line_builder import LineBuilder, Lines, vector
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent, computed
 
 F32 = ir.FloatType()
 F64 = ir.DoubleType()
@@ -89,6 +90,20 @@ class KernelFunction(ir.Function):
         return block
 
 
+def _bits_of_f32(value: float) -> list[int]:
+    return [int(np.float32(value).view(np.int32))]
+
+
+def mark_open(module: ir.Module) -> None:
+    """Let the kernels of a module take sizes in a table, since some are known only at run time."""
+    module.open_sizes = True  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def is_open_module(module: ir.Module) -> bool:
+    """Whether kernels of the module have sizes that are known only at run time."""
+    return getattr(module, "open_sizes", False)
+
+
 def sizes_of(function: ir.Function) -> tuple[int, ...]:
     """The table of sizes that a call of a kernel passes; empty where it takes none."""
     return function.sizes if isinstance(function, KernelFunction) else ()
@@ -115,6 +130,7 @@ class KernelBuilder:
     ) -> None:
         self.module = module
         self.target = target
+        sized = sized or is_open_module(module)
         several = target.threads > 1
         kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64] + [PTR] * several)
         self.function = KernelFunction(module, kind, name)
@@ -158,7 +174,7 @@ class KernelBuilder:
     def number(self, value: float, key: Hashable) -> ir.Value:
         """A vector of `value`, an f32, as an argument of the call; asked for again by the same key."""
         if key not in self._numbers:
-            place = self._place([int(np.float32(value).view(np.int32))])
+            place = self._place(computed(_bits_of_f32, value))  # pyright: ignore[reportArgumentType]
             scalar = self._entry.load(place, typ=F32, align=4)
             self._numbers[key] = splat(self._entry, scalar, self.target.lanes)
         return self._numbers[key]
@@ -204,11 +220,23 @@ class KernelBuilder:
     # Constants and integer arithmetic (folded when both sides are Python ints).
     def i(self, value: int | ir.Value) -> ir.Value:
         """`value` as i64."""
-        return _number(value) if isinstance(value, int) else value
+        if isinstance(value, int):
+            return _number(value)
+        return self._open(value) if isinstance(value, Extent) else value
+
+    def opened(self, value: int) -> int | ir.Value:
+        """`value`, in a register where only the run tells it."""
+        return self._open(value) if isinstance(value, Extent) else value
+
+    def _open(self, value: Extent) -> ir.Value:
+        """A number that the run tells, loaded once."""
+        if value not in self._numbers:
+            self._numbers[value] = self.size(value)
+        return self._numbers[value]
 
     def add(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
         """x + y on indices."""
-        if isinstance(x, int) and isinstance(y, int):
+        if isinstance(x, int | Extent) and isinstance(y, int | Extent):
             return x + y
         if isinstance(y, int) and y == 0:
             return x
@@ -218,11 +246,11 @@ class KernelBuilder:
 
     def mul(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
         """x * y on indices."""
-        if isinstance(x, int) and isinstance(y, int):
+        if isinstance(x, int | Extent) and isinstance(y, int | Extent):
             return x * y
-        if y == 1:
+        if isinstance(y, int) and y == 1:
             return x
-        if x == 1:
+        if isinstance(x, int) and x == 1:
             return y
         if (isinstance(x, int) and x == 0) or (isinstance(y, int) and y == 0):
             return 0

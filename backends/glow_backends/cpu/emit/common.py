@@ -12,6 +12,7 @@ from llvmlite import ir
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.values import Active
+from glow_dialects.core.extent import Extent
 
 Index = int | ir.Value
 PARALLEL_BYTES = 32 * 1024
@@ -76,7 +77,7 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim
 
 def length(k: KernelBuilder, count: int) -> Index:
     """A number of elements or steps: an argument of a sized kernel, but for 0, 1 and -1."""
-    return k.size(count) if k.sized and not -1 <= count <= 1 else count
+    return k.size(count) if isinstance(count, Extent) or (k.sized and not -1 <= count <= 1) else count
 
 
 def share(k: KernelBuilder, count: int, bytes_touched: int) -> tuple[Index, Index]:
@@ -188,6 +189,11 @@ def offset(k: KernelBuilder, indices: Sequence[Index], strides: Sequence[int]) -
     return k.index(*((i, length(k, s)) for i, s in zip(indices, strides, strict=True)))
 
 
+def lanes_for(count: int, most: int) -> int:
+    """The lanes of vectors that hold `count` elements, if it is known to be few."""
+    return most if isinstance(count, Extent) else min(most, power_of_two(count))
+
+
 def power_of_two(n: int) -> int:
     """The least power of two that is at least n."""
     return 1 << (n - 1).bit_length()
@@ -201,7 +207,7 @@ def sized_strips(
     k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
 ) -> Iterator[tuple[Index, int, Active]]:
     """`strips` of a sized kernel, whose code depends little on `count`: the tail's lanes are a mask."""
-    if not k.sized or count <= _FEW * lanes:
+    if not isinstance(count, Extent) and (not k.sized or count <= _FEW * lanes):
         yield from strips(k, low, count, lanes, unroll)
         return
     whole = count // lanes * lanes
@@ -213,18 +219,21 @@ def sized_strips(
                 yield k.add(i, part * lanes), lanes, lanes
     with k.loop(begin, end, lanes) as i:
         yield i, lanes, lanes
-    if whole < count:
+    if isinstance(count, Extent) or whole < count:
         yield end, lanes, values.first_lanes(k, lanes, k.size(count - whole))
 
 
 def strips(
     k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
-) -> Iterator[tuple[Index, int, int]]:
+) -> Iterator[tuple[Index, int, Active]]:
     """Cover range(low, low + count) by vectors: loops over `unroll` vectors, over one, and a tail.
 
     Yields (position, lanes, active lanes) for code to be emitted at the builder's place; the tail's
-    lanes are the least power of two that holds it.
+    lanes are the least power of two that holds it, or a mask where only the run tells the count.
     """
+    if isinstance(count, Extent):
+        yield from sized_strips(k, low, count, lanes, unroll)
+        return
     done = 0
     for group in dict.fromkeys((unroll, 1)):
         step = lanes * group

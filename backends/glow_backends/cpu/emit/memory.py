@@ -8,6 +8,7 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import F32, I1, I32, I64, PTR, KernelBuilder, shuffle_mask
+from glow_dialects.core.extent import Extent
 
 Index = int | ir.Value
 
@@ -28,7 +29,7 @@ def split_index(k: KernelBuilder, index: Index, sizes: Sequence[Index]) -> list[
     for size in reversed(sizes[1:]):
         if isinstance(size, int) and size == 1:
             coordinates.append(0)
-        elif isinstance(index, int) and isinstance(size, int):
+        elif isinstance(index, int) and isinstance(size, int | Extent):
             coordinates.append(index % size)
             index //= size
         else:
@@ -40,14 +41,14 @@ def split_index(k: KernelBuilder, index: Index, sizes: Sequence[Index]) -> list[
 
 def minimum(k: KernelBuilder, x: Index, y: Index) -> Index:
     """min(x, y) on indices."""
-    if isinstance(x, int) and isinstance(y, int):
+    if isinstance(x, int | Extent) and isinstance(y, int | Extent):
         return min(x, y)
     return k.b.select(k.b.icmp_signed("<", k.i(x), k.i(y)), k.i(x), k.i(y))
 
 
 def maximum(k: KernelBuilder, x: Index, y: Index) -> Index:
     """max(x, y) on indices."""
-    if isinstance(x, int) and isinstance(y, int):
+    if isinstance(x, int | Extent) and isinstance(y, int | Extent):
         return max(x, y)
     return k.b.select(k.b.icmp_signed(">", k.i(x), k.i(y)), k.i(x), k.i(y))
 
@@ -97,15 +98,21 @@ def _masked_intrinsic(k: KernelBuilder, name: str, kind: ir.FunctionType) -> ir.
     return function if isinstance(function, ir.Function) else ir.Function(k.module, kind, name)
 
 
+def _first(k: KernelBuilder, lanes: int, count: Index) -> ir.Value:
+    """The mask of the first so many lanes."""
+    numbers = ir.Constant(ir.VectorType(I64, lanes), [ir.Constant(I64, i) for i in range(lanes)])
+    return k.b.icmp_signed("<", numbers, k.splat(k.i(count), lanes, I64))
+
+
 def load_first(
-    k: KernelBuilder, pointer: ir.Value, offset: Index, lanes: int, live: int, kind: ir.Type = F32
+    k: KernelBuilder, pointer: ir.Value, offset: Index, lanes: int, live: Index, kind: ir.Type = F32
 ) -> ir.Value:
     """A vector of which only the first `live` lanes are read; the others are 0."""
-    if live == lanes:
+    if isinstance(live, int) and live == lanes:
         return k.load(pointer, offset, kind, lanes)
     vector = ir.VectorType(kind, lanes)
     suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
-    mask = _mask(lanes, live)
+    mask = _mask(lanes, live) if isinstance(live, int) else _first(k, lanes, live)
     callee = _masked_intrinsic(
         k,
         f"llvm.masked.load.v{lanes}{suffix}.p0",
@@ -121,16 +128,16 @@ def store_first(
     value: ir.Value,
     pointer: ir.Value,
     offset: Index,
-    live: int,
+    live: Index,
     kind: ir.Type = F32,
 ) -> None:
     """Store only the first `live` lanes of a vector."""
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
-    if live == lanes:
+    if isinstance(live, int) and live == lanes:
         k.store(value, pointer, offset, kind)
         return
     suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
-    mask = _mask(lanes, live)
+    mask = _mask(lanes, live) if isinstance(live, int) else _first(k, lanes, live)
     callee = _masked_intrinsic(
         k,
         f"llvm.masked.store.v{lanes}{suffix}.p0",

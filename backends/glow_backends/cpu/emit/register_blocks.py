@@ -64,7 +64,7 @@ def may_overlap(total: int, rows: int) -> bool:
     return ceil_div(total, rows) * rows <= _OVERLAP * total
 
 
-def _even_cost(rows: int, vectors: int, block: Block) -> float:
+def even_cost(rows: int, vectors: int, block: Block) -> float:
     """Estimated cycles of `rows` x `vectors` sums in even tiles and a rest."""
     _, full, rest = even_tiles(rows, block.rows)
     cost = 0.0
@@ -75,7 +75,7 @@ def _even_cost(rows: int, vectors: int, block: Block) -> float:
     return cost
 
 
-def _widths(vectors: int, whole: bool) -> Iterator[int]:
+def widths(vectors: int, whole: bool) -> Iterator[int]:
     """How many vectors a register block may have."""
     return (v for v in range(1, min(vectors, 8) + 1) if not (whole and vectors % v))
 
@@ -91,12 +91,12 @@ def choose_block(
     each other then share their code.
     """
     candidates: list[tuple[float, Block]] = []
-    for v in _widths(vectors, whole):
+    for v in widths(vectors, whole):
         for limit in range(1, min(rows, max_rows) + 1):
             if not fits(Block(limit, v), target):
                 break
             block = Block(even_tiles(rows, limit)[0], v)
-            candidates.append((_even_cost(rows, vectors, block), block))
+            candidates.append((even_cost(rows, vectors, block), block))
     least, best = min(candidates, key=lambda f: f[0])
     alike = [b for cost, b in candidates if cost <= ALIKE * least and b.vectors == best.vectors]
     return max(alike, key=lambda b: b.rows)
@@ -156,7 +156,7 @@ def shared_block(
 ) -> Block | None:
     """The register block for `cut_alike`, as `choose_block` says; None where that costs too much."""
     costs: dict[Block, float] = {}
-    for v in _widths(vectors, whole):
+    for v in widths(vectors, whole):
         most = max((r for r in range(1, max_rows + 1) if fits(Block(r, v), target)), default=0)
         if not ends_of(most) or rows < most:
             continue
@@ -168,7 +168,7 @@ def shared_block(
         return None
     least = min(costs.values())
     block = max((b for b, cost in costs.items() if cost <= ALIKE * least), key=lambda b: b.rows)
-    even = _even_cost(rows, vectors, choose_block(rows, vectors, target, max_rows, whole))
+    even = even_cost(rows, vectors, choose_block(rows, vectors, target, max_rows, whole))
     return block if costs[block] <= _ALIKE_CUT * even else None
 
 

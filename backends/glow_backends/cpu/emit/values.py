@@ -22,6 +22,7 @@ from glow_backends.cpu.emit.builder import (
     shuffle_mask,
 )
 from glow_backends.cpu.emit.line_builder import vector
+from glow_dialects.core.extent import Extent
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)
@@ -248,6 +249,13 @@ def first_lanes(k: KernelBuilder, lanes: int, count: ir.Value) -> ir.Value:
     return k.b.icmp_signed("<", ir.Constant(vector(I32, lanes), numbers), limit)
 
 
+def _mask(k: KernelBuilder, lanes: int, active: Active) -> ir.Value:
+    """The mask of active lanes."""
+    if isinstance(active, Extent):
+        return first_lanes(k, lanes, k.i(active))
+    return mask(lanes, active) if isinstance(active, int) else active
+
+
 @cache
 def mask(lanes: int, active: int) -> ir.Constant:
     """A constant mask whose first `active` of `lanes` lanes are on."""
@@ -279,7 +287,7 @@ def load(
         [
             k.gep(pointer, offset, kind),
             ir.Constant(I32, size(dtype)),
-            mask(lanes, active) if isinstance(active, int) else active,
+            _mask(k, lanes, active),
             fill or zero(whole),
         ],
     )
@@ -309,7 +317,7 @@ def store(
             raw,
             k.gep(pointer, offset, kind),
             ir.Constant(I32, size(dtype)),
-            mask(lanes, active) if isinstance(active, int) else active,
+            _mask(k, lanes, active),
         ],
     )
 

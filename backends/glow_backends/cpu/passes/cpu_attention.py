@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def _four(value: SSAValue, r: Rewriter) -> SSAValue:
     shape = shape_of(value)
     if len(shape) == 4:
         return value
-    lead = (1, *shape[:-2]) if len(shape) <= 3 else (int(np.prod(shape[:-3])), shape[-3])
+    lead = (1, *shape[:-2]) if len(shape) <= 3 else (prod(shape[:-3]), shape[-3])
     return r(ReshapeOp.to(value, ((1,) * (2 - len(lead)) + lead) + shape[-2:]))
 
 
@@ -79,7 +80,7 @@ def _four_mask(mask: SSAValue, scores: Sequence[int], r: Rewriter) -> SSAValue |
     if len(lead) > 2:
         if lead[:-1] != tuple(whole[:-1]) and any(n != 1 for n in lead[:-1]):
             return None
-        lead = (int(np.prod(lead[:-1])), lead[-1])
+        lead = (prod(lead[:-1]), lead[-1])
     lead = (1,) * (2 - len(lead)) + lead
     four = (*lead, *shape[-2:])
     return mask if shape_of(mask) == four else r(ReshapeOp.to(mask, four))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
         return pool
     # Positions count in the whole tensor: the pixel is the same, what surrounds it is not.
     batch, *spatial, channels = shape_of(op.input)
-    pixels = int(np.prod(spatial))
+    pixels = prod(spatial)
     pixel = e.node("Mod", [back(op, pool[1], rank, e), e.constant(np.array(pixels, np.int64))])
     scaled = e.node("Mul", [pixel, e.constant(np.array(channels, np.int64))])
     starts = np.arange(batch, dtype=np.int64).reshape(-1, *[1] * (rank - 1)) * (pixels * channels)

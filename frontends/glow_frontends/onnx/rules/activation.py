@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
@@ -87,7 +89,7 @@ def hardmax(g: Emitter, n: Node) -> Value:
     dims = shape(x)
     if n.opset < 13:
         axis = flat_axis(n.integer("axis", 1), rank(x))
-        flat = (int(np.prod(dims[:axis])), int(np.prod(dims[axis:])))
+        flat = (prod(dims[:axis]), prod(dims[axis:]))
         return g.reshape(_hardmax(g, g.reshape(x, flat), 1), dims)
     return _hardmax(g, x, axis_of(n.integer("axis", -1), rank(x)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def compress(g: Emitter, n: Node) -> Value | BoundedValue:
         known_inputs(n)
     axis = axis_of(n.integer("axis"), rank(x)) if n.has("axis") else 0
     if not n.has("axis"):
-        x = g.reshape(x, (int(np.prod(shape(x))),))
+        x = g.reshape(x, (prod(shape(x)),))
     condition = cut(g, condition, [0], [min(ranked(condition, 1)[0], shape(x)[axis])])
     if isinstance(condition, np.ndarray):
         return take(g, x, np.flatnonzero(condition), axis)

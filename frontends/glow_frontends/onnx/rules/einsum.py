@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glow_dialects.ops.arithmetic import MulOp
@@ -97,7 +99,7 @@ def _contract(
         wide = [*dims, *(sizes[c] for c in rows), *(1 for _ in columns)]
         tall = [*dims, *(1 for _ in rows), *(sizes[c] for c in columns)]
         return g(MulOp, g.reshape(first, wide), g.reshape(second, tall)), [*batch, *rows, *columns]
-    groups = [int(np.prod([sizes[c] for c in group])) for group in (batch, rows, summed, columns)]
+    groups = [prod([sizes[c] for c in group]) for group in (batch, rows, summed, columns)]
     first = g.reshape(
         _arranged(g, a, left, [*batch, *rows, *summed], sizes), (groups[0], groups[1], groups[2])
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpLtOp
@@ -24,6 +25,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.sizes import objects, objects_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
@@ -47,15 +49,19 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     not taken they may be anything: they are brought into range. Places that are not there (see `bounds`)
     are nobody's mistake either.
     """
-    most = np.array(limits[0] if len(limits) == 1 else limits, dtype_of_value(indices))
+    most = objects([limits[0]]).reshape(()) if len(limits) == 1 else objects(limits)
+    if not is_open(limits):
+        most = most.astype(dtype_of_value(indices))
     if isinstance(indices, np.ndarray):
         bad = indices[(indices < -most) | (indices >= most)]
         if bad.size:
             size = " x ".join(map(str, limits))
             raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
-        return np.where(indices < 0, indices + most, indices), None
+        moved = np.where(indices < 0, indices + most, indices)
+        return g.sizes(moved, indices.dtype) if is_open(limits) else moved, None
     if g.guessing:
-        return g(MaxOp, g(MinOp, indices, most - most.dtype.type(1)), -most), None
+        last, first = (g.sizes(objects_of(m), dtype_of_value(indices)) for m in (most - 1, -most))
+        return g(MaxOp, g(MinOp, indices, last), first), None
     return indices, None if n.padded else f"{n.op} '{label(n.proto)}'"
 
 

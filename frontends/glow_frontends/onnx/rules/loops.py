@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -82,7 +82,7 @@ class Loop:
         if not rows:
             return list(self._loop(self.limit, self.going, self.state, body))
         most = int(self.limit.reshape(-1)[0]) if isinstance(self.limit, np.ndarray) else 0
-        if most < 1 or most * max(int(np.prod(shape_of(r))) for r in rows) > MAX_STACK:
+        if most < 1 or most * max(prod(shape_of(r)) for r in rows) > MAX_STACK:
             raise NeedsHost(self.n.op)
         self.always &= _is_true(self.going)
         state, stacks, ended = self._stacked(most, rows)
@@ -122,7 +122,7 @@ class Loop:
         g = self.g
         begin: list[Value] = [] if self.always else [np.zeros((), np.int64), g.reshape(self.going, ())]
         ended = [g.value(v) for v in begin]
-        total = most * sum(int(np.prod(shape_of(r))) * dtype_of(r).itemsize for r in rows)
+        total = most * sum(prod(shape_of(r)) * dtype_of(r).itemsize for r in rows)
         if total <= SMALL_STACK:
             return self._rows(np.array(most, np.int64), None, self.state, ended, rows, most)
         return self._blocks(most, isqrt(most - 1) + 1, ended, rows)

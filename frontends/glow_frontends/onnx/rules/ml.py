@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ MAX_COMPARED = 64
 def array_feature_extractor(g: Emitter, n: Node) -> Value:
     """ArrayFeatureExtractor: columns of the last axis."""
     x, indices = n[0], n[1]
-    flat = g.reshape(indices, (int(np.prod(shape(indices))),))
+    flat = g.reshape(indices, (prod(shape(indices)),))
     if rank(x) == 1:
         x = g.reshape(x, (1, *shape(x)))
     return take(g, x, flat, rank(x) - 1)
@@ -87,7 +88,7 @@ def feature_vectorizer(g: Emitter, n: Node) -> Value:
     sizes: tuple[int, ...] = n.integers("inputdimensions", ())
     parts: list[Value] = []
     for index, x in enumerate(n.tensors()):
-        wide = x if rank(x) == 2 else g.reshape(x, (1, int(np.prod(shape(x)))))
+        wide = x if rank(x) == 2 else g.reshape(x, (1, prod(shape(x))))
         if index < len(sizes) and shape(wide)[1] > sizes[index]:
             wide = take(g, wide, np.arange(sizes[index]), 1)
         parts.append(cast_to(g, wide, FLOAT))

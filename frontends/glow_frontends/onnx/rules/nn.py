@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def gemm(g: Emitter, n: Node) -> Value:
     width = shape(b)[1]
     if c is not None and beta != 1.0:
         c = g(MulOp, c, g.like(beta, c))
-    row = c is not None and int(np.prod(shape(c))) == width and shape(c)[-1:] == (width,)
+    row = c is not None and prod(shape(c)) == width and shape(c)[-1:] == (width,)
     if alpha == 1.0 and row and c is not None:
         return g(FullyConnectedOp, a, b, g.reshape(c, (width,)))
     if alpha != 1.0 and isinstance(b, np.ndarray):
@@ -205,7 +206,7 @@ def flat_softmax(kind: type[GraphOp]) -> Rule:
         x = n[0]
         axis = flat_axis(n.integer("axis", 1), rank(x))
         dims = shape(x)
-        rows, columns = int(np.prod(dims[:axis])), int(np.prod(dims[axis:]))
+        rows, columns = prod(dims[:axis]), prod(dims[axis:])
         if axis < len(dims) and dims[axis] == columns:
             return g(kind, x, axis=axis)
         return g.reshape(g(kind, g.reshape(x, (rows, columns)), axis=1), dims)

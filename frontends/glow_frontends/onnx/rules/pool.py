@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
-
-import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
@@ -40,7 +39,7 @@ def max_pool(g: Emitter, n: Node) -> list[Value]:
 def _column_major(g: Emitter, indices: Value, dims: tuple[int, ...]) -> Value:
     """Flat indices of row-major spatial axes as those of column-major ones."""
     spatial = dims[2:]
-    total = int(np.prod(spatial))
+    total = prod(spatial)
     base = g(MulOp, g(DivOp, indices, g.like(total, indices)), g.like(total, indices))
     rest = g(SubOp, indices, base)
     out, weight = base, 1

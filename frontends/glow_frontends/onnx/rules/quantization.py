@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -168,9 +169,9 @@ def centred(g: Emitter, x: Value, zero: Value | None, dims: Sequence[int] | None
     wide = cast_to(g, x, INT32)
     if zero is None:
         return wide
-    if dims is not None and int(np.prod(shape(zero))) > 1:
+    if dims is not None and prod(shape(zero)) > 1:
         zero = g.reshape(zero, dims)
-    elif rank(zero) and int(np.prod(shape(zero))) == 1:
+    elif rank(zero) and prod(shape(zero)) == 1:
         zero = g.reshape(zero, ())
     return g(SubOp, wide, cast_to(g, zero, INT32))
 
@@ -239,7 +240,7 @@ def _held(g: Emitter, weights: np.ndarray) -> Value:
 
 def _product_by_bytes(g: Emitter, a: Value, zero: Value | None, weights: np.ndarray) -> Value:
     """(a - zero) @ weights: a @ weights on integer kernels, less zero times the sums of their columns."""
-    rows, depth = int(np.prod(shape(a)[:-1])), shape(a)[-1]
+    rows, depth = prod(shape(a)[:-1]), shape(a)[-1]
     kind = tensor((rows, weights.shape[1]), INT32)
     flat = _bytes(g, g.reshape(a, (rows, depth)))
     total = g(QuantizedFullyConnectedOp, flat, _held(g, weights), None, results=kind)
@@ -283,7 +284,7 @@ def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
 
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
     """The int32 convolution of centred bytes, in float where its sums are exact."""
-    terms, inner = int(np.prod(shape(w)[2:])), ranked(w, 2)[1]
+    terms, inner = prod(shape(w)[2:]), ranked(w, 2)[1]
     if terms * inner <= EXACT:
         conv = _windowed(g, n, cast_to(g, x, FLOAT), cast_to(g, w, FLOAT))
         return cast_to(g, conv, INT32)
@@ -348,7 +349,7 @@ def qlinear_conv(g: Emitter, n: Node) -> Value:
     if bias is not None:
         total = g(AddOp, total, g.reshape(bias, channels))
     factor = g(DivOp, g(MulOp, n[1], n[4]), n[6])
-    many = int(np.prod(shape(factor))) > 1
+    many = prod(shape(factor)) > 1
     factor = g.reshape(factor, channels if many else ())
     y_zero = g.reshape(n[7], ())
     return saturate(g, g(MulOp, cast_to(g, total, FLOAT), factor), y_zero, dtype_of_value(n[7]))

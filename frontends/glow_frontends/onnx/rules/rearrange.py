@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glow_dialects.ops.arithmetic import AddOp, DivOp, ModOp, MulOp, SubOp
@@ -66,20 +68,20 @@ def max_unpool(g: Emitter, n: Node) -> Value:
     ]
     dims = (*shape(x)[:2], *inferred)
     target = dims if n.get(2) is None else g.ints(n[2], "the output shape of MaxUnpool")
-    flat = int(np.prod(shape(x)))
+    flat = prod(shape(x))
     rows = g.reshape(places, (flat, 1))
     bad: Value | None = None
     if isinstance(rows, np.ndarray):
-        rows = in_range(g, n, rows, 0, int(np.prod(dims)) - 1, "an index")
+        rows = in_range(g, n, rows, 0, prod(dims) - 1, "an index")
     else:
-        outside = g.like(int(np.prod(dims)), rows)
+        outside = g.like(prod(dims), rows)
         bad = g(OrOp, g(CmpLtOp, rows, g.like(0, rows)), g(CmpGeOp, rows, outside))
     if tuple(target) != dims:
         # Indices count elements of the inferred shape, which lies at the target's beginning.
         rows = _moved(g, rows, dims, target)
-    zero = uniform(np.zeros((), dtype_of_value(x)), (int(np.prod(target)),))
+    zero = uniform(np.zeros((), dtype_of_value(x)), (prod(target),))
     if bad is not None:
-        rows = g(SelectOp, bad, g.like(int(np.prod(target)), rows), rows)
+        rows = g(SelectOp, bad, g.like(prod(target), rows), rows)
     checked = f"MaxUnpool '{label(n.proto)}': an index is not within {'x'.join(map(str, dims))} places."
     y = g(ScatterNdOp, zero, rows, g.reshape(x, (flat,)), reduction="none", checked=checked)
     return g.reshape(y, target)
@@ -116,16 +118,16 @@ def col2im(g: Emitter, n: Node) -> Value:
     counts = [
         (p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, dilations, block, strides, strict=True)
     ]
-    if min(counts) < 0 or shape(x)[2] != int(np.prod(counts)) or shape(x)[1] % int(np.prod(block)):
+    if min(counts) < 0 or shape(x)[2] != prod(counts) or shape(x)[1] % prod(block):
         raise RuleError(f"columns of shape {'x'.join(map(str, shape(x)))} for {counts} blocks")
     taps = np.indices(block).reshape(axes, -1, 1) * np.array(dilations).reshape(axes, 1, 1)
     steps = np.indices(counts).reshape(axes, 1, -1) * np.array(strides).reshape(axes, 1, 1)
     places = np.ravel_multi_index(tuple(taps + steps), padded).reshape(-1, 1).astype(np.int64)
     batch = shape(x)[0]
-    size = int(np.prod(block))
+    size = prod(block)
     channels = shape(x)[1] // size
     moved = g.reshape(x, (batch * channels, size * shape(x)[2]))
-    zero = uniform(np.zeros((), dtype_of_value(x)), (int(np.prod(padded)), batch * channels))
+    zero = uniform(np.zeros((), dtype_of_value(x)), (prod(padded), batch * channels))
     y = g(ScatterNdOp, zero, places, g.transpose(moved, (1, 0)), reduction="add")
     y = g.reshape(g.transpose(y, (1, 0)), (batch, channels, *padded))
     begin = [0, 0, *pads[:axes]]
@@ -139,7 +141,7 @@ def determinant(g: Emitter, n: Node) -> Value:
     if rank(x) < 2 or shape(x)[-2] != size:
         raise RuleError("square matrices are expected")
     lead = shape(x)[:-2]
-    m = g.reshape(x, (int(np.prod(lead)), size, size))
+    m = g.reshape(x, (prod(lead), size, size))
     batch = shape(m)[0]
     total: Value = uniform(np.ones((), dtype_of_value(x)), (batch,))
     while size > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
     """
     count, channels = shape(x)[:2]
     sizes = shape(x)[2:]
-    flat = g.reshape(x, (count, channels, int(np.prod(sizes))))
+    flat = g.reshape(x, (count, channels, prod(sizes)))
     total: Value | None = None
     for combination in itertools.product(*taps):
         index: Value | None = None
@@ -116,7 +117,7 @@ def grid_sample(g: Emitter, n: Node) -> Value:
     if axes < 1 or rank(grid) != rank(x) or shape(grid)[-1] != axes or shape(grid)[0] != shape(x)[0]:
         raise RuleError(f"a grid of shape {shape(grid)} for a tensor of shape {shape(x)}")
     points = shape(grid)[1:-1]
-    flat = g.reshape(grid, (shape(grid)[0], int(np.prod(points)), axes))
+    flat = g.reshape(grid, (shape(grid)[0], prod(points), axes))
     mode_of_node: str = n.text("mode", "linear")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode_of_node, mode_of_node)
     padding, aligned = n.text("padding_mode", "zeros"), n.flag("align_corners")
@@ -259,7 +260,7 @@ def deform_conv(g: Emitter, n: Node) -> Value:
     count, channels = shape(x)[:2]
     outs = shape(offset)[2:]
     kernel = window.kernel
-    points = int(np.prod(kernel))
+    points = prod(kernel)
     groups, parts = n.integer("group", 1), n.integer("offset_group", 1)
     axes = len(kernel)
     dims = (count, parts, points, axes, *outs)
@@ -270,10 +271,10 @@ def deform_conv(g: Emitter, n: Node) -> Value:
         begin[3], end[3] = axis, axis + 1
         move = g.reshape(cut(g, moves, begin, end), (count * parts, points, *outs))
         where = g(AddOp, move, _base(window, axis, outs, dtype_of_value(x)))
-        taps.append(linear_taps(g, g.reshape(where, (count * parts, points * int(np.prod(outs))))))
+        taps.append(linear_taps(g, g.reshape(where, (count * parts, points * prod(outs)))))
     grouped = g.reshape(x, (count * parts, channels // parts, *shape(x)[2:]))
     values = gather_points(g, grouped, taps, True)
-    area = int(np.prod(outs))
+    area = prod(outs)
     values = g.reshape(values, (count, parts, channels // parts, points, area))
     if mask is not None:
         values = g(MulOp, values, g.reshape(mask, (count, parts, 1, points, area)))

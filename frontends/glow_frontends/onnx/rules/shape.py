@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import numpy as np
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.extent import is_open
+from glow_dialects.core.types import Array, broadcast_shapes, tensor
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
 from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
@@ -18,6 +25,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
 from glow_frontends.onnx.rules.run_time_slices import span
+from glow_frontends.onnx.sizes import sizes_of
 from glow_frontends.onnx.values import (
     BoundedValue,
     Value,
@@ -59,19 +67,32 @@ def constant_of_shape(g: Emitter, n: Node) -> Value | BoundedValue:
         return g.bounded(uniform(value, dims), axis, length)
     dims = g.ints(n[0], "the shape of a constant")
     check_size(dims)
-    return uniform(value, dims)
+    return repeated(g, value, dims)
 
 
-def shape_(g: Emitter, n: Node) -> Array:
-    """Shape: always known."""
-    del g
-    return np.array(shape(n[0])[slice(n.integer("start", 0), n.integer("end"))], dtype=np.int64)
+def repeated(g: Emitter, value: Array, dims: Sequence[int]) -> Value:
+    """A tensor of one value."""
+    if not is_open(dims):
+        return uniform(value, dims)
+    return g(ExpandOp, g.value(value.reshape(())), results=tensor(dims, value.dtype))
 
 
-def size(g: Emitter, n: Node) -> Array:
-    """Size: always known."""
-    del g
-    return np.array(int(np.prod(shape(n[0]))), dtype=np.int64)
+def shape_(g: Emitter, n: Node) -> Value:
+    """Shape: known, or made of sizes that the run tells."""
+    dims = shape(n[0])[slice(n.integer("start", 0), n.integer("end"))]
+    return g.sizes(objects(dims), np.dtype(np.int64))
+
+
+def size(g: Emitter, n: Node) -> Value:
+    """Size: the same."""
+    return g.sizes(objects([prod(shape(n[0]))]).reshape(()), np.dtype(np.int64))
+
+
+def objects(values: Sequence[int]) -> Array:
+    """Whole numbers, extents among them, as an array of objects."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def identity(g: Emitter, n: Node) -> Result:
@@ -94,11 +115,11 @@ def reshape(g: Emitter, n: Node) -> Value:
                 if index >= rank(x):
                     raise RuleError(f"dimension {index} is copied from a tensor of rank {rank(x)}")
                 dims[index] = shape(x)[index]
-    total = int(np.prod(shape(x)))
+    total = prod(shape(x))
     if dims.count(-1) == 1:
-        rest = int(np.prod([d for d in dims if d != -1]))
+        rest = prod([d for d in dims if d != -1])
         dims[dims.index(-1)] = total // rest if rest else 0
-    if any(d < 0 for d in dims) or int(np.prod(dims)) != total:
+    if any(d < 0 for d in dims) or prod(dims) != total:
         raise RuleError(f"{'x'.join(map(str, shape(x)))} does not reshape to {list(wanted)}")
     return g.reshape(x, dims)
 
@@ -111,7 +132,7 @@ def flatten(g: Emitter, n: Node) -> Value:
         if n.integer("axis", 1) >= 0
         else n.integer("axis") + len(dims)
     )
-    return g.reshape(n[0], (int(np.prod(dims[:axis])), int(np.prod(dims[axis:]))))
+    return g.reshape(n[0], (prod(dims[:axis]), prod(dims[axis:])))
 
 
 def squeeze(g: Emitter, n: Node) -> Value:
@@ -169,7 +190,7 @@ def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
     else:
         axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
         if g.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
-            chosen = axes_of(axes if axes is not None else range(int(np.prod(shape(n[1])))), rank(x))
+            chosen = axes_of(axes if axes is not None else range(prod(shape(n[1]))), rank(x))
             return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
         starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
     axes = axes_of(axes if axes is not None else range(len(starts)), rank(x))
@@ -251,15 +272,15 @@ def expand(g: Emitter, n: Node) -> Value | BoundedValue:
 def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
     """`x` broadcast together with a tensor of shape `target`."""
     try:
-        dims = np.broadcast_shapes(shape(x), target)
-    except ValueError:
+        dims = broadcast_shapes(shape(x), target)
+    except VerifyException:
         raise RuleError(f"{shape(x)} does not broadcast to {target}") from None
     if min(target, default=0) < 0:
         raise RuleError(f"the target {target} has a negative size")
     if dims == shape(x):
         return x
     check_size(dims)
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and not is_open(dims):
         return np.broadcast_to(x, dims)
     return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
 
@@ -280,7 +301,7 @@ def tile(g: Emitter, n: Node) -> Value:
     return g(TileOp, n[0], repeats=tuple(repeats))
 
 
-def range_(g: Emitter, n: Node) -> Array | BoundedValue:
+def range_(g: Emitter, n: Node) -> Value | BoundedValue:
     """Range of known bounds, or up to a length that the run tells."""
     start, limit, delta = (n[i] for i in range(3))
     if isinstance(limit, SSAValue) and isinstance(start, np.ndarray) and isinstance(delta, np.ndarray):
@@ -290,12 +311,26 @@ def range_(g: Emitter, n: Node) -> Array | BoundedValue:
             numbers = g.bounded(np.arange(dims[0], dtype=np.int64), axis, length)
             assert isinstance(numbers, BoundedValue)
             return numbers
+    bounds = [n[i] for i in range(3)]
+    if any(isinstance(v, SSAValue) for v in bounds) and all(sizes_of(v) is not None for v in bounds):
+        first, last, step = (g.integer(n[i], "a bound of Range") for i in range(3))
+        return _steps(g, first, step, max(0, -(-(last - first) // step)), dtype_of_value(n[0]))
     start, limit, delta = (g.scalar(n[i], "a bound of Range") for i in range(3))
     if not delta:
         raise RuleError("a step of 0")
     count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
     check_size([count], MAX_FOLDED)
     return (start + np.arange(count) * delta).astype(start.dtype)
+
+
+def _steps(g: Emitter, first: int, step: int, count: int, dtype: np.dtype) -> Value:
+    """first, first + step... of an open count."""
+    numbers: Value = g(IotaOp, results=tensor((count,), dtype))
+    if step != 1:
+        numbers = g(MulOp, numbers, g.like(step, numbers))
+    if first == 0:
+        return numbers
+    return g(AddOp, numbers, g.sizes(objects([first]).reshape(()), dtype))
 
 
 def pad(g: Emitter, n: Node) -> Value:

@@ -11,9 +11,10 @@ from llvmlite import ir
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Dim, Index
-from glow_backends.cpu.emit.memory import transpose
+from glow_backends.cpu.emit.memory import ceil_div, minimum, transpose
 from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 
 FILL = -1
 """As the source of a box: the spec's fill pattern."""
@@ -204,12 +205,16 @@ class _Copy:
         k = self.k
         limit = min(_TILE, self.lanes)
         # Prefer full-width rows; short sides use smaller squares.
-        side = min(limit, common.power_of_two(max(inner.extent, self.box.padded)))
-        side = min(side, common.power_of_two(across.extent))
-        side = max(2, side)
+        side = common.lanes_for(max(inner.extent, self.box.padded), limit)
+        side = max(2, common.lanes_for(across.extent, side))
+        if any(isinstance(d.extent, Extent) and not d.extent >= side for d in (across, inner)):
+            self._elements([*outer, across], inner)
+            return
         extents = [d.extent for d in outer]
         divided = common.product(extents) < k.target.threads
         whole, across_step = across.extent // side, common.length(k, across.strides[0])
+        if isinstance(across.extent, Extent):  # the last square has rows of the one before it, too
+            whole = ceil_div(across.extent, side)
         with common.nest(k, extents, self.size, shared=not divided) as indices:
             to, origin = self._bases(outer, indices)
             low, high = common.share(k, whole, self.size) if divided else (0, common.length(k, whole))
@@ -219,6 +224,10 @@ class _Copy:
                 there = k.add(origin, a)
                 self._tile_column(here, there, across, inner, side, rows)
 
+            if isinstance(across.extent, Extent):
+                with k.loop(low, high) as tile:
+                    column(minimum(k, k.mul(tile, side), across.extent - side), side)
+                return
             if whole:
                 with k.loop(low, high) as tile:
                     column(k.mul(tile, side), side)
@@ -231,6 +240,12 @@ class _Copy:
         k = self.k
         total = max(inner.extent, self.box.padded)
         whole = inner.extent // side
+        if isinstance(inner.extent, Extent):
+            with k.loop(0, ceil_div(inner.extent, side) * side, side) as i:
+                at = minimum(k, i, inner.extent - side)
+                there = k.add(origin, k.mul(at, inner.strides[1]))
+                self._tile(k.add(to, at), there, across, inner, side, rows, side)
+            return
         if whole:
             with k.loop(0, common.length(k, whole * side), side) as i:
                 self._tile(
@@ -267,14 +282,14 @@ class _Copy:
         k = self.k
         blank = values.splat(k, self.fill, side)
         loaded = [
-            values.load(k, self.source, k.add(origin, i * inner.strides[1]), self.dtype, side, rows)
+            values.load(k, self.source, k.add(origin, k.mul(inner.strides[1], i)), self.dtype, side, rows)
             if self.source is not None and i < exist
             else blank
             for i in range(side)
         ]
         turned = _bytes_of_words(k, loaded) if self.width == 1 and side == 8 else transpose(k, loaded)
         for row, value in enumerate(turned[:rows]):
-            place = k.add(to, row * across.strides[0])
+            place = k.add(to, k.mul(across.strides[0], row))
             values.store(k, value, self.target, place, self.dtype, stored or exist)
 
     # Anything else.

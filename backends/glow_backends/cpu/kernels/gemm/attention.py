@@ -29,6 +29,7 @@ from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.reduction.line import Line, same
 from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 
 Strides = tuple[int, int, int, int]
 """Elements between neighbours in batch, heads, rows and columns."""
@@ -71,11 +72,17 @@ class _Plan:
     @classmethod
     def of(cls, spec: AttentionSpec, target: CpuTarget) -> _Plan:
         most = max(t for t in range(1, 33) if fits(Block(t, _WIDE), target))
-        sizes = range(min(spec.rows, max(1, most // 2)), min(spec.rows, most) + 1)
+        if isinstance(spec.rows, Extent):
+            most = next(t for t in (most, 4, 2) if spec.rows >= t)
+        sizes = range(min(max(1, most // 2), spec.rows), min(most, spec.rows) + 1)
         tile = min(sizes, key=lambda t: ceil_div(spec.rows, t) * (t + 1.5))
         tiles = ceil_div(spec.rows, tile)
         vectors = ceil_div(spec.keys, target.lanes)
-        stride = (vectors + 1 - vectors % 2) * target.lanes  # an odd number of lines: rows spread over sets
+        if isinstance(spec.keys, Extent):
+            vectors = ceil_div(spec.keys, _WIDE * target.lanes) * _WIDE
+        stride = (
+            vectors + 1 - (0 if isinstance(vectors, Extent) else vectors % 2)
+        ) * target.lanes  # an odd number of lines: rows spread over sets
         heads = spec.batch * spec.heads
         spread = target.threads > 1 and heads % target.threads and heads < 4 * target.threads
         return cls(tile, tiles, stride, min(tiles, target.threads) if spread else 1)
@@ -141,14 +148,25 @@ class _Emission:
                 self._results(k.gep(result, k.mul(row, spec.result[2])))
 
     # --- panels -------------------------------------------------------------------------------------
-    def _panels(self, columns: int) -> list[tuple[int, int, int, int]]:
+    def _panels(self, columns: int) -> list[tuple[int, int, int, Index]]:
         """(first panel, panels, vectors, live lanes of the last one) of the full panels and of the rest."""
+        if isinstance(columns, Extent):
+            k, full, panel = self.k, columns // self.panel, self.panel
+            live = k.b.sub(k.i(columns % panel), k.i(self.lanes * (_WIDE - 1)))
+            rest = -(-columns // panel) - full
+            return [(0, full, _WIDE, self.lanes), (full, rest, _WIDE, live)]
         full, rest = divmod(columns, self.panel)
-        panels = [(0, full, _WIDE, self.lanes)] if full else []
+        panels: list[tuple[int, int, int, Index]] = [(0, full, _WIDE, self.lanes)] if full else []
         if rest:
             vectors = ceil_div(rest, self.lanes)
             panels.append((full, 1, vectors, rest - (vectors - 1) * self.lanes))
         return panels
+
+    def _live(self, live: Index, v: int, vectors: int) -> Index:
+        """The lanes of vector `v` of a panel, of whose last vector `live` are."""
+        if isinstance(live, int):
+            return live if v == vectors - 1 else self.lanes
+        return self.k.add(live, (vectors - 1 - v) * self.lanes)
 
     def _pack_columns(self, source: ir.Value, target: ir.Value, rows: int, columns: int, stride: int) -> None:
         """rows x columns, the columns adjacent, as panels [columns / panel][rows][panel]."""
@@ -159,17 +177,20 @@ class _Emission:
                 place = k.index((panel, rows * self.panel), (row, self.panel))
                 for v in range(vectors):
                     at = k.add(start, v * self.lanes)
-                    value = load_first(k, source, at, self.lanes, live if v == vectors - 1 else self.lanes)
+                    value = load_first(k, source, at, self.lanes, self._live(live, v, vectors))
                     k.store(value, target, k.add(place, v * self.lanes))
 
     def _pack_rows(self, source: ir.Value) -> None:
         """Keys as rows of `depth` adjacent elements, transposed a square at a time."""
         k, spec, lanes = self.k, self.spec, self.lanes
 
-        def square(row: Index, live_rows: int, column: Index, live: int) -> None:
+        def square(row: Index, live_rows: int, column: Index, live: int, last: Index | None = None) -> None:
             start = k.index((row, spec.k[2]), (column, 1))
+            rows = [r * spec.k[2] for r in range(lanes)]
+            if last is not None:  # rows behind the last are the last again
+                rows = [k.mul(minimum(k, r, k.b.sub(k.i(last), k.i(row))), spec.k[2]) for r in range(lanes)]
             read = [
-                load_first(k, source, k.add(start, r * spec.k[2]), lanes, live)
+                load_first(k, source, k.add(start, rows[r]), lanes, live)
                 if r < live_rows
                 else k.splat(0.0, lanes)
                 for r in range(lanes)
@@ -179,19 +200,22 @@ class _Emission:
             for i, value in enumerate(transpose(k, read)[:live]):
                 k.store(value, self.keys, k.add(place, i * self.panel))
 
-        def columns(row: Index, live_rows: int) -> None:
+        def columns(row: Index, live_rows: int, last: Index | None = None) -> None:
             whole = spec.depth // lanes * lanes
             if whole:
                 with k.loop(0, whole, lanes) as column:
-                    square(row, live_rows, column, lanes)
+                    square(row, live_rows, column, lanes, last)
             if spec.depth > whole:
-                square(row, live_rows, whole, spec.depth - whole)
+                square(row, live_rows, whole, spec.depth - whole, last)
 
         whole = spec.keys // lanes * lanes
-        if whole:
+        if isinstance(whole, Extent) or whole:
             with k.loop(0, whole, lanes) as row:
                 columns(row, lanes)
-        if spec.keys > whole:
+        if isinstance(spec.keys, Extent):
+            with k.loop(whole, spec.keys, lanes) as row:
+                columns(row, lanes, spec.keys - 1)
+        elif spec.keys > whole:
             columns(whole, spec.keys - whole)
 
     # --- one tile of rows ---------------------------------------------------------------------------
@@ -212,11 +236,11 @@ class _Emission:
                         if spec.scale is not None:
                             value = value * spec.scale
                         if mask is not None:
-                            rest = live if v == vectors - 1 else self.lanes
+                            rest = self._live(live, v, vectors)
                             value = value + self._mask(mask, k.add(row, r), at, rest)
                         k.store(value.v, self.scores, k.add(at, r * plan.stride))
 
-    def _mask(self, mask: ir.Value, row: Index, column: Index, live: int) -> Vec:
+    def _mask(self, mask: ir.Value, row: Index, column: Index, live: Index) -> Vec:
         k, strides = self.k, self.spec.mask
         assert strides is not None
         at = k.index((row, strides[2]), (column, strides[3]))
@@ -251,7 +275,7 @@ class _Emission:
                     for v in range(vectors):
                         at = k.add(column, r * spec.result[2] + v * self.lanes)
                         value = k.b.fmul(sums[r * vectors + v], part)
-                        store_first(k, value, result, at, live if v == vectors - 1 else self.lanes)
+                        store_first(k, value, result, at, self._live(live, v, vectors))
 
 
 class Attention(Kernel[AttentionOp, AttentionSpec]):

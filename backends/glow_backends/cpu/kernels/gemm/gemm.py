@@ -27,6 +27,7 @@ from glow_backends.cpu.emit.memory import (
     split_index,
     transpose,
 )
+from glow_backends.cpu.emit.open_blocks import cut_open, open_block
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import (
     NEAR,
@@ -46,6 +47,9 @@ from glow_backends.cpu.emit.register_blocks import (
     zeros,
 )
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import Extent, computed, estimate, is_open
+from glow_dialects.core.types import broadcast_shapes
 
 _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
@@ -80,7 +84,7 @@ class GemmSpec:
     @property
     def batch(self) -> tuple[int, ...]:
         """The result's batch shape."""
-        return np.broadcast_shapes(self.a_batch, self.b_batch)
+        return broadcast_shapes(self.a_batch, self.b_batch)
 
     def folded(self) -> GemmSpec:
         """The same product with A's batch taken as more rows where B has no batch."""
@@ -127,19 +131,29 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     spec = spec.folded()
     lanes, vectors = target.lanes, ceil_div(spec.n, target.lanes)
     # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
-    limit = 8 if not spec.trans_a and spec.k % 1024 == 0 else 32
+    open_k = isinstance(spec.k, Extent)
+    limit = 8 if not spec.trans_a and not open_k and spec.k % 1024 == 0 else 32
     # Rows may be computed twice where nothing that a first result replaces is read.
-    once = spec.accumulate or spec.epilogue.inplace or spec.k > _DEEP
-    alike = None if once else shared_block(spec.m, vectors, target, limit)
-    block = alike or choose_block(spec.m, vectors, target, limit)
-    if alike is not None and not may_overlap(spec.m, block.rows):
+    once = spec.accumulate or spec.epilogue.inplace or (not open_k and spec.k > _DEEP)
+    alike = None
+    if is_open((spec.m, spec.n)):
+        block = open_block(spec.m, spec.n, target, limit)
+    else:
+        alike = None if once else shared_block(spec.m, vectors, target, limit)
+        block = alike or choose_block(spec.m, vectors, target, limit)
+    if isinstance(spec.m, Extent):
+        runs = cut_open(spec.m, block.rows, once)
+    elif alike is not None and not may_overlap(spec.m, block.rows):
         runs = cut_alike(spec.m, block.rows)
     else:
         runs = cut_evenly(spec.m, block.rows, once)
     tiles = runs[-1].stop
     width = block.vectors * lanes
-    rest_columns = spec.n % width
-    tail_vectors = ceil_div(rest_columns, lanes)
+    overlap = isinstance(spec.n, Extent) and spec.n >= width
+    if overlap and once:
+        raise OpenSizes("a product that adds to what its result holds has an open number of columns")
+    rest_columns = 0 if overlap else spec.n if isinstance(spec.n, Extent) else spec.n % width
+    tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
         source = Source.PANELS
     elif spec.trans_b or (tiles > 2 and spec.k > 16):
@@ -147,27 +161,35 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     else:
         source = Source.DIRECT
     budget = target.l2 // 2 // 4
-    deep = spec.k > _DEEP and tiles > 3
+    deep = not open_k and spec.k > _DEEP and tiles > 3
     slices = ceil_div(spec.k, _DEEP // 2) if deep else 1
-    length = ceil_div(spec.k, slices)
-    # Rows of A that stay in the cache while every panel passes over them.
-    group = max(4, budget // (length * block.rows)) if spec.m * length > budget else tiles
-    group = min(group, tiles)
+    length = ceil_div(spec.k, slices) if deep else spec.k
     items = prod(spec.batch) * ceil_div(spec.n, width)
-    if items < 4 * target.threads and target.threads > 1:
-        group = min(group, max(1, tiles * items // (4 * target.threads)))
-    chains = 1 if block.rows * block.vectors >= 8 or deep else 8 // (block.rows * block.vectors)
+    (group,) = computed(_tiles_of_group, spec.m, length, tiles, items, block.rows, budget, target.threads)
+    few = block.rows * block.vectors < 8 and not deep and not open_k
+    chains = 8 // (block.rows * block.vectors) if few else 1
     return Plan(
         block,
         source,
-        spec.n // width,
+        ceil_div(spec.n, width) if overlap else 0 if isinstance(spec.n, Extent) else spec.n // width,
         tail_vectors,
         rest_columns - (tail_vectors - 1) * lanes,
         runs,
         group,
         length,
-        min(chains, spec.k),
+        chains if open_k else min(chains, spec.k),
     )
+
+
+def _tiles_of_group(
+    m: int, length: int, tiles: int, items: int, rows: int, budget: int, threads: int
+) -> list[int]:
+    """Tiles whose rows of A stay in the cache while every panel passes over them."""
+    group = max(4, budget // (length * rows)) if m * length > budget else tiles
+    group = min(group, tiles)
+    if items < 4 * threads and threads > 1:
+        group = min(group, max(1, tiles * items // (4 * threads)))
+    return [group]
 
 
 def pack_b(matrix: np.ndarray, spec: GemmSpec, target: CpuTarget) -> np.ndarray:
@@ -181,7 +203,10 @@ def gemm_scratch_bytes(spec: GemmSpec, target: CpuTarget) -> int:
     plan = plan_gemm(spec, target)
     if plan.source is not Source.SCRATCH:
         return 0
-    return 4 * target.threads * spec.folded().k * plan.block.vectors * target.lanes
+    depth = spec.folded().k
+    if isinstance(depth, Extent):  # squares are stored whole
+        depth = ceil_div(depth, target.lanes) * target.lanes
+    return 4 * target.threads * depth * plan.block.vectors * target.lanes
 
 
 class _Emission:
@@ -195,7 +220,8 @@ class _Emission:
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         scratch = gemm_scratch_bytes(spec, k.target) > 0
         self.scratch = next(operands) if scratch else None
-        self.a_row: Index = 1 if spec.trans_a else spec.k
+        self.depth = k.opened(spec.k)
+        self.a_row: Index = 1 if spec.trans_a else self.depth
         self.a_step: Index = k.size(spec.m) if spec.trans_a else 1
         self.runs = [(run.rows, k.size(run.start), k.size(run.stop), k.size(run.last)) for run in plan.runs]
         self.group = k.size(plan.group)
@@ -207,6 +233,7 @@ class _Emission:
         panels = plan.panels + (plan.tail_vectors > 0)
         groups = ceil_div(plan.tiles, plan.group)
         count = k.size(prod(spec.batch) * groups * panels)
+        panels = k.opened(panels)
         self.batch_step = k.size(spec.m * spec.n)
         batches = self._batches(spec.a_batch, spec.m * spec.k), self._batches(spec.b_batch, self._b_size())
         sizes = [0, k.size(groups), panels]
@@ -260,6 +287,8 @@ class _Emission:
         k, spec, plan = self.k, self.spec, self.plan
         self.live = None if live == self.lanes else live
         column = k.mul(panel, self.width)
+        if isinstance(spec.n, Extent) and plan.panels:  # the last panel has columns of the one before it, too
+            column = minimum(k, column, spec.n - self.width)
         a = k.gep(self.a, self.a_at)
         c = k.add(k.mul(batch, self.batch_step), column)
         if plan.source is Source.PANELS:
@@ -267,17 +296,19 @@ class _Emission:
         else:
             at = self.b_at
             start = k.mul(column, spec.k) if spec.trans_b else column
-            b, step, packed = k.gep(self.b, k.add(at, start)), spec.n, False
+            b, step, packed = k.gep(self.b, k.add(at, start)), k.opened(spec.n), False
             if plan.source is Source.SCRATCH:
                 (self._pack_rows if spec.trans_b else self._pack_columns)(b, vectors)
                 assert self.scratch is not None
                 b, step, packed = self.scratch, self.width, True
         read = None if packed else self.live
-        slices = ceil_div(spec.k, plan.slice)
+        slices = 1 if plan.slice is spec.k else ceil_div(spec.k, plan.slice)
 
-        def tiles(number: Index, load: bool, last: bool, length: int) -> None:
-            a_at = k.gep(a, k.mul(k.mul(number, plan.slice), self.a_step))
-            b_at = k.gep(b, k.mul(number, plan.slice * step))
+        def tiles(number: Index, load: bool, last: bool, length: Index) -> None:
+            a_at, b_at = a, b
+            if slices > 1:
+                a_at = k.gep(a, k.mul(k.mul(number, plan.slice), self.a_step))
+                b_at = k.gep(b, k.mul(k.mul(number, plan.slice), step))
             end = k.add(first, self.group)
             loop = Loop(length, self.a_step, step)
             for rows, start, stop, latest in self.runs:
@@ -287,7 +318,7 @@ class _Emission:
 
         self.c_column = column
         if slices == 1:
-            tiles(0, spec.accumulate, True, spec.k)
+            tiles(0, spec.accumulate, True, self.depth)
             return
         tiles(0, spec.accumulate, False, plan.slice)
         with k.loop(1, slices - 1) as number:
@@ -316,7 +347,7 @@ class _Emission:
             self.c,
             k.add(c, k.mul(row, spec.n)),
             rows,
-            spec.n,
+            k.opened(spec.n),
             self.lanes,
             self.lanes,
             self.bias if last else None,
@@ -347,19 +378,21 @@ class _Emission:
     ) -> list[ir.Value]:
         """The sums of one tile; packed weights of the next panel are fetched meanwhile."""
         k, plan = self.k, self.plan
-        assert isinstance(loop.count, int)
+        if not isinstance(loop.count, int):
+            return multiply(k, a, offsets, b, vectors, [loop], sums, read)
         if plan.source is Source.DIRECT and 4 * self.spec.n * self.spec.k > k.target.l2 // 2:
             # Its rows lie apart, so that nothing else fetches them in time.
             ahead = Stream(k.gep(b, k.mul(loop.b_step, _AHEAD)), 1, vectors * self.lanes)
             return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
         if plan.source is not Source.PANELS or loop.count < _CHUNK:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
-        if plan.tiles == 1:
+        several, group = estimate(plan.tiles), estimate(plan.group)  # of what is fetched ahead
+        if several == 1:
             near = Stream(k.gep(b, NEAR), 1, loop.count * self.width)
             return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
         chunks, rest = divmod(loop.count, _CHUNK)
         chunk = _CHUNK * self.width
-        parts = _few_parts(stream_parts(min(plan.tiles, plan.group), chunk))
+        parts = _few_parts(stream_parts(min(several, group), chunk))
         part = k.b.urem(k.i(tile), k.i(parts))
         stream = Stream(
             k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
@@ -388,20 +421,24 @@ class _Emission:
         k, spec, lanes = self.k, self.spec, self.lanes
         assert self.scratch is not None
 
-        def squares(start: Index, live_k: int) -> None:
+        def squares(start: Index, live_k: Index) -> None:
             for v in range(vectors):
                 rows = self.live if self.live is not None and v == vectors - 1 else lanes
                 read = [
-                    load_first(k, b, k.add(start, (v * lanes + r) * spec.k), lanes, live_k)
+                    load_first(k, b, k.add(start, k.mul(self.depth, v * lanes + r)), lanes, live_k)
                     if r < rows
                     else k.splat(0.0, lanes)
                     for r in range(lanes)
                 ]
                 assert self.scratch is not None
-                for i, value in enumerate(transpose(k, read)[:live_k]):
+                for i, value in enumerate(transpose(k, read)[: live_k if isinstance(live_k, int) else lanes]):
                     at = k.add(k.mul(k.add(start, i), self.width), v * lanes)
                     k.store(value, self.scratch, at)
 
+        if isinstance(spec.k, Extent):
+            with k.loop(0, spec.k, lanes) as start:
+                squares(start, minimum(k, lanes, k.b.sub(k.i(spec.k), start)))
+            return
         whole = spec.k // lanes * lanes
         if whole:
             with k.loop(0, whole, lanes) as start:

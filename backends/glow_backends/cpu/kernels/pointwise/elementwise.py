@@ -19,6 +19,7 @@ from glow_backends.cpu.kernel import Kernel, O, known
 from glow_backends.cpu.ops.stack import StackOp, program_in
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.core.operator import Operator
@@ -89,7 +90,8 @@ class _Loop:
         """Loop over the outer dimensions, and inside along the innermost, or down short rows."""
         k = self.k
         *outer, inner = self.dims
-        short = bool(outer) and inner.extent <= 4 * self.lanes
+        known = not isinstance(inner.extent, Extent)
+        short = bool(outer) and known and inner.extent <= 4 * self.lanes
         line = outer.pop() if short else inner
         divided = common.product([d.extent for d in outer]) < k.target.threads
         extents = [d.extent for d in outer]

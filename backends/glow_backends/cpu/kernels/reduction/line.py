@@ -15,9 +15,10 @@ from llvmlite import ir
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
-from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.emit.values import Active, Vec
 from glow_backends.cpu.kernels.reduction.reduce import chunked, combiner, horizontal, identity, row_reduce
 from glow_backends.cpu.kernels.reduction.reduce import keep_active as keep
+from glow_dialects.core.extent import Extent
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class At:
 
     place: Index
     lanes: int
-    active: int
+    active: Active
 
 
 Formula = Callable[[Vec, At], Vec]
@@ -55,16 +56,17 @@ class Line:
         dtype: str,
         stride: Index = 1,
         lanes: int = 0,
-        active: int = 0,
+        active: Active = 0,
     ) -> None:
         self.k, self.target, self.source, self.base = k, target, source, base
         self.count, self.dtype, self.stride = count, dtype, stride
         full = max(1, k.target.vector_bytes // values.width(dtype))
         self.contiguous = isinstance(stride, int) and stride == 1
-        self.lanes = min(full, common.power_of_two(count)) if self.contiguous else lanes
+        self.lanes = common.lanes_for(count, full) if self.contiguous else lanes
         self.active = active
         self.held: list[tuple[Vec, At]] | None = None
-        if self.contiguous and count <= self.lanes * max(2, k.target.registers // 4):
+        short = not isinstance(count, Extent) and count <= self.lanes * max(2, k.target.registers // 4)
+        if self.contiguous and short:
             pieces = [At(i, self.lanes, min(self.lanes, count - i)) for i in range(0, count, self.lanes)]
             self.held = [(self._load(at), at) for at in pieces]
 
@@ -188,7 +190,14 @@ def for_lines(
             start = k.mul(i, lanes)
             line = Line(k, target, source, k.add(base, start), count, dtype, step, lanes, lanes)
             body(line, k.add(number, start))
-        if inner % lanes:
+        if isinstance(inner, Extent):
+            with common.last_worker(k) if divided else nullcontext():
+                for start, width, active in common.sized_strips(
+                    k, k.i(whole * lanes), inner % lanes, lanes, 1
+                ):
+                    line = Line(k, target, source, k.add(base, start), count, dtype, step, width, active)
+                    body(line, k.add(number, start))
+        elif inner % lanes:
             start, rest = common.length(k, whole * lanes), inner % lanes
             with common.last_worker(k) if divided else nullcontext():
                 width = common.power_of_two(rest)

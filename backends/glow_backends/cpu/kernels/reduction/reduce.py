@@ -15,9 +15,10 @@ from glow_backends.cpu.emit.builder import F32, I32, KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.pointwise import cast
 from glow_backends.cpu.emit.pointwise_rules import INTEGER, maximum, minimum
-from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.emit.values import Active, Vec
 from glow_backends.cpu.kernel import Kernel, known, operator_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent, size
 from glow_dialects.core.operator import Operator
 from glow_dialects.ops.reduce import (
     ReduceL1Op,
@@ -106,19 +107,20 @@ def horizontal(k: KernelBuilder, vector: ir.Value, combine: Combine) -> ir.Value
     return k.b.extract_element(vector, ir.Constant(I32, 0))
 
 
-def keep_active(k: KernelBuilder, value: ir.Value, active: int, other: float) -> ir.Value:
-    """The first `active` lanes of the value, `other` in the rest."""
+def keep_active(k: KernelBuilder, value: ir.Value, active: Active, other: float) -> ir.Value:
+    """The `active` lanes of the value, `other` in the rest."""
     lanes = values.lanes_of(value.type)
-    if active >= lanes:
+    if isinstance(active, int) and active >= lanes:
         return value
-    return k.b.select(values.mask(lanes, active), value, values.constant(value.type, other))
+    mask = values.mask(lanes, active) if isinstance(active, int) else active
+    return k.b.select(mask, value, values.constant(value.type, other))
 
 
 def row_reduce(
     k: KernelBuilder,
     count: int,
     lanes: int,
-    load: Callable[[Index, int, int], ir.Value],
+    load: Callable[[Index, int, Active], ir.Value],
     combine: Combine,
     neutral: float,
     kind: ir.Type,
@@ -128,7 +130,8 @@ def row_reduce(
 
     `load` gives the terms of `lanes` adjacent positions of which the first `active` exist.
     """
-    unroll = max(1, min(unroll, count // lanes))
+    if not isinstance(count, Extent):
+        unroll = max(1, min(unroll, count // lanes))
     vector = ir.VectorType(kind, lanes) if lanes > 1 else kind
     start: list[ir.Value] = [values.constant(vector, neutral)] * unroll
     totals = _accumulate_row(k, count, lanes, load, combine, neutral, start)
@@ -147,7 +150,7 @@ def _accumulate_row(
     k: KernelBuilder,
     count: int,
     lanes: int,
-    load: Callable[[Index, int, int], ir.Value],
+    load: Callable[[Index, int, Active], ir.Value],
     combine: Combine,
     neutral: float,
     totals: list[ir.Value],
@@ -160,14 +163,39 @@ def _accumulate_row(
     def body(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         return [combine(k, c, load(k.add(i, p * lanes), lanes, lanes)) for p, c in enumerate(carried)]
 
-    if done:
+    if isinstance(done, Extent) or done:
         totals = chunked(k, done, step, totals, body, combine, neutral)
+    if isinstance(count, Extent):
+        return _open_rest(k, count, done, lanes, load, combine, neutral, totals)
     for part, start in enumerate(range(done, count, lanes)):
         active = min(lanes, count - start)
         term = keep_active(k, load(start, lanes, active), active, neutral)
         totals = list(totals)
         totals[part % unroll] = combine(k, totals[part % unroll], term)
     return totals
+
+
+def _open_rest(
+    k: KernelBuilder,
+    count: int,
+    done: int,
+    lanes: int,
+    load: Callable[[Index, int, Active], ir.Value],
+    combine: Combine,
+    neutral: float,
+    totals: list[ir.Value],
+) -> list[ir.Value]:
+    """The vectors of a row that only the run counts behind `done` elements, and the lanes behind those."""
+
+    def body(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        return [combine(k, carried[0], load(i, lanes, lanes))]
+
+    first, *others = totals
+    whole = k.i(count // lanes * lanes)
+    (first,) = k.reduce_loop(done, whole, lanes, [first], body)
+    active = values.first_lanes(k, lanes, k.i(count % lanes))
+    term = keep_active(k, load(whole, lanes, active), active, neutral)
+    return [combine(k, first, term), *others]
 
 
 def chunked(
@@ -268,7 +296,7 @@ class _Reduction:
 
     # The innermost dimension is kept: vectors of independent results.
     def _columns(self, base: Index, result: Index, inner: int, divided: bool) -> None:
-        k, unroll = self.k, max(1, min(4, inner // self.lanes))
+        k, unroll = self.k, 4 if inner >= 4 * self.lanes else max(1, size(inner // self.lanes))
         block = unroll * self.lanes
         blocks = inner // block
         low, high = common.share(k, blocks, self.bytes) if divided else (0, common.length(k, blocks))
@@ -282,13 +310,18 @@ class _Reduction:
                 None,
             )
         with common.last_worker(k) if divided else nullcontext():
+            if isinstance(inner, Extent):
+                begin, rest = k.i(blocks * block), inner % block
+                for start, lanes, active in common.sized_strips(k, begin, rest, self.lanes, 1):
+                    self._column_block(base, result, [start], lanes, active)
+                return
             for start in range(blocks * block, inner, self.lanes):
                 active = min(self.lanes, inner - start)
                 lanes = common.power_of_two(active)
                 self._column_block(base, result, [start], lanes, active)
 
     def _column_block(
-        self, base: Index, result: Index, starts: Sequence[Index], lanes: int, active: int | None
+        self, base: Index, result: Index, starts: Sequence[Index], lanes: int, active: Active | None
     ) -> None:
         k = self.k
 
@@ -350,14 +383,14 @@ class _Reduction:
         k = self.k
         combine, neutral = combiner(op, self.dtype), identity(op, self.dtype)
         extent = self.reduced[-1].extent if self.reduced else 1
-        lanes = min(self.lanes, common.power_of_two(extent))
+        lanes = common.lanes_for(extent, self.lanes)
         kind = values.compute(self.dtype)
-        unroll = max(1, min(4, extent // lanes))
+        unroll = 4 if isinstance(extent, Extent) else max(1, min(4, extent // lanes))
         vector = ir.VectorType(kind, lanes) if lanes > 1 else kind
         initial = [values.constant(vector, neutral)] * unroll
 
         def body(place: Index, carried: list[ir.Value]) -> list[ir.Value]:
-            def load(i: Index, width: int, active: int) -> ir.Value:
+            def load(i: Index, width: int, active: Active) -> ir.Value:
                 position = k.add(k.add(base, place), i)
                 return term(values.load(k, k.operands[1], position, self.dtype, width, active))
 
@@ -406,10 +439,13 @@ class _Reduction:
         """The number of terms of a mean; an argument of the call where it is a vector like another."""
         k = self.k
         if total.v.type != ir.VectorType(F32, k.target.lanes):
-            return float(self.count)
+            if not isinstance(self.count, Extent):
+                return float(self.count)
+            count = k.b.sitofp(k.i(self.count), values.element_of(total.v.type))
+            return Vec(k, values.splat(k, count, values.lanes_of(total.v.type)))
         return Vec(k, k.number(self.count, "terms"))
 
-    def _store(self, value: ir.Value, place: Index, active: int | None) -> None:
+    def _store(self, value: ir.Value, place: Index, active: Active | None) -> None:
         values.store(self.k, value, self.k.operands[0], place, self.dtype, active)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def causal_conv(g: Emitter, n: Node) -> list[Value]:
     turn, x, past = n.flag("channels_last"), n[0], n.get(3)
     dims = shape(x)
     if turn:
-        x = g.transpose(g.reshape(x, (*dims[:2], int(np.prod(dims[2:])))), (0, 2, 1))
+        x = g.transpose(g.reshape(x, (*dims[:2], prod(dims[2:]))), (0, 2, 1))
     batch, channels, length = shape(x)
     dilation = n.integer("dilation", 1)
     kept = (shape(n[1])[2] - 1) * dilation
@@ -154,7 +155,7 @@ def gated_rms_norm(g: Emitter, n: Node) -> Value:
     kind, dims = dtype_of_value(n[0]), shape(n[0])
     x, scale, gate = (cast_to(g, n[i], FLOAT) for i in range(3))
     width = shape(scale)[0]
-    runs = g.reshape(x, (int(np.prod(dims)) // width, width))
+    runs = g.reshape(x, (prod(dims) // width, width))
     y = g.reshape(g(RmsNormOp, runs, scale, axis=1, epsilon=n.number("epsilon", 1e-5)), dims)
     gate = g(SigmoidOp if n.text("activation", "silu") == "sigmoid" else SwishOp, gate)
     return cast_to(g, g(MulOp, y, gate), kind)

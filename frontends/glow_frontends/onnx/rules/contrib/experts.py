@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -122,10 +123,10 @@ def _mixture(
     Where tokens are few, most experts have none: whether one is asked is a branch at run time.
     """
     x = n[0]
-    flat = cast_to(g, g.reshape(x, (int(np.prod(shape(x)[:-1])), shape(x)[-1])), FLOAT)
+    flat = cast_to(g, g.reshape(x, (prod(shape(x)[:-1]), shape(x)[-1])), FLOAT)
     tokens = shape(flat)[0]
     chosen, shares = _routes(g, n, scores)
-    few = tokens < count and int(np.prod(shape(n[2])[1:])) >= LARGE and n.scope.control
+    few = tokens < count and prod(shape(n[2])[1:]) >= LARGE and n.scope.control
     if few and g.guessing and isinstance(chosen, SSAValue):
         raise NeedsValue(chosen, "which experts run")
     total: Value = np.zeros(shape(flat), np.float32)

@@ -6,6 +6,8 @@ in the padded batch they stand: of the T real tokens first, then of the others.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glow_dialects.ops.arithmetic import AddOp, SubOp
@@ -49,7 +51,7 @@ def remove_padding(g: Emitter, n: Node) -> list[Value | BoundedValue]:
 
 def _stands(g: Emitter, offset: Value, tokens: int) -> Value:
     """Where the real tokens stand in the padded batch, [T]."""
-    count = int(np.prod(shape(offset)))
+    count = prod(shape(offset))
     if tokens > count:
         raise RuleError(f"{tokens} tokens for {count} places")
     return pieces(g, g.reshape(offset, (count,)), 0, (tokens, count - tokens))[0]

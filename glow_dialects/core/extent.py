@@ -1,0 +1,435 @@
+"""Extents: sizes of tensors that only the run tells, with the arithmetic and comparisons of integers.
+
+A symbol stands for such a size and has an example. What is decided while compiling (which kernel, whether
+shapes are equal) is decided for the example, and is written down as a condition: the program is right for
+all sizes that meet its conditions. What needs the number itself (`int(extent)`) fixes it, by the condition
+that it is the example's.
+
+An extent is a polynomial: a sum of products of symbols, quotients and remainders with whole factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, inf, prod
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from glow_dialects.core.conditions import Conditions, Range, Symbol, holds
+
+Product: TypeAlias = "tuple[Atom, ...]"
+#: Sizes above it are not expected of a symbol, unless it is said.
+LARGEST = 1 << 20
+_N = TypeVar("_N", int, float)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """The whole part (`//`) or the remainder (`%`) of a division."""
+
+    kind: str
+    top: Extent
+    bottom: Extent | int
+
+    def __str__(self) -> str:
+        return f"(({self.top}){self.kind}({self.bottom}))"
+
+    @property
+    def name(self) -> str:
+        """What it is sorted by."""
+        return str(self)
+
+    @property
+    def conditions(self) -> Conditions:
+        """Where what is decided about it is written down."""
+        return self.top.conditions
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Number `index` of what a function of a module gives for some sizes, when they are known."""
+
+    function: Callable[..., Sequence[int]]
+    arguments: tuple[int, ...]
+    index: int
+    known: Extent
+
+    def __str__(self) -> str:
+        texts = ", ".join(map(str, self.arguments))
+        return f"{self.function.__qualname__}({texts})[{self.index}]"
+
+    @property
+    def name(self) -> str:
+        """What it is sorted by."""
+        return str(self)
+
+
+Atom: TypeAlias = "Symbol | Quotient | Computed"
+
+
+if TYPE_CHECKING:
+    #: Cards compute with sizes of both kinds alike. At run time an extent is no int, so that nothing
+    #: reads its number unseen.
+    _Number = int
+else:
+    _Number = object
+
+
+class Extent(_Number):
+    """A size with symbols in it; `terms` are factors of products of atoms, `()` that of no atom."""
+
+    __slots__ = ("_hash", "conditions", "terms")
+    terms: dict[Product, int]
+    conditions: Conditions
+
+    if TYPE_CHECKING:
+
+        def __new__(cls, terms: Mapping[Product, int], conditions: Conditions) -> Extent: ...
+
+    def __init__(self, terms: Mapping[Product, int], conditions: Conditions) -> None:
+        self.terms = {p: f for p, f in terms.items() if f}
+        self.conditions = conditions
+        self._hash = hash(frozenset(self.terms.items()))
+
+    # --- what it is --------------------------------------------------------------------------
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        texts = [
+            "*".join([*([str(f)] if f != 1 or not p else []), *map(str, p)]) for p, f in self.terms.items()
+        ]
+        return "+".join(texts).replace("+-", "-") or "0"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec.removesuffix("d"))
+
+    @property
+    def example(self) -> int:
+        """What it is for the examples of its symbols."""
+        return self._value({}, example=True)
+
+    def at(self, sizes: Mapping[Symbol, int]) -> int:
+        """What it is for some sizes."""
+        return self._value(sizes)
+
+    def _value(self, sizes: Mapping[Symbol, int], example: bool = False) -> int:
+        total = 0
+        for product, factor in self.terms.items():
+            for atom in product:
+                if isinstance(atom, Symbol):
+                    factor *= atom.example if example else sizes[atom]
+                elif isinstance(atom, Computed):
+                    values = (
+                        v._value(sizes, example) if isinstance(v, Extent) else v for v in atom.arguments
+                    )
+                    factor *= atom.function(*values)[atom.index]
+                else:
+                    top, bottom = (
+                        v._value(sizes, example) if isinstance(v, Extent) else v
+                        for v in (atom.top, atom.bottom)
+                    )
+                    factor *= top // bottom if atom.kind == "//" else top % bottom
+            total += factor
+        return total
+
+    def range(self) -> Range:
+        """Least and largest value, for all sizes that the limits of the symbols allow."""
+        low = high = 0.0
+        for product, factor in self.terms.items():
+            limits = [_limits(atom) for atom in product]
+            if any(a == -inf for a, _ in limits) or (len(limits) > 1 and any(a < 0 for a, _ in limits)):
+                return -inf, inf
+            least, most = float(prod(a for a, _ in limits)), 1.0
+            for _, b in limits:
+                most = 0.0 if 0 in (most, b) else most * b
+            pair = (factor * least, factor * most) if factor > 0 else (factor * most, factor * least)
+            low, high = low + pair[0], high + pair[1]
+        return low, high
+
+    @property
+    def symbol(self) -> Symbol | None:
+        """The symbol that it is, if it is one and nothing else."""
+        if len(self.terms) != 1:
+            return None
+        ((product, factor),) = self.terms.items()
+        alone = factor == 1 and len(product) == 1
+        return product[0] if alone and isinstance(product[0], Symbol) else None
+
+    def symbols(self) -> set[Symbol]:
+        """The symbols in it."""
+        found: set[Symbol] = set()
+        for product in self.terms:
+            for atom in product:
+                if isinstance(atom, Symbol):
+                    found.add(atom)
+                else:
+                    parts = atom.arguments if isinstance(atom, Computed) else (atom.top, atom.bottom)
+                    found.update(*(v.symbols() for v in parts if isinstance(v, Extent)))
+        return found
+
+    # --- arithmetic --------------------------------------------------------------------------
+    def _made(self, terms: Mapping[Product, int]) -> Extent:
+        """An extent of these terms; an int where no symbol is left."""
+        if not any(f for p, f in terms.items() if p):
+            return terms.get((), 0)  # pyright: ignore[reportReturnType]
+        return Extent(terms, self.conditions)
+
+    def __add__(self, other: Any) -> Extent:
+        if not _is_size(other):
+            return NotImplemented
+        terms = dict(self.terms)
+        for product, factor in _terms(other).items():
+            terms[product] = terms.get(product, 0) + factor
+        return self._made(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Extent:
+        return self._made({p: -f for p, f in self.terms.items()})
+
+    def __pos__(self) -> Extent:
+        return self
+
+    def __sub__(self, other: Any) -> Extent:
+        return self + -other if _is_size(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Extent:
+        return -self + other if _is_size(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Extent:
+        if isinstance(other, float):
+            return estimate(self) * other  # pyright: ignore[reportReturnType]
+        if not _is_size(other):
+            return NotImplemented
+        terms: dict[Product, int] = {}
+        for p, f in self.terms.items():
+            for q, g in _terms(other).items():
+                both = tuple(sorted((*p, *q), key=lambda a: (a.name, id(a))))
+                terms[both] = terms.get(both, 0) + f * g
+        return self._made(terms)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Extent:
+        return _divided(self, other)[0] if _is_size(other) else NotImplemented
+
+    def __mod__(self, other: Any) -> Extent:
+        return _divided(self, other)[1] if _is_size(other) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Extent:
+        return _divided(other, self)[0] if _is_size(other) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Extent:
+        return _divided(other, self)[1] if _is_size(other) else NotImplemented
+
+    def __divmod__(self, other: Any) -> tuple[Extent, Extent]:
+        return _divided(self, other)
+
+    def __abs__(self) -> Extent:
+        return -self if self < 0 else self
+
+    # --- comparisons -------------------------------------------------------------------------
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Extent):
+            if self.terms == other.terms:
+                return True
+            return self.conditions is other.conditions and self._decided(self - other, "==")
+        if isinstance(other, float) and other.is_integer():
+            other = int(other)
+        return isinstance(other, int) and self._decided(self - other, "==")
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return self._decided(self - _whole(other), "<")
+
+    def __ge__(self, other: Any) -> bool:
+        return self._decided(self - _whole(other), ">=")
+
+    def __gt__(self, other: Any) -> bool:
+        return self._decided(_whole(other, up=False) - self, "<")
+
+    def __le__(self, other: Any) -> bool:
+        return self._decided(_whole(other, up=False) - self, ">=")
+
+    def _decided(self, difference: int, relation: str) -> bool:
+        """Whether a difference, of which no symbol may be left, stands in a relation to 0."""
+        if isinstance(difference, Extent):
+            return self.conditions.decide(difference, relation)
+        return holds(difference, relation)
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    # --- its number --------------------------------------------------------------------------
+    def __index__(self) -> int:
+        return self.conditions.fixed(self)
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.conditions.fixed(self))
+
+    def __truediv__(self, other: Any) -> float:
+        return estimate(self) / estimate(other)
+
+    def __rtruediv__(self, other: Any) -> float:
+        return estimate(other) / estimate(self)
+
+    def __copy__(self) -> Extent:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Extent:
+        return self
+
+
+def symbol(conditions: Conditions, name: str, example: int, least: int = 2, most: float = LARGEST) -> Extent:
+    """A new size that only the run tells, from `least` to `most`; what is decided about it is a condition."""
+    made = Symbol(name, example, conditions, least, most)
+    conditions.symbols.append(made)
+    return Extent({(made,): 1}, conditions)
+
+
+def size(value: int) -> int:
+    """An int of what may be a number of NumPy's; extents stay."""
+    return value if isinstance(value, Extent) else int(value)
+
+
+def sizes(values: Sequence[int]) -> tuple[int, ...]:
+    """`size` of each."""
+    return tuple([v if type(v) is int or isinstance(v, Extent) else int(v) for v in values])
+
+
+def estimate(value: _N) -> _N:
+    """A number to weigh costs with: the example's, without a condition, so never for what must be right."""
+    return cast(Any, value.example if isinstance(value, Extent) else value)
+
+
+def computed(function: Callable[..., Sequence[int]], *arguments: int) -> list[int]:
+    """The numbers that a function of a module gives: at once, or when the sizes are known.
+
+    A tuple of as many numbers for all sizes.
+    """
+    known = next((a for a in arguments if isinstance(a, Extent)), None)
+    if known is None:
+        return list(function(*arguments))
+    count = len(function(*map(estimate, arguments)))
+    return [Extent({(Computed(function, arguments, i, known),): 1}, known.conditions) for i in range(count)]
+
+
+def is_open(values: Sequence[int]) -> bool:
+    """Whether any of some sizes is known only at run time."""
+    return any(isinstance(v, Extent) for v in values)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | Extent) or hasattr(value, "__index__")
+
+
+def _terms(value: Any) -> dict[Product, int]:
+    return value.terms if isinstance(value, Extent) else {(): int(value)}
+
+
+def _whole(value: Any, up: bool = True) -> Any:
+    """What an extent is compared with, as a whole number (rounded up or down, which decides as much)."""
+    if isinstance(value, Extent | int):
+        return value
+    if isinstance(value, float):
+        if value in (inf, -inf):
+            return 1 << 200 if value > 0 else -(1 << 200)
+        return -int(-value // 1) if up else int(value // 1)
+    return int(value)
+
+
+def _limits(atom: Atom) -> Range:
+    if isinstance(atom, Symbol):
+        return atom.least, atom.most
+    if isinstance(atom, Computed):
+        return -inf, inf
+    low, high = atom.top.range()
+    if isinstance(atom.bottom, Extent):
+        return (0, high) if low >= 0 else (-inf, inf)
+    if atom.kind == "%":
+        return 0, min(atom.bottom - 1, high) if low >= 0 else atom.bottom - 1
+    return low // atom.bottom, high // atom.bottom if high != inf else inf
+
+
+def _divided(top: Any, bottom: Any) -> tuple[Any, Any]:
+    """The whole part and the remainder of a division by what is not negative."""
+    known = top if isinstance(top, Extent) else bottom
+    over, under = _terms(top), _terms(bottom)
+    if len(under) == 1:
+        ((divisor, factor),) = under.items()
+        if factor < 0:
+            raise ValueError(f"{top} // {bottom}: a size is divided by a negative number")
+        whole: dict[Product, int] = {}
+        rest: dict[Product, int] = {}
+        for product, f in over.items():
+            left = _without(product, divisor)
+            if left is not None and f % factor == 0:
+                whole[left] = f // factor
+            else:
+                rest[product] = f
+        rest_value = known._made(rest)
+        whole_value = known._made(whole)
+        if not rest:
+            return whole_value, 0
+        if not isinstance(rest_value, Extent) and not divisor:
+            return whole_value + rest_value // factor, rest_value % factor
+        shared = gcd(factor, *rest.values()) if not divisor else 1
+        if shared > 1:
+            small = known._made({p: f // shared for p, f in rest.items()})
+            more, remainder = _divided(small, factor // shared)
+            return whole_value + more, remainder * shared
+        low, high = rest_value.range() if isinstance(rest_value, Extent) else (rest_value, rest_value)
+        if low >= 0 and not divisor and high < factor:
+            return whole_value, rest_value
+        if isinstance(rest_value, Extent):
+            return (
+                whole_value + Extent({(Quotient("//", rest_value, bottom),): 1}, known.conditions),
+                Extent({(Quotient("%", rest_value, bottom),): 1}, known.conditions),
+            )
+    if isinstance(top, Extent) and top.terms == _terms(bottom):
+        return 1, 0
+    factor = _multiple(top, bottom)
+    if factor is not None:
+        return factor, 0
+    raw = top if isinstance(top, Extent) else Extent({(): top}, known.conditions)
+    return (
+        Extent({(Quotient("//", raw, bottom),): 1}, known.conditions),
+        Extent({(Quotient("%", raw, bottom),): 1}, known.conditions),
+    )
+
+
+def _multiple(top: Any, bottom: Any) -> Any:
+    """`top / bottom` where one polynomial divides the other: by its first term, again and again."""
+    if not isinstance(bottom, Extent):
+        return None
+    lead, factor = next(iter(bottom.terms.items()))
+    total: Any = 0
+    rest = top
+    for _ in range(8):
+        if not isinstance(rest, Extent):
+            return total if rest == 0 else None
+        found = [(_without(p, lead), f) for p, f in rest.terms.items()]
+        step = next(((p, f // factor) for p, f in found if p is not None and f % factor == 0), None)
+        if step is None:
+            return None
+        quotient = bottom._made({step[0]: step[1]})
+        total = quotient + total
+        rest = rest - quotient * bottom
+    return None
+
+
+def _without(product: Product, divisor: Product) -> Product | None:
+    """The product without the divisor's atoms; None where one of them is not in it."""
+    left = list(product)
+    for atom in divisor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
