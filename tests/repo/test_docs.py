@@ -71,12 +71,15 @@ def commands(text: str) -> list[tuple[str, str]]:
 def run_python(blocks: Sequence[Fence]) -> None:
     """Run blocks one after another in one namespace, as a reader would."""
     namespace: dict[str, object] = {"__name__": "document"}
-    for block in blocks:
-        text = (ROOT / block.document).read_text(encoding="utf-8")
-        # Functions that are compiled from their source find it by the document's name.
-        linecache.cache[block.document] = (len(text), None, text.splitlines(keepends=True), block.document)
-        padding = "\n" * block.line  # so that a traceback names the document's own line
-        exec(compile(padding + block.text, block.document, "exec"), namespace)
+    for document in dict.fromkeys(block.document for block in blocks):
+        # The document with its Python alone, so that tracebacks, and functions that are compiled from their
+        # source, find its own lines.
+        lines = ["\n"] * len((ROOT / document).read_text(encoding="utf-8").splitlines())
+        for block in (b for b in blocks if b.document == document):
+            text = block.text.splitlines(keepends=True)
+            lines[block.line : block.line + len(text)] = text
+        linecache.cache[document] = (sum(map(len, lines)), None, lines, document)
+        exec(compile("".join(lines), document, "exec"), namespace)
 
 
 def run_console(block: Fence, folder: Path) -> None:

@@ -78,7 +78,7 @@ from glow_backends.cpu.kernels.pool.pool import GlobalPool, Pool
 from glow_backends.cpu.kernels.pool.pool_argmax import PoolArgmax
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackward
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import BlockedPoolBackward
-from glow_backends.cpu.kernels.recurrent.recurrent import Recurrent
+from glow_backends.cpu.kernels.recurrent.recurrent_kernel import Recurrent
 from glow_backends.cpu.kernels.recurrent.recurrent_train import RecurrentTrain
 from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduce
 from glow_backends.cpu.kernels.reduction.reduce import Reduce

@@ -225,15 +225,13 @@ def sized_strips(
 
 def strips(
     k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
-) -> Iterator[tuple[Index, int, Active]]:
+) -> Iterator[tuple[Index, int, int]]:
     """Cover range(low, low + count) by vectors: loops over `unroll` vectors, over one, and a tail.
 
     Yields (position, lanes, active lanes) for code to be emitted at the builder's place; the tail's
-    lanes are the least power of two that holds it, or a mask where only the run tells the count.
+    lanes are the least power of two that holds it. The count is known: see `sized_strips`.
     """
-    if isinstance(count, Extent):
-        yield from sized_strips(k, low, count, lanes, unroll)
-        return
+    assert not isinstance(count, Extent)
     done = 0
     for group in dict.fromkeys((unroll, 1)):
         step = lanes * group

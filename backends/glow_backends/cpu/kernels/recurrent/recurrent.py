@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit import common, values, vecmath
 from glow_backends.cpu.emit.builder import F32, I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
@@ -21,16 +20,7 @@ from glow_backends.cpu.emit.integer import I16, dot2
 from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.pointwise_rules import FLOAT
 from glow_backends.cpu.emit.values import Vec
-from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, present
-from glow_dialects.ops.gru import GruOp
-from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.recurrent import RecurrentOp, activations_of
-from glow_dialects.ops.rnn import RnnOp
-from glow_passes.autodiff.recurrent import has_training_form
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 Function = tuple[str, float, float]
@@ -468,66 +458,3 @@ class _Block:
             inner = self._activate(0, self._gate(step, row, 1, h, lanes, active)) * inner
         new = self._activate(1, self._input(step, row, 2, h, lanes, active) + inner)
         return z.fma(state - new, new)
-
-
-_REVERSE = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
-def _whole_type(weights: Array | None) -> str:
-    """The smallest type of whole numbers."""
-    assert weights is not None
-    return "i8" if weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127 else "i16"
-
-
-class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
-    """All steps of LSTM, GRU or RNN; the recurrent weights are packed."""
-
-    OPS = (CpuRecurrentOp,)
-    MADE_FROM = (LstmOp, GruOp, RnnOp)
-    emit = staticmethod(emit_recurrent)
-
-    def supports(self, node: GraphOp) -> bool:
-        return isinstance(node, RecurrentOp) and (is_splittable(node) or has_training_form(node))
-
-    def match(self, op: CpuRecurrentOp, context: CallContext) -> RecurrentSpec | None:
-        kind = dtype_name(op.projected)
-        if kind not in ("f32", "f64") or (op.scales is not None and kind != "f32"):
-            return None
-        steps, samples, _ = shape(op.projected)
-        reverse, hidden = _REVERSE[op.direction], shape(op.recurrence)[2]
-        names = "activations", "activation_alpha", "activation_beta", "direction"
-        properties = {name: getattr(op, name) for name in names}
-        return RecurrentSpec(
-            op.kind,
-            steps,
-            samples,
-            hidden,
-            reverse,
-            tuple(tuple(activations_of(properties, d)) for d in range(len(reverse))),
-            op.clip,
-            op.input_forget,
-            op.linear_before_reset,
-            op.bias is not None,
-            "" if op.lengths is None else dtype_name(op.lengths),
-            op.initial_state is not None,
-            op.initial_cell is not None,
-            op.peepholes is not None,
-            kind,
-            "" if op.scales is None else _whole_type(context.constant(op.recurrence)),
-        )
-
-    def operands(self, op: CpuRecurrentOp, spec: RecurrentSpec, context: CallContext) -> list[Operand | None]:
-        target = context.target
-        how = f"recurrence|{recurrence_form(spec, target)}"
-        packed = context.pack(op.recurrence, how, lambda w: pack_recurrence(w, spec, target))
-        optional = op.bias, op.lengths, op.initial_state, op.initial_cell, op.peepholes, op.scales
-        return [*op.result, op.projected, packed, *(v for value in optional for v in present(value))]
-
-    def scratch(self, spec: RecurrentSpec, target: CpuTarget) -> int:
-        return recurrent_scratch_bytes(spec, target)
-
-    def flops(self, spec: RecurrentSpec) -> int:
-        return 2 * spec.steps * spec.samples * len(spec.reverse) * spec.gates * spec.hidden**2
-
-    def parts(self, spec: RecurrentSpec, target: CpuTarget) -> int:
-        return recurrent_parts(spec, target)

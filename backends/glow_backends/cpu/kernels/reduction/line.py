@@ -95,7 +95,8 @@ class Line:
             for x, at in self.held:
                 self._store(formula(x, at), at)
         elif self.contiguous:
-            for place, lanes, active in common.strips(self.k, 0, self.count, self.lanes, 2):
+            cover = common.sized_strips if isinstance(self.count, Extent) else common.strips
+            for place, lanes, active in cover(self.k, 0, self.count, self.lanes, 2):
                 at = At(place, lanes, active)
                 self._store(formula(self._load(at), at), at)
         else:
