@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from xdsl.irdl import opt_operand_def, result_def
@@ -57,13 +56,11 @@ class LstmOp(RecurrentOp):
         return [o * d.activate(2, cell), cell]
 
 
-def _sample(directions: int, full: bool = True, scales: bool = False, **properties: Any) -> Sample:
+def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:
     """A sample with, where `full`, first cells and peepholes too."""
     state = (2, directions, 2) if properties.get("layout") == 1 else (directions, 2, 2)
-    more: list[Any] = [random(*state, seed=5), random(directions, 6, seed=6)]
-    if scales:
-        more += [random(directions, 8, seed=s, low=0.01, high=0.02) for s in (7, 8)]
-    return replace(recurrent_sample(LstmOp, directions, full, more, properties), smooth=not scales)
+    more = [random(*state, seed=5), random(directions, 6, seed=6)]
+    return recurrent_sample(LstmOp, directions, full, more, properties)
 
 
 SAMPLES: tuple[Sample, ...] = (
@@ -71,5 +68,4 @@ SAMPLES: tuple[Sample, ...] = (
     _sample(1, direction="reverse"),
     _sample(2, direction="bidirectional"),
     _sample(1, layout=1, input_forget=True, clip=0.8),
-    _sample(2, scales=True, direction="bidirectional"),
 )

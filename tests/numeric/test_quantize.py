@@ -297,7 +297,7 @@ def test_damaged_profiles(tmp_path: Path) -> None:
     module, rename = named(network())
     path = tmp_path / "profile.yaml"
     profile(module, rename(feeds(1)), backend="interpreter").save(path)
-    good = path.read_text()
+    good = re.sub(r"\ndigest: .*", "", path.read_text())  # which would be told first
 
     def error(text: str) -> str:
         path.write_text(text)

@@ -136,7 +136,6 @@ def test_bad_pipeline(net: Path, passes: str, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("-t", "wasm"),
         ("--no-such-option",),
         ("--shape", "x"),
         ("--shape", "x=1xtwo"),

@@ -30,7 +30,7 @@ from glow_runtime.devices.function import DeviceFunction, ProgramFunction
 from glow_runtime.lowering import phases, quiet_gc
 
 #: The phases that work on the graph of all nodes: what follows works on one function's instructions.
-WHOLE = ("match integers", "optimize", "lower", "optimize lowered", "target")
+WHOLE = ("drop predicates", "match integers", "optimize", "lower", "optimize lowered", "target")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
     if len(groups) > 1:
         optimized = module.clone()
         runner = PassRunner(context())
-        for name, passes in phases(rooms[0].device.compiler())[:2]:
+        for name, passes in phases(rooms[0].device.compiler())[:3]:
             assert name in WHOLE
             runner.run(optimized, passes)
         function = _main(optimized)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.recurrent.recurrent import (
@@ -25,9 +27,11 @@ from glow_passes.autodiff.recurrent import has_training_form
 _REVERSE = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
-def _whole_type(weights: Array | None) -> str:
-    """The smallest type of whole numbers."""
+def _whole_type(weights: Array | None) -> str | None:
+    """The smallest type of weights that are whole numbers; None where they are none."""
     assert weights is not None
+    if (weights != np.trunc(weights)).any():
+        return None
     return "i8" if weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127 else "i16"
 
 
@@ -44,6 +48,9 @@ class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
     def match(self, op: CpuRecurrentOp, context: CallContext) -> RecurrentSpec | None:
         kind = dtype_name(op.projected)
         if kind not in ("f32", "f64") or (op.scales is not None and kind != "f32"):
+            return None
+        whole = "" if op.scales is None else _whole_type(context.constant(op.recurrence))
+        if whole is None:
             return None
         steps, samples, _ = shape(op.projected)
         reverse, hidden = _REVERSE[op.direction], shape(op.recurrence)[2]
@@ -65,7 +72,7 @@ class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
             op.initial_cell is not None,
             op.peepholes is not None,
             kind,
-            "" if op.scales is None else _whole_type(context.constant(op.recurrence)),
+            whole,
         )
 
     def operands(self, op: CpuRecurrentOp, spec: RecurrentSpec, context: CallContext) -> list[Operand | None]:
