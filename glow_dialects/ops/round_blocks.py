@@ -61,7 +61,7 @@ class RoundBlocksOp(PureOp):
 
 def quantized_rows(x: Array, block: int) -> tuple[Array, Array]:
     """Codes (f32, whole numbers) [..., blocks, block] and scales [..., blocks] of f32 rows."""
-    parts = x.reshape(*x.shape[:-1], -1, block)
+    parts = x.reshape(*x.shape[:-1], x.shape[-1] // block, block)
     peak = np.abs(parts).max(-1, keepdims=True, initial=0)
     inverse = np.float32(LARGEST) / np.maximum(peak, np.float32(LEAST))
     return np.rint(parts * inverse), (peak * np.float32(1 / LARGEST))[..., 0]

@@ -108,6 +108,8 @@ def reshape(g: Emitter, n: Node) -> Value:
     """Reshape: 0 copies a dimension (unless allowzero), one -1 is computed."""
     x = n[0]
     wanted = n.integers("shape") if n.opset < 5 else g.ints(n[1], "the target of Reshape")
+    if wanted is None:
+        raise RuleError("attribute 'shape' is missing")
     dims = list(wanted)
     if not n.flag("allowzero"):
         for index, dim in enumerate(dims):
