@@ -34,7 +34,7 @@ def net(tmp_path: Path) -> Path:
     return path
 
 
-def model(*nodes: onnx.NodeProto, batch: str | int | None = 2, weights: tuple[onnx.TensorProto, ...] = ()) -> bytes:
+def model(*nodes: onnx.NodeProto, batch: str | int = 2, weights: tuple[onnx.TensorProto, ...] = ()) -> bytes:
     """A model from x[batch, 3] to y[batch, 3]."""
     graph = helper.make_graph(
         list(nodes),
