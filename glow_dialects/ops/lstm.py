@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from xdsl.irdl import opt_operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Tensor
+from glow_dialects.core.types import Array, Tensor
 from glow_dialects.ops.recurrent import Direction, RecurrentOp, recurrent_sample
 
 
@@ -58,9 +60,23 @@ class LstmOp(RecurrentOp):
 
 def _sample(directions: int, full: bool = True, **properties: Any) -> Sample:
     """A sample with, where `full`, first cells and peepholes too."""
+    return recurrent_sample(LstmOp, directions, full, _cells(directions, properties), properties)
+
+
+def _cells(directions: int, properties: Mapping[str, Any]) -> list[Array]:
+    """First cells and peepholes."""
     state = (2, directions, 2) if properties.get("layout") == 1 else (directions, 2, 2)
-    more = [random(*state, seed=5), random(directions, 6, seed=6)]
-    return recurrent_sample(LstmOp, directions, full, more, properties)
+    return [random(*state, seed=5), random(directions, 6, seed=6)]
+
+
+def _scaled_sample(unit: float) -> Sample:
+    """A sample with scales and weights in multiples of `unit`: whole numbers of few bits have kernels."""
+    properties = {"direction": "bidirectional"}
+    scales = [random(2, 8, seed=s, low=0.01, high=0.02) for s in (7, 8)]
+    sample = recurrent_sample(LstmOp, 2, True, [*_cells(2, properties), *scales], properties)
+    x, *weights = sample.inputs[:3]
+    scaled = [np.asarray(np.rint(np.asarray(w) * 100) * unit, np.float32) for w in weights]
+    return replace(sample, inputs=(x, *scaled, *sample.inputs[3:]), smooth=False)
 
 
 SAMPLES: tuple[Sample, ...] = (
@@ -68,4 +84,7 @@ SAMPLES: tuple[Sample, ...] = (
     _sample(1, direction="reverse"),
     _sample(2, direction="bidirectional"),
     _sample(1, layout=1, input_forget=True, clip=0.8),
+    _scaled_sample(1.0),
+    _scaled_sample(0.01),
+    _scaled_sample(400.0),
 )

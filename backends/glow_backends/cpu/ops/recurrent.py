@@ -21,7 +21,7 @@ from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.module import ConstantOp, GetOp, lookup
+from glow_dialects.ops.module import ConstantOp, GetOp, constant_value, lookup
 from glow_dialects.ops.recurrent import ArrayMath, RecurrentOp, run
 from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.splat import SplatOp
@@ -103,8 +103,19 @@ class CpuRecurrentOp(PureOp):
             out[...] = value
 
 
+def whole_type(weights: Array) -> str | None:
+    """The smallest type that holds weights in units of their scales; None where they are no such numbers."""
+    if not np.array_equal(weights, np.trunc(weights)):
+        return None
+    low, high = weights.min(initial=0), weights.max(initial=0)
+    return next((f"i{b}" for b in (8, 16) if -(1 << (b - 1)) <= low and high < 1 << (b - 1)), None)
+
+
 def is_splittable(op: RecurrentOp) -> bool:
-    """Whether a network becomes a product and a CpuRecurrentOp: f32, constant weights and bias."""
+    """Whether a network becomes a product and a CpuRecurrentOp: f32, constant weights and bias.
+
+    Weights with scales must be whole numbers of at most 16 bits: the kernel computes with integers.
+    """
     if op.predicate is not None or dtype_of(op.operands[0].type) != np.float32:
         return False
     scales = (*present(op.scales), *present(op.input_scales)) if isinstance(op, LstmOp) else ()
@@ -115,4 +126,8 @@ def is_splittable(op: RecurrentOp) -> bool:
                 return False
         elif not isinstance(owner, LiteralOp | SplatOp):
             return False
-    return True
+    if not isinstance(op, LstmOp):
+        return True
+    scaled = [w for w, s in ((op.weights, op.input_scales), (op.recurrence, op.scales)) if s is not None]
+    arrays = map(constant_value, scaled)
+    return all(a is not None and whole_type(a) is not None for a in arrays)

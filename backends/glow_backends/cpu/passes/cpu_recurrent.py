@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, f32, i16, i32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
+from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, UniformQuantizedType, present, shape_of, tensor, tensor_of
 from glow_dialects.ops.bit_cast import BitCastOp
@@ -103,7 +103,7 @@ def _product_of_bytes(x: SSAValue, whole: Array, units: SSAValue, bias: SSAValue
     rows, columns = Term(x, r), whole.shape[1]
     numbers, scale = GraphMath(rows).in_bytes(rows, (0, 1))
     one = UniformQuantizedType.of(16, 1.0)
-    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
+    narrow = whole_type(whole) == "i8"
     stored_weights = whole.astype(np.int8 if narrow else np.int16)
     stored = r(BitCastOp(numbers.cast(i16).value, results=tensor(shape_of(x), one)))
     held = r.weight(

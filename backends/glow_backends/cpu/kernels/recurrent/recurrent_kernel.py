@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.recurrent.recurrent import (
@@ -14,10 +12,10 @@ from glow_backends.cpu.kernels.recurrent.recurrent import (
     recurrent_parts,
     recurrent_scratch_bytes,
 )
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable
+from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, present
+from glow_dialects.core.types import present
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.recurrent import RecurrentOp, activations_of
@@ -25,14 +23,6 @@ from glow_dialects.ops.rnn import RnnOp
 from glow_passes.autodiff.recurrent import has_training_form
 
 _REVERSE = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
-def _whole_type(weights: Array | None) -> str | None:
-    """The smallest type of weights that are whole numbers; None where they are none."""
-    assert weights is not None
-    if (weights != np.trunc(weights)).any():
-        return None
-    return "i8" if weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127 else "i16"
 
 
 class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
@@ -49,8 +39,9 @@ class Recurrent(Kernel[CpuRecurrentOp, RecurrentSpec]):
         kind = dtype_name(op.projected)
         if kind not in ("f32", "f64") or (op.scales is not None and kind != "f32"):
             return None
-        whole = "" if op.scales is None else _whole_type(context.constant(op.recurrence))
-        if whole is None:
+        loop = None if op.scales is None else context.constant(op.recurrence)
+        whole = "" if loop is None else whole_type(loop)
+        if whole is None or (op.scales is not None and not whole):
             return None
         steps, samples, _ = shape(op.projected)
         reverse, hidden = _REVERSE[op.direction], shape(op.recurrence)[2]
