@@ -66,5 +66,7 @@ def test_passes_pipelines_and_targets(
     texts = [str(w.message) for w in caught]
     assert any("pipeline 'odd'" in t for t in texts) and any("pass 'drop' of package" in t for t in texts)
     assert "glow.relu\n" in capsys.readouterr().out
-    assert opt.main([str(tmp_path / "net.mlir"), "-t", "nothing"]) == 1
+    with pytest.raises(SystemExit) as ended:
+        opt.main([str(tmp_path / "net.mlir"), "-t", "nothing"])
+    assert ended.value.code == 2
     assert "no target 'nothing'; there are: mlir" in capsys.readouterr().err

@@ -136,6 +136,7 @@ def test_bad_pipeline(net: Path, passes: str, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("-t", "wasm"),
         ("--no-such-option",),
         ("--shape", "x"),
         ("--shape", "x=1xtwo"),

@@ -36,7 +36,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
     add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
     printed = f"what to print: {', '.join(TARGETS)}, or a target of a package (default: mlir)"
-    add("-t", "--target", default="mlir", help=printed)
+    add("-t", "--target", default="mlir", type=_target, help=printed)
     add("-o", "--output", help="output file (default: standard output)")
     add_shape(parser)
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
@@ -163,6 +163,19 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
         run.run(module, passes, _saver(a, module))
         run.print_times()
     return _emitted(a, module)
+
+
+def _target(text: str) -> str:
+    """A target of -t: ours, or one of a package."""
+    if text not in TARGETS:
+        from glow_dialects.core.errors import UnsupportedError
+        from glow_tools.targets import emitter
+
+        try:
+            emitter(text)
+        except UnsupportedError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _repeated(a: argparse.Namespace) -> str:
