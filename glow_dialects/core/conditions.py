@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
@@ -48,9 +48,8 @@ class Conditions:
     """What a program assumes of the sizes that it is for."""
 
     symbols: list[Symbol] = field(default_factory=list[Symbol])
-    met: dict[Condition, str] = field(default_factory=dict[Condition, str])
-    #: Asked with each new condition: for finding out where a size is fixed.
-    watch: Callable[[Condition], None] | None = None
+    #: In the order in which they were met.
+    met: dict[Condition, None] = field(default_factory=dict[Condition, None])
 
     def decide(self, extent: Extent, relation: str) -> bool:
         """Whether `extent relation 0` holds: for all sizes, or for the example and then as a condition."""
@@ -79,9 +78,7 @@ class Conditions:
         return None
 
     def _assume(self, condition: Condition) -> None:
-        if self.watch is not None:
-            self.watch(condition)
-        self.met[condition] = ""
+        self.met[condition] = None
         self._narrow(condition)
 
     def _narrow(self, condition: Condition) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, inf, prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 from glow_dialects.core.conditions import Conditions, Range, Symbol, holds
+from glow_dialects.core.errors import OpenSizes
 
 Product: TypeAlias = "tuple[Atom, ...]"
 #: Sizes above it are not expected of a symbol, unless it is said.
@@ -201,7 +202,7 @@ class Extent(_Number):
 
     def __mul__(self, other: Any) -> Extent:
         if isinstance(other, float):
-            return estimate(self) * other  # pyright: ignore[reportReturnType]
+            _refuse_reals(self, other)
         if not _is_size(other):
             return NotImplemented
         terms: dict[Product, int] = {}
@@ -275,10 +276,9 @@ class Extent(_Number):
         return float(self.conditions.fixed(self))
 
     def __truediv__(self, other: Any) -> float:
-        return estimate(self) / estimate(other)
+        _refuse_reals(self, other)
 
-    def __rtruediv__(self, other: Any) -> float:
-        return estimate(other) / estimate(self)
+    __rtruediv__ = __truediv__
 
     def __copy__(self) -> Extent:
         return self
@@ -324,6 +324,11 @@ def computed(function: Callable[..., Sequence[int]], *arguments: int) -> list[in
 def is_open(values: Sequence[int]) -> bool:
     """Whether any of some sizes is known only at run time."""
     return any(isinstance(v, Extent) for v in values)
+
+
+def _refuse_reals(extent: Extent, other: object) -> NoReturn:
+    """A real number made of an extent would be that of the example, whatever the size is: see `estimate`."""
+    raise OpenSizes(f"{extent} is computed with as a real number, with {other}")
 
 
 def _is_size(value: object) -> bool:

@@ -13,7 +13,7 @@ from onnx.onnx_pb import AttributeProto
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.errors import GlowError, Problem, internal
+from glow_dialects.core.errors import GlowError, OpenSizes, Problem, internal
 from glow_dialects.core.types import Array
 from glow_frontends.onnx import bounds
 from glow_frontends.onnx.emitter import Emitter
@@ -182,7 +182,7 @@ class Scope:
             results = self.node(proto)
         except ScopeError:
             self._skip(proto)
-        except NeedsValue:
+        except (NeedsValue, OpenSizes):
             raise
         except FAILURES as error:
             self.problem(proto, str(error) or type(error).__name__)

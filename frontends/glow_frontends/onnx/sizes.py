@@ -69,6 +69,8 @@ def on_sizes(
     if any(a is None for a in arrays):
         return None
     dtype = dtype_of_value(values[-1])
+    if kind in _WHOLE and dtype.kind == "f":
+        return None  # a quotient of real numbers may be no whole number
     if kind is CastOp and dtype_of(cast(Attribute, results)).name not in _WIDE:
         return None
     if isinstance(results, Attribute):
@@ -90,6 +92,8 @@ def _quotient(x: int, y: int) -> int:
 _quotients = np.frompyfunc(_quotient, 2, 1)
 
 
+#: Operators that give whole numbers for whole numbers in integer types only.
+_WHOLE = frozenset({DivOp, FloorDivOp, ModOp})
 _Rule = Callable[..., Any]
 _COMPARISONS: dict[type[GraphOp], _Rule] = {
     CmpEqOp: lambda _, x, y: x == y,

@@ -19,6 +19,7 @@ from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.extent import Extent, estimate
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
@@ -62,7 +63,7 @@ def takes_parts(op: Operation) -> int | None:
         case _:
             fits = isinstance(op, PoolOp | BlockOp | UnblockOp | PermuteChannelsOp)
     images = shape_of(op.results[0])[0] if fits else 0
-    return images if images > 1 else None
+    return images if not isinstance(images, Extent) and images > 1 else None
 
 
 def _cycles(op: GraphOp, images: int, target: CpuTarget, winograd: bool) -> float:
@@ -84,7 +85,7 @@ def gain(op: GraphOp, images: int, part: int, target: CpuTarget, winograd: bool 
 
     Activations that no longer leave the cache are won, weights that pass more often are lost.
     """
-    moved = sum(bytes_of(v.type) for v in [*_batched(op), *op.results])
+    moved = sum(estimate(bytes_of(v.type)) for v in [*_batched(op), *op.results])
 
     def beyond(size: float) -> float:
         return max(0.0, 1 - target.l2 * target.threads / size)

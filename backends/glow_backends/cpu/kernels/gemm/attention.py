@@ -29,7 +29,7 @@ from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.reduction.line import Line, same
 from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.extent import Extent
+from glow_dialects.core.extent import Extent, estimate
 
 Strides = tuple[int, int, int, int]
 """Elements between neighbours in batch, heads, rows and columns."""
@@ -75,7 +75,8 @@ class _Plan:
         if isinstance(spec.rows, Extent):
             most = next(t for t in (most, 4, 2) if spec.rows >= t)
         sizes = range(min(max(1, most // 2), spec.rows), min(most, spec.rows) + 1)
-        tile = min(sizes, key=lambda t: ceil_div(spec.rows, t) * (t + 1.5))
+        rows = estimate(spec.rows)
+        tile = min(sizes, key=lambda t: ceil_div(rows, t) * (t + 1.5))
         tiles = ceil_div(spec.rows, tile)
         vectors = ceil_div(spec.keys, target.lanes)
         if isinstance(spec.keys, Extent):

@@ -18,7 +18,7 @@ from glow_backends.cpu.emit.pointwise_rules import INTEGER, maximum, minimum
 from glow_backends.cpu.emit.values import Active, Vec
 from glow_backends.cpu.kernel import Kernel, known, operator_of
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.extent import Extent, size
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.operator import Operator
 from glow_dialects.ops.reduce import (
     ReduceL1Op,
@@ -296,7 +296,9 @@ class _Reduction:
 
     # The innermost dimension is kept: vectors of independent results.
     def _columns(self, base: Index, result: Index, inner: int, divided: bool) -> None:
-        k, unroll = self.k, 4 if inner >= 4 * self.lanes else max(1, size(inner // self.lanes))
+        k, unroll = self.k, 4 if inner >= 4 * self.lanes else 1
+        if not isinstance(inner, Extent):
+            unroll = max(1, min(4, inner // self.lanes))
         block = unroll * self.lanes
         blocks = inner // block
         low, high = common.share(k, blocks, self.bytes) if divided else (0, common.length(k, blocks))
