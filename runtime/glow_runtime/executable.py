@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
-from glow_dialects.core.errors import BindingError, ClosedError, CompileError, ShapeError
+from glow_dialects.core.errors import BindingError, ClosedError, CompileError, OpenSizes, ShapeError
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.flights import Flights
 from glow_runtime.open_programs import OpenPrograms
@@ -78,8 +78,9 @@ LISTED = 8
 class Executable:
     """A compiled network. `run` takes and returns a dict of NumPy arrays by name.
 
-    Where the model has symbolic dimensions, a program is compiled for each set of input shapes on
-    first use and kept (`limit` programs at most, the least recently used goes first).
+    Where the model has symbolic dimensions, the first input shapes get a program of their own; one for any
+    size serves those that differ from call to call (see `open_programs`), and where there cannot be one,
+    each new set of shapes gets its own, too (`limit` are kept, the least recently used goes first).
 
     It serves any number of threads: runs go side by side, and a program that several of them need is
     compiled once. `close`, or the end of a `with`, frees it.
@@ -111,27 +112,42 @@ class Executable:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
-        """The program for these input shapes, compiled if there is none; ShapeError if they do not fit."""
+        """The program of these input shapes alone, compiled if there is none; ShapeError for wrong ones."""
         fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
-        chosen = self._deciding(values or {})
-        key = self._key(fixed, chosen)
-        program = self._kept(key) or self._any_size.find(fixed, chosen)
+        self._any_size.meet(fixed)
+        return self._program(fixed, values or {}, alone=True)
+
+    def _program(
+        self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False
+    ) -> Program:
+        """A program for these input shapes, and `alone` for no others."""
+        chosen = self._deciding(values)
+        key = self._key(shapes, chosen)
+        program = self._kept(key) or (None if alone else self._any_size.find(shapes, chosen))
         if program is None:
-            program = self._flights.do(key, lambda: self._compiled(key, fixed, chosen))
+            program = self._flights.do(key, lambda: self._compiled(key, shapes, chosen, alone))
         self._last = program
         return program
 
-    def _compiled(self, key: Any, shapes: dict[str, tuple[int, ...]], contents: dict[str, Array]) -> Program:
+    def _compiled(
+        self, key: Any, shapes: dict[str, tuple[int, ...]], contents: dict[str, Array], alone: bool
+    ) -> Program:
         """A program that is kept from now on."""
         program = self._kept(key)
         if program is not None:  # another thread compiled it after this one had looked
             return program
         self._log(shapes, contents)
+        reason = ""
         try:
-            program = self._any_size.program(shapes, contents)
-            if program is not None:
-                return program
+            try:
+                program = None if alone else self._any_size.program(shapes, contents)
+                if program is not None:
+                    return program
+            except OpenSizes as error:
+                reason = str(error)
             program = self._source.program(shapes, contents)
+            if reason:
+                program.report.notes["sizes"] = reason
         except MemoryError:
             raise CompileError("the program needs more memory than there is") from None
         with self._lock:
@@ -198,8 +214,9 @@ class Executable:
                 return None
             shapes[signature.name] = array.shape
         deciding = self._deciding(inputs) if self._value_inputs else {}
-        self._last = self._kept(self._key(shapes, deciding)) or self._any_size.find(shapes, deciding)
-        return self._last
+        program = self._kept(self._key(shapes, deciding)) or self._any_size.find(shapes, deciding)
+        self._last = program or self._last
+        return program
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
@@ -214,7 +231,7 @@ class Executable:
         if others - set(inputs):
             raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
-        program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
+        program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         bound = {n: a for n, a in arrays.items() if n in wanted}
         return program.run({**bound, **{n: v for n, v in inputs.items() if n in others}})
@@ -266,7 +283,7 @@ class Executable:
         if any(s.kind == "other" for s in self.inputs):
             raise BindingError("only tensors can be bound; call run for sequences and optionals")
         arrays = self._check(inputs)
-        program = self.specialize({n: a.shape for n, a in arrays.items()}, arrays)
+        program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         return program.bind({n: a for n, a in arrays.items() if n in wanted})
 

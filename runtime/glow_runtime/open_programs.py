@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from glow_backends.base import Program
 from glow_dialects.core.conditions import Conditions, Symbol
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, OpenSizes
 from glow_dialects.core.extent import Extent, symbol
+from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("glow")
 Shapes = Mapping[str, tuple[int, ...]]
 Contents = Mapping[str, "Array"]
-ATTEMPTS = 3
-"""How often sizes that turned out fixed, or took no open form, are tried again with others."""
+ATTEMPTS = 2
+"""How often dimensions that could not stay open are tried again with other sizes."""
 _ALIKE = 512, 16
 """Sizes up to the first, and up to so many times as much, share a program."""
-_SHIFTED = 5
-"""How far the examples of a second attempt are from the sizes met: equal by chance they would stay equal."""
+_SHIFTS = 5, 0
+"""How far examples are from the sizes met: sizes that are equal to others by chance would have to stay so."""
 
 
 class OpenPrograms:
-    """The open programs of a model, and the sizes that its dimensions have had."""
+    """The open programs of a model, and which of its dimensions have differed from call to call."""
 
     def __init__(self, source: ProgramSource) -> None:
         self._source = source
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
         #: With the inputs and contents that each is specialised on.
         self._programs: list[tuple[object, Program]] = []
-        self._met: dict[str, set[int]] = {}
-        self._failed: dict[frozenset[str], int] = {}
-        self._lock = threading.Lock()
+        self._first: dict[str, int] = {}
+        self._differed: set[str] = set()
+        self._failures: dict[frozenset[str], int] = {}
+        self._reasons: dict[frozenset[str], str] = {}
+        self._lock = ForkLock()
 
     def find(self, shapes: Shapes, contents: Contents) -> Program | None:
         """A program that is for these shapes."""
@@ -52,33 +54,47 @@ class OpenPrograms:
         key = _key(shapes, contents)
         return next((p for known, p in self._programs if known == key and p.fits(shapes)), None)
 
+    def meet(self, shapes: Shapes) -> None:
+        """Note the sizes of a call."""
+        for name, extent in self._dims(shapes).items():
+            if self._first.setdefault(name, extent) != extent:
+                self._differed.add(name)
+
     def program(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         """A program for these shapes and others: one that there is, or a new one where sizes have differed.
 
-        None where a program of these shapes alone is to be compiled.
+        None where none have. OpenSizes where sizes cannot be left open: these shapes need their own program.
         """
         with self._lock:
-            return self.find(shapes, contents) or self._attempt(shapes, contents)
+            self.meet(shapes)
+            return self.find(shapes, contents) or self._new(shapes, contents)
 
-    def _attempt(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
+    def _new(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         dims = self._dims(shapes)
-        for name, extent in dims.items():
-            self._met.setdefault(name, set()).add(extent)
-        differed = frozenset(n for n in dims if len(self._met[n]) > 1 and dims[n] > 1)
-        if not differed or self._failed.get(differed, 0) >= ATTEMPTS:
+        differed = frozenset(n for n in self._differed if dims.get(n, 0) > 1)
+        if not differed:
             return None
-        if any(p.excludes(shapes) for key, p in self._programs if key == _key(shapes, contents)):
-            return None
-        for shift in (_SHIFTED, 0):
-            if self._failed.get(differed, 0) >= ATTEMPTS:
-                return None
+        key, names = _key(shapes, contents), ", ".join(sorted(differed))
+        if any(p.excludes(shapes) for known, p in self._programs if known == key):
+            raise OpenSizes(f"not any {names}: programs for others are not for these sizes")
+        for shift in _SHIFTS:
+            if self._failures.get(differed, 0) >= ATTEMPTS:
+                break
             program = self._compiled(shapes, contents, differed, shift)
-            if program is not None and program.fits(shapes):
-                self._programs.append((_key(shapes, contents), program))
-                LOG.info("compiled for any %s", ", ".join(sorted(differed)))
+            if program is None:
+                continue
+            self._programs.append((key, program))
+            program.report.notes["sizes"] = f"any {names}"
+            LOG.info("compiled for any %s", names)
+            if program.fits(shapes):
                 return program
-        self._failed[differed] = self._failed.get(differed, 0) + 1
-        return None
+            if program.excludes(shapes):
+                raise OpenSizes(f"not any {names}: the program for others is not for these sizes")
+        else:
+            self._failures[differed] = self._failures.get(differed, 0) + 1
+        raise OpenSizes(
+            f"not any {names}: {self._reasons.get(differed, 'programs for others do not suit them')}"
+        )
 
     def _compiled(
         self, shapes: Shapes, contents: dict[str, Array], differed: frozenset[str], shift: int
@@ -88,15 +104,17 @@ class OpenPrograms:
         opened = self._opened(shapes, differed, conditions, shift)
         try:
             program = self._source.open_program(opened, contents)
-        except Exception as error:  # whatever has no open form yet: the shapes get a program of their own
-            kind = "" if isinstance(error, GlowError) else f"{type(error).__name__}: "
-            LOG.debug("no program for any %s: %s%s", ", ".join(sorted(differed)), kind, error)
-            if kind:  # other sizes would do no better
-                self._failed[differed] = ATTEMPTS
-            return None
+            reason = "the model, or the backend, has no open form" if program is None else ""
+        except GlowError as error:  # of a model that asks more of its sizes than that they differ, perhaps
+            program, reason = None, str(error).splitlines()[-1].strip(" -")
+        except Exception as error:  # of code that has no open form yet: other sizes would do no better
+            program, self._failures[differed] = None, ATTEMPTS
+            reason = str(error) if isinstance(error, OpenSizes) else f"{type(error).__name__}: {error}"
         if any(s.least == s.most for s in conditions.symbols):
-            LOG.debug("no program for any %s: what is compiled fixes a size", ", ".join(sorted(differed)))
-            return None
+            program, reason = None, "the code for them would be for one size only"
+        if reason:
+            self._reasons[differed] = reason
+            LOG.debug("not any %s: %s", ", ".join(sorted(differed)), reason)
         return program
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:

@@ -201,3 +201,133 @@ def test_inputs_that_disagree_are_refused(encoders: tuple[glow.Executable, glow.
     inputs = _encoder_inputs(1, 40)
     with pytest.raises(glow.GlowError, match="do not broadcast"):
         net.run({**inputs, "mask": inputs["mask"][:, :39]})
+
+
+def halved() -> ModelProto:
+    """The input times half of its length, which is no whole number where that is odd."""
+    weights = {"axis": np.array(1), "two": np.array(2, np.float32)}
+    nodes = [
+        _node("Shape", "x", "shape"),
+        _node("Gather", "shape axis", "length"),
+        _node("Cast", "length", "real", to=TensorProto.FLOAT),
+        _node("Div", "real two", "half"),
+        _node("Mul", "x half", "y"),
+    ]
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["b", "n"]) for n in "xy"]
+    return _model(nodes, ports[:1], ports[1:], weights)
+
+
+@pytest.mark.parametrize("length", [12, 40, 41, 43, 100])
+def test_sizes_that_are_real_numbers_divide_as_such(length: int) -> None:
+    net = glow.compile(halved())
+    for size in (12, 40, length):
+        x = np.ones((1, size), np.float32)
+        np.testing.assert_array_equal(net.run({"x": x})["y"], x * (size / 2))
+    assert length == 12 or isinstance(net.program, OpenProgram)
+
+
+def test_a_program_refuses_sizes_that_it_is_not_for() -> None:
+    net = glow.compile(encoder())
+    for length in (12, 40):
+        net.run(_encoder_inputs(1, length))
+    program = net.program
+    assert isinstance(program, OpenProgram)
+    with pytest.raises(glow.ShapeError, match="n=3"):
+        program.run(_encoder_inputs(1, 3))
+
+
+def test_prepared_shapes_have_programs_of_their_own() -> None:
+    shapes = [{n: (1, length) for n in ("ids", "mask")} for length in (12, 40)]
+    net = glow.compile(encoder(), shapes=shapes)
+    for length, expected in ((12, False), (40, False), (50, True)):
+        net.run(_encoder_inputs(1, length))
+        assert isinstance(net.program, OpenProgram) == expected
+
+
+def test_the_report_says_what_is_open_and_what_could_not_be() -> None:
+    net = glow.compile(encoder())
+    for length in (12, 40):
+        net.run(_encoder_inputs(1, length))
+    assert net.report().notes["sizes"] == "any n"
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", "n"]) for n in "xy"]
+    net = glow.compile(_model([_node("Trilu", "x", "y")], ports[:1], ports[1:], {}))
+    for length in (12, 40):
+        net.run({"x": np.ones((length, length), np.float32)})
+    assert "computed with as a real number" in net.report().notes["sizes"]
+
+
+def test_two_threads() -> None:
+    net, reference = glow.compile(encoder(), threads=2), glow.compile(encoder(), backend="interpreter")
+    for batch, length in ((4, 60), (4, 100), (4, 129), (4, 256), (4, 77)):
+        inputs = _encoder_inputs(batch, length)
+        _close(net.run(inputs), reference.run(inputs))
+    assert isinstance(net.program, OpenProgram) and net.report().notes["threads"] == 2
+
+
+#: Name -> nodes from x [b, 4, h, w] to y, and weights.
+OPERATORS: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
+    "conv": ([_node("Conv", "x k", "y", pads=[1, 1, 1, 1])], {"k": np.ones((8, 4, 3, 3), np.float32)}),
+    "pool": ([_node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[2, 2])], {}),
+    "global pool": ([_node("GlobalAveragePool", "x", "y")], {}),
+    "instance norm": (
+        [_node("InstanceNormalization", "x s s", "y")],
+        {"s": np.arange(4, dtype=np.float32)},
+    ),
+    "softmax of columns": ([_node("Softmax", "x", "y", axis=2)], {}),
+    "softmax of rows": ([_node("Softmax", "x", "y", axis=3)], {}),
+    "mean of rows": ([_node("ReduceMean", "x", "y", axes=[3])], {}),
+    "sum of exponentials": ([_node("ReduceLogSumExp", "x", "y", axes=[2])], {}),
+    "norm of all": ([_node("ReduceL2", "x", "y", axes=[1, 2, 3])], {}),
+    "transposed": ([_node("Transpose", "x", "y", perm=[3, 2, 1, 0])], {}),
+    "moved": ([_node("Transpose", "x", "y", perm=[0, 3, 1, 2])], {}),
+    "padded": ([_node("Pad", "x p", "y")], {"p": np.array([0, 0, 1, 2, 0, 0, 3, 1])}),
+    "every other": (
+        [_node("Slice", "x from to axes step", "y")],
+        {"from": np.array([1]), "to": np.array([1 << 40]), "axes": np.array([2]), "step": np.array([2])},
+    ),
+    "backwards": (
+        [_node("Slice", "x from to axes step", "y")],
+        {"from": np.array([-1]), "to": np.array([-1 << 40]), "axes": np.array([3]), "step": np.array([-1])},
+    ),
+    "tiled": ([_node("Tile", "x counts", "y")], {"counts": np.array([1, 2, 3, 1])}),
+    "best": ([_node("TopK", "x five", "y where", axis=3)], {"five": np.array([5])}),
+    "squared": ([_node("Transpose", "x", "t", perm=[0, 1, 3, 2]), _node("MatMul", "x t", "y")], {}),
+    "doubled": ([_node("Resize", "x  scales", "y")], {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    "joined": ([_node("Concat", "x x", "c", axis=2), _node("Relu", "c", "y")], {}),
+    "depth to space": ([_node("DepthToSpace", "x", "y", blocksize=2)], {}),
+    "triangle": ([_node("Trilu", "x", "y")], {}),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_on_images_of_any_size(name: str) -> None:
+    nodes, weights = OPERATORS[name]
+    if name == "doubled":
+        nodes = [helper.make_node("Resize", ["x", "", "scales"], ["y"])]
+    ports = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, [f"{n}0", 4 if n == "x" else None, "h", "w"])
+        for n in ("x", "y")
+    ]
+    if name in ("transposed", "moved"):
+        ports[1] = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)
+    model = _model(nodes, ports[:1], ports[1:], weights)
+    net, reference = glow.compile(model), glow.compile(model, backend="interpreter")
+    rng = np.random.default_rng(0)
+    for batch, height, width in ((1, 16, 16), (1, 24, 40), (1, 33, 35), (2, 20, 24), (3, 37, 64), (1, 9, 6)):
+        x = {"x": rng.standard_normal((batch, 4, height, width)).astype(np.float32)}
+        _close(net.run(x), reference.run(x))
+
+
+def test_recurrent_layers_of_any_length() -> None:
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal((1, 32, k)).astype(np.float32) / 3 for n, k in (("w", 4), ("r", 8))}
+    nodes = [_node("LSTM", "x w r", "y last", hidden_size=8)]
+    ports = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "b", 4]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1, "b", 8]),
+    ]
+    model = _model(nodes, ports[:1], ports[1:], weights)
+    net, reference = glow.compile(model), glow.compile(model, backend="interpreter")
+    for length, batch in ((12, 1), (40, 1), (41, 1), (100, 1), (40, 2), (37, 3), (5, 9)):
+        x = {"x": rng.standard_normal((length, batch, 4)).astype(np.float32)}
+        _close(net.run(x), reference.run(x))

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.cpu.memory import ALIGN, rounded
+from glow_backends.base import Port
+from glow_backends.cpu.memory import rounded
 from glow_dialects.core.conditions import Condition, Symbol
 from glow_dialects.core.extent import Extent
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-KEPT = 256
-"""Sizes whose numbers are kept."""
+KEPT, PLANS = 256, 64
+"""Sizes whose numbers are kept, and rounded sizes whose plans of the memory are."""
+_STEP = 64
+"""What sizes are rounded up to for a plan, at the least."""
+Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -56,49 +60,65 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Sized:
-    """The table for some sizes, the bytes of the arena with its scratch, and the symbols' values."""
+    """A program for some sizes: its table, bytes of the arena with its scratch, shapes of its ports."""
 
     table: Array
     bytes: int
-    sizes: Mapping[Symbol, int]
+    inputs: dict[str, tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
 
 
 class SizeTables:
-    """The tables of a program by the sizes of its symbols."""
+    """The tables of a program by the sizes of its symbols, which are read off the shapes of its inputs."""
 
-    def __init__(self, numbers: Numbers, symbols: Sequence[Symbol]) -> None:
-        self.symbols = list(symbols)
-        self._numbers = numbers
+    def __init__(self, numbers: Numbers, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
+        self._numbers, self._inputs, self._outputs = numbers, inputs, outputs
+        #: For each symbol an input and the axis of it that has its size.
+        self._origins = _origins(inputs)
         self._kept: OrderedDict[tuple[int, ...], Sized] = OrderedDict()
-        #: Places of buffers and bytes of the arena, by the rounded sizes that they are for.
-        self._plans: dict[tuple[int, ...], tuple[list[int], list[int], int]] = {}
+        #: Places and bytes of buffers, and bytes of the arena, by the rounded sizes that they are for.
+        self._plans: OrderedDict[tuple[int, ...], tuple[list[int], list[int], int]] = OrderedDict()
 
-    def holds(self, values: tuple[int, ...]) -> bool:
-        """Whether the program is for these sizes."""
-        if values in self._kept:
-            return True
-        sizes = dict(zip(self.symbols, values, strict=True))
-        if any(not s.least <= sizes[s] <= s.most for s in self.symbols):
-            return False
-        return all(c.holds(sizes) for c in self._numbers.conditions)
+    def of(self, shapes: Shapes) -> Sized | None:
+        """The program for inputs of these shapes; None where it is not for them."""
+        values = self._values(shapes)
+        if values is None:
+            return None
+        sized = self._kept.get(values)
+        if sized is None:
+            if self._broken(self._sizes(values)):
+                return None
+            sized = self._kept[values] = self._made(values)
+            _drop_oldest(self._kept, KEPT)
+        return sized if all(tuple(shapes[n]) == s for n, s in sized.inputs.items()) else None
 
-    def excludes(self, values: tuple[int, ...]) -> bool:
+    def excludes(self, shapes: Shapes) -> bool:
         """Whether only conditions that sizes are not equal keep the program from being for these."""
-        sizes = dict(zip(self.symbols, values, strict=True))
-        broken = [c for c in self._numbers.conditions if not c.holds(sizes)]
-        return bool(broken) and all(c.relation == "!=" for c in broken)
+        values = self._values(shapes)
+        broken = () if values is None else self._broken(self._sizes(values))
+        return bool(broken) and all(c is not None and c.relation == "!=" for c in broken)
 
-    def of(self, values: tuple[int, ...]) -> Sized:
-        """The table for some sizes."""
-        found = self._kept.get(values)
-        if found is None:
-            found = self._kept[values] = self._made(values)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return found
+    def text(self, shapes: Shapes) -> str:
+        """The sizes of the symbols, as messages name them."""
+        sizes = (f"{s}={shapes[name][axis]}" for s, (name, axis) in self._origins.items())
+        return ", ".join(sizes)
+
+    def _values(self, shapes: Shapes) -> tuple[int, ...] | None:
+        """The sizes of the symbols; None where an input has too few axes."""
+        if any(axis >= len(shapes[name]) for name, axis in self._origins.values()):
+            return None
+        return tuple([shapes[name][axis] for name, axis in self._origins.values()])
+
+    def _sizes(self, values: tuple[int, ...]) -> dict[Symbol, int]:
+        return dict(zip(self._origins, values, strict=True))
+
+    def _broken(self, sizes: Mapping[Symbol, int]) -> list[Condition | None]:
+        """The conditions that sizes do not meet, None for the limits of a symbol."""
+        outside = [None for s, n in sizes.items() if not s.least <= n <= s.most]
+        return [*outside, *(c for c in self._numbers.conditions if not c.holds(sizes))]
 
     def _made(self, values: tuple[int, ...]) -> Sized:
-        sizes = dict(zip(self.symbols, values, strict=True))
+        sizes = self._sizes(values)
         known: dict[Extent, int] = {}
 
         def at(value: int) -> int:
@@ -110,24 +130,30 @@ class SizeTables:
 
         places, arena = self._placed(values, [at(life.bytes) for life in self._numbers.lives])
         scratch = max((at(s) for s in self._numbers.scratch), default=0)
-        table = np.array([arena, *places, *map(at, self._numbers.values)], np.int64)
-        return Sized(table, arena + rounded(scratch), sizes)
+        return Sized(
+            np.array([arena, *places, *map(at, self._numbers.values)], np.int64),
+            arena + rounded(scratch),
+            {p.name: tuple(map(at, p.shape)) for p in self._inputs},
+            [tuple(map(at, p.shape)) for p in self._outputs],
+        )
 
     def _placed(self, values: tuple[int, ...], needed: list[int]) -> tuple[list[int], int]:
         """Places of buffers of at least these bytes, and of the arena's end."""
         above = tuple(map(_rounded_up, values))
-        if above not in self._plans:
-            sizes = dict(zip(self.symbols, above, strict=True))
-            most = [
-                max(life.bytes.at(sizes), n) if isinstance(life.bytes, Extent) else life.bytes
-                for life, n in zip(self._numbers.lives, needed, strict=True)
-            ]
-            self._plans[above] = self._planned(most)
-        places, room, arena = self._plans[above]
-        if any(have < n for have, n in zip(room, needed, strict=True)):  # fewer elements take more bytes
-            both = [max(have, n) for have, n in zip(room, needed, strict=True)]
-            self._plans[above] = places, room, arena = self._planned(both)
+        plan = self._plans.get(above)
+        room = self._room(above) if plan is None else plan[1]
+        if plan is None or any(have < n for have, n in zip(room, needed, strict=True)):
+            # Fewer elements may take more bytes.
+            plan = self._planned([max(pair) for pair in zip(room, needed, strict=True)])
+            self._plans[above] = plan
+            _drop_oldest(self._plans, PLANS)
+        places, _, arena = plan
         return places, arena
+
+    def _room(self, values: tuple[int, ...]) -> list[int]:
+        """The bytes of buffers for some sizes."""
+        sizes, lives = self._sizes(values), self._numbers.lives
+        return [life.bytes.at(sizes) if isinstance(life.bytes, Extent) else life.bytes for life in lives]
 
     def _planned(self, sizes: list[int]) -> tuple[list[int], list[int], int]:
         from glow_passes.instr.plan_memory import plan_offsets
@@ -140,5 +166,21 @@ class SizeTables:
 
 def _rounded_up(value: int) -> int:
     """The next of the sizes that plans are made for: at most a quarter more."""
-    step = max(ALIGN, 1 << max(0, value.bit_length() - 3))
+    step = max(_STEP, 1 << max(0, value.bit_length() - 3))
     return -(-value // step) * step
+
+
+def _drop_oldest(kept: OrderedDict[tuple[int, ...], Any], limit: int) -> None:
+    while len(kept) > limit:
+        kept.popitem(last=False)
+
+
+def _origins(inputs: Sequence[Port]) -> dict[Symbol, tuple[str, int]]:
+    """For each symbol an input and the axis of it that has its size."""
+    origins: dict[Symbol, tuple[str, int]] = {}
+    for port in inputs:
+        for axis, extent in enumerate(port.shape):
+            symbol = extent.symbol if isinstance(extent, Extent) else None
+            if symbol is not None:
+                origins.setdefault(symbol, (port.name, axis))
+    return origins
