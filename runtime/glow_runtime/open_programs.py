@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ class OpenPrograms:
         self._programs: list[tuple[object, Program]] = []
         self._first: dict[str, int] = {}
         self._differed: set[str] = set()
-        self._failures: dict[frozenset[str], int] = {}
+        self._failures: Counter[frozenset[str]] = Counter()
         self._reasons: dict[frozenset[str], str] = {}
         self._lock = ForkLock()
 
@@ -77,12 +78,18 @@ class OpenPrograms:
         key, names = _key(shapes, contents), ", ".join(sorted(differed))
         if any(p.excludes(shapes) for known, p in self._programs if known == key):
             raise OpenSizes(f"not any {names}: programs for others are not for these sizes")
+        if self._failures[differed] >= ATTEMPTS:
+            raise OpenSizes(self._reasons[differed])
+        reason = "programs for others do not suit these sizes"
         for shift in _SHIFTS:
-            if self._failures.get(differed, 0) >= ATTEMPTS:
-                break
-            program = self._compiled(shapes, contents, differed, shift)
-            if program is None:
+            try:
+                program = self._compiled(shapes, contents, differed, shift)
+            except GlowError as error:  # of a model that asks more of its sizes than the example has, perhaps
+                reason = str(error).splitlines()[-1].strip(" -")
                 continue
+            except Exception as error:  # of code that has no open form yet
+                reason = str(error) if isinstance(error, OpenSizes) else f"{type(error).__name__}: {error}"
+                break
             self._programs.append((key, program))
             program.report.notes["sizes"] = f"any {names}"
             LOG.info("compiled for any %s", names)
@@ -90,31 +97,21 @@ class OpenPrograms:
                 return program
             if program.excludes(shapes):
                 raise OpenSizes(f"not any {names}: the program for others is not for these sizes")
-        else:
-            self._failures[differed] = self._failures.get(differed, 0) + 1
-        raise OpenSizes(
-            f"not any {names}: {self._reasons.get(differed, 'programs for others do not suit them')}"
-        )
+        self._failures[differed] += 1
+        self._reasons[differed] = f"not any {names}: {reason}"
+        LOG.debug("%s", self._reasons[differed])
+        raise OpenSizes(self._reasons[differed])
 
     def _compiled(
         self, shapes: Shapes, contents: dict[str, Array], differed: frozenset[str], shift: int
-    ) -> Program | None:
-        """The program that leaves some dimensions open; None where it would fix one of them, or cannot."""
+    ) -> Program:
+        """The program that leaves some dimensions open; OpenSizes where it would fix one of them."""
         conditions = Conditions()
-        opened = self._opened(shapes, differed, conditions, shift)
-        try:
-            program = self._source.open_program(opened, contents)
-            reason = "the model, or the backend, has no open form" if program is None else ""
-        except GlowError as error:  # of a model that asks more of its sizes than that they differ, perhaps
-            program, reason = None, str(error).splitlines()[-1].strip(" -")
-        except Exception as error:  # of code that has no open form yet: other sizes would do no better
-            program, self._failures[differed] = None, ATTEMPTS
-            reason = str(error) if isinstance(error, OpenSizes) else f"{type(error).__name__}: {error}"
+        program = self._source.open_program(self._opened(shapes, differed, conditions, shift), contents)
+        if program is None:
+            raise OpenSizes("the model, or the backend, has no open form")
         if any(s.least == s.most for s in conditions.symbols):
-            program, reason = None, "the code for them would be for one size only"
-        if reason:
-            self._reasons[differed] = reason
-            LOG.debug("not any %s: %s", ", ".join(sorted(differed)), reason)
+            raise OpenSizes("the code for them would be for one size only")
         return program
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:
