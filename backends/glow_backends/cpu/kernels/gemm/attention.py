@@ -81,9 +81,7 @@ class _Plan:
         vectors = ceil_div(spec.keys, target.lanes)
         if isinstance(spec.keys, Extent):
             vectors = ceil_div(spec.keys, _WIDE * target.lanes) * _WIDE
-        stride = (
-            vectors + 1 - (0 if isinstance(vectors, Extent) else vectors % 2)
-        ) * target.lanes  # an odd number of lines: rows spread over sets
+        stride = (vectors + 1 - vectors % 2) * target.lanes  # an odd number of lines: rows spread over sets
         heads = spec.batch * spec.heads
         spread = target.threads > 1 and heads % target.threads and heads < 4 * target.threads
         return cls(tile, tiles, stride, min(tiles, target.threads) if spread else 1)

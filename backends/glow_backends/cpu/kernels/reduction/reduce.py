@@ -165,37 +165,20 @@ def _accumulate_row(
 
     if isinstance(done, Extent) or done:
         totals = chunked(k, done, step, totals, body, combine, neutral)
-    if isinstance(count, Extent):
-        return _open_rest(k, count, done, lanes, load, combine, neutral, totals)
+    if isinstance(count, Extent):  # whole vectors behind them, then the lanes of a mask
+        whole = k.i(count // lanes * lanes)
+        totals[:1] = k.reduce_loop(
+            done, whole, lanes, totals[:1], lambda i, held: [combine(k, held[0], load(i, lanes, lanes))]
+        )
+        active = values.first_lanes(k, lanes, k.i(count % lanes))
+        term = keep_active(k, load(whole, lanes, active), active, neutral)
+        return [combine(k, totals[0], term), *totals[1:]]
     for part, start in enumerate(range(done, count, lanes)):
         active = min(lanes, count - start)
         term = keep_active(k, load(start, lanes, active), active, neutral)
         totals = list(totals)
         totals[part % unroll] = combine(k, totals[part % unroll], term)
     return totals
-
-
-def _open_rest(
-    k: KernelBuilder,
-    count: int,
-    done: int,
-    lanes: int,
-    load: Callable[[Index, int, Active], ir.Value],
-    combine: Combine,
-    neutral: float,
-    totals: list[ir.Value],
-) -> list[ir.Value]:
-    """The vectors of a row that only the run counts behind `done` elements, and the lanes behind those."""
-
-    def body(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        return [combine(k, carried[0], load(i, lanes, lanes))]
-
-    first, *others = totals
-    whole = k.i(count // lanes * lanes)
-    (first,) = k.reduce_loop(done, whole, lanes, [first], body)
-    active = values.first_lanes(k, lanes, k.i(count % lanes))
-    term = keep_active(k, load(whole, lanes, active), active, neutral)
-    return [combine(k, first, term), *others]
 
 
 def chunked(
