@@ -29,8 +29,10 @@ from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
 from glow_runtime.lowering import phases, quiet_gc
 
-#: The phases that work on the graph of all nodes: what follows works on one function's instructions.
-WHOLE = ("drop predicates", "match integers", "optimize", "lower", "optimize lowered", "target")
+#: The phases that no device asks for, and those that work on the graph of all nodes: what follows works on one
+#: function's instructions.
+_OPTIMIZED = ("drop predicates", "match integers", "optimize")
+WHOLE = (*_OPTIMIZED, "lower", "optimize lowered", "target")
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,9 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
     if len(groups) > 1:
         optimized = module.clone()
         runner = PassRunner(context())
-        for name, passes in phases(rooms[0].device.compiler())[:3]:
-            assert name in WHOLE
-            runner.run(optimized, passes)
+        for name, passes in phases(rooms[0].device.compiler()):
+            if name in _OPTIMIZED:
+                runner.run(optimized, passes)
         function = _main(optimized)
         members = list(groups.values())
         plan = by_support(node_graph(function), [_supports(rooms[m[0]].device) for m in members])
