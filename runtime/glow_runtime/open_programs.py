@@ -28,6 +28,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 Contents = Mapping[str, "Array"]
 ATTEMPTS = 2
 """How often dimensions that could not stay open are tried again with other sizes."""
+KEPT = 16
+"""Programs of one model: contents that they are specialised on may be others in each call."""
 _ALIKE = 512, 16
 """Sizes up to the first, and up to so many times as much, share a program."""
 _SHIFTS = 5, 0
@@ -91,6 +93,7 @@ class OpenPrograms:
                 reason = str(error) if isinstance(error, OpenSizes) else f"{type(error).__name__}: {error}"
                 break
             self._programs.append((key, program))
+            del self._programs[:-KEPT]
             program.report.notes["sizes"] = f"any {names}"
             LOG.info("compiled for any %s", names)
             if program.fits(shapes):

@@ -230,11 +230,6 @@ class Emitter:
         return candidate
 
     # --- questions of rules ------------------------------------------------------------------
-    def count(self, value: Value, what: str) -> int:
-        """One whole number, which may be a size that only the run tells."""
-        (number,) = self.ints(value, what)
-        return number
-
     def known(self, value: Value, what: str) -> Array:
         """The array; raises NeedsValue where the value is computed at run time."""
         if isinstance(value, SSAValue):
@@ -259,10 +254,11 @@ class Emitter:
         return known.reshape(())
 
     def integer(self, value: Value, what: str) -> int:
-        """One known integer."""
-        if sizes_of(value) is None:
-            value = self.scalar(value, what)
-        return self.count(value, what)
+        """One known integer, which may be a size that only the run tells."""
+        numbers = self.ints(value, what)
+        if len(numbers) != 1:
+            raise RuleError(f"{what} is {len(numbers)} numbers where one is expected")
+        return numbers[0]
 
     def like(self, number: float | int | bool, value: Value) -> Array:
         """A rank-0 array with the dtype of `value`, for broadcasting."""

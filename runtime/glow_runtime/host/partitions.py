@@ -29,8 +29,7 @@ from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
 from glow_runtime.lowering import phases, quiet_gc
 
-#: The phases that no device asks for, and those that work on the graph of all nodes: what follows works on one
-#: function's instructions.
+#: The phases before devices matter, and all that work on the graph of all nodes: others take one function.
 _OPTIMIZED = ("drop predicates", "match integers", "optimize")
 WHOLE = (*_OPTIMIZED, "lower", "optimize lowered", "target")
 

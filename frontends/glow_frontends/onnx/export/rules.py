@@ -182,8 +182,9 @@ def _splat(op: Any, e: Exporter) -> str:
     return value if not shape else e.node("Expand", [value, e.ints(*shape)])
 
 
-def _literal(op: Any, e: Exporter) -> str:
-    return e.constant(op.array())
+def _known(op: Any, e: Exporter) -> str:
+    """The values of an operator without operands."""
+    return e.constant(op.evaluate([])[0])
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -402,7 +403,7 @@ _OWN: dict[str, Rule] = {
     "gelu": _gelu,
     "cast": _cast,
     "splat": _splat,
-    "literal": _literal,
+    **dict.fromkeys(("literal", "iota", "sizes"), _known),
     "reshape": _reshape,
     "expand": _expand,
     "concat": _concat,
