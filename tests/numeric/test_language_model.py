@@ -236,6 +236,30 @@ def test_damaged_folders(case: str, llama: tuple[Path, Any], tmp_path: Path) -> 
     assert MESSAGES[case] in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_attention_heads": 0}, "config.json: 'num_attention_heads' is 0, expected a whole number"),
+        ({"num_attention_heads": -4}, "'num_attention_heads' is -4, expected a whole number"),
+        ({"hidden_size": "wide"}, "'hidden_size' is 'wide', expected a whole number"),
+        ({"hidden_size": 3.5}, "'hidden_size' is 3.5, expected a whole number"),
+        ({"num_key_value_heads": 3}, "4 heads cannot share 3 heads of keys and values"),
+        ({"rms_norm_eps": "small"}, "'rms_norm_eps' is 'small', expected a number"),
+        ({"rope_theta": []}, "'rope_theta' is [], expected a number"),
+        ({"vocab_size": None}, "'vocab_size' is missing"),
+    ],
+)
+def test_settings_that_are_no_such_numbers(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "num_attention_heads": 4, "hidden_size": 64, "num_hidden_layers": 1,
+        "vocab_size": 10, "intermediate_size": 16, "max_position_embeddings": 32, "hidden_act": "silu",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps({**config, **settings}))
+    with pytest.raises(glow.GlowError) as caught:
+        glow.LanguageModel(tmp_path)
+    assert message in str(caught.value)
+
+
 def test_no_model(tmp_path: Path) -> None:
     """A path at which there is none."""
     with pytest.raises(glow.GlowError, match="no such file or folder"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 from glow_frontends.language.blocks import Blocks
 
@@ -76,6 +77,10 @@ class Decoder:
     logit_scale: float = 1.0
     embed_scale: float = 1.0
     residual_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.heads % self.shared:
+            raise GlowError(f"{self.heads} heads cannot share {self.shared} heads of keys and values")
 
     @property
     def score_scale(self) -> float:

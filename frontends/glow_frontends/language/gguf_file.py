@@ -13,6 +13,7 @@ import numpy as np
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
+from glow_frontends.language.settings import Settings
 
 _NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -32,7 +33,7 @@ class Entry:
 
 
 @dataclass
-class GgufFile:
+class GgufFile(Settings):
     """The settings and tensors of a file; GlowError where it is damaged."""
 
     path: Path
@@ -67,12 +68,8 @@ class GgufFile:
         """A setting of the architecture."""
         return self.settings.get(f"{self.kind}.{name}", default)
 
-    def need(self, name: str) -> Any:
-        """A setting of the architecture; GlowError where there is none."""
-        found = self.get(name)
-        if found is None:
-            raise GlowError(f"{self.path}: '{self.kind}.{name}' is missing")
-        return found
+    def label(self, name: str) -> str:
+        return f"{self.path}: '{self.kind}.{name}'"
 
 
 class _Reader:

@@ -81,50 +81,46 @@ def read_gguf(path: Path) -> LanguageFiles:
 
 
 def _decoder(f: GgufFile) -> Decoder:
-    width, heads, layers = (
-        int(f.need(n)) for n in ("embedding_length", "attention.head_count", "block_count")
-    )
-    head = int(f.get("attention.key_length", width // heads))
+    width, heads, layers = (f.count(n) for n in ("embedding_length", "attention.head_count", "block_count"))
+    head = f.count("attention.key_length", default=width // heads)
     epsilon = f.get("attention.layer_norm_rms_epsilon", f.get("attention.layer_norm_epsilon", 1e-5))
     gemma = f.kind.startswith("gemma")
     entry = f.entries.get("token_embd.weight")
     return Decoder(
-        vocabulary=entry.shape[0] if entry else int(f.need("vocab_size")),
+        vocabulary=entry.shape[0] if entry else f.count("vocab_size"),
         width=width,
         layers=layers,
         heads=heads,
-        shared=int(f.get("attention.head_count_kv", heads)),
+        shared=f.count("attention.head_count_kv", default=heads),
         head=head,
-        hidden=int(f.need("feed_forward_length")),
-        places=int(f.need("context_length")),
+        hidden=f.count("feed_forward_length"),
+        places=f.count("context_length"),
         epsilon=float(epsilon),
         rope=None if f.kind == "gpt2" else _rope(f, head),
-        local_rope=Rope(head // 2, float(f.get("rope.freq_base_swa", 10000.0)))
-        if f.kind == "gemma3"
-        else None,
+        local_rope=Rope(head // 2, f.number("rope.freq_base_swa", 10000.0)) if f.kind == "gemma3" else None,
         windows=_windows(f, layers),
-        scale=float(f.get("attention.scale", 0.0)),
-        score_cap=float(f.get("attn_logit_softcapping", 0.0)),
-        logit_cap=float(f.get("final_logit_softcapping", 0.0)),
-        logit_scale=1.0 / float(f.get("logit_scale", 1.0)),
-        embed_scale=float(np.float32(width**0.5)) if gemma else float(f.get("embedding_scale", 1.0)),
-        residual_scale=float(f.get("residual_scale", 1.0)),
+        scale=f.number("attention.scale", 0.0),
+        score_cap=f.number("attn_logit_softcapping", 0.0),
+        logit_cap=f.number("final_logit_softcapping", 0.0),
+        logit_scale=1.0 / f.divisor("logit_scale", 1.0),
+        embed_scale=float(np.float32(width**0.5)) if gemma else f.number("embedding_scale", 1.0),
+        residual_scale=f.number("residual_scale", 1.0),
         **ARCHITECTURES[f.kind],
     )
 
 
 def _rope(f: GgufFile, head: int) -> Rope:
     """Rotary positions, whose waves a tensor may stretch."""
-    pairs = int(f.get("rope.dimension_count", head)) // 2
+    pairs = f.count("rope.dimension_count", default=head) // 2
     factors: tuple[float, ...] = ()
     for name in ("rope_freqs.weight", "rope_factors_short.weight"):
         if name in f.entries:
             tensor = GgufTensor(f, name)()
             factors = tuple(float(x) for x in np.asarray(tensor))
     if f.get("rope.scaling.type") == "linear":
-        factors = (float(f.get("rope.scaling.factor", 1.0)),) * pairs
-    gain = float(f.get("rope.scaling.attn_factor", 1.0))
-    base = float(f.get("rope.freq_base", 10000.0))
+        factors = (f.number("rope.scaling.factor", 1.0),) * pairs
+    gain = f.number("rope.scaling.attn_factor", 1.0)
+    base = f.number("rope.freq_base", 10000.0)
     return Rope(pairs, base, f.kind in _INTERLEAVED, factors, gain)
 
 

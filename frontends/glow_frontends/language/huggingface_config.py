@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.errors import UnsupportedError
 from glow_frontends.language.decoder import Decoder, Rope
+from glow_frontends.language.settings import Settings
 
 _ACTIVATIONS = {
     "silu": "silu",
@@ -23,7 +24,7 @@ _ACTIVATIONS = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The settings of a file."""
 
     file: Path
@@ -39,12 +40,8 @@ class Config:
         found = self.settings.get(name)
         return default if found is None else found
 
-    def need(self, *names: str) -> Any:
-        """The first setting there is of some names; GlowError where there is none."""
-        for name in names:
-            if self.settings.get(name) is not None:
-                return self.settings[name]
-        raise GlowError(f"{self.file}: '{names[0]}' is missing")
+    def label(self, name: str) -> str:
+        return f"{self.file}: '{name}'"
 
 
 def decoder_of(c: Config) -> Decoder:
@@ -63,19 +60,19 @@ def _activation(c: Config, name: str) -> str:
 
 def _common(c: Config) -> Decoder:
     """What most architectures have in common."""
-    heads, width = int(c.need("num_attention_heads")), int(c.need("hidden_size"))
-    head = int(c.get("head_dim", width // heads))
-    layers = int(c.need("num_hidden_layers"))
+    heads, width = c.count("num_attention_heads"), c.count("hidden_size")
+    head = c.count("head_dim", default=width // heads)
+    layers = c.count("num_hidden_layers")
     return Decoder(
-        vocabulary=int(c.need("vocab_size")),
+        vocabulary=c.count("vocab_size"),
         width=width,
         layers=layers,
         heads=heads,
-        shared=int(c.get("num_key_value_heads", heads)),
+        shared=c.count("num_key_value_heads", default=heads),
         head=head,
-        hidden=int(c.need("intermediate_size")),
-        places=int(c.need("max_position_embeddings")),
-        epsilon=float(c.get("rms_norm_eps", c.get("layer_norm_eps", 1e-6))),
+        hidden=c.count("intermediate_size"),
+        places=c.count("max_position_embeddings"),
+        epsilon=c.number("rms_norm_eps", c.number("layer_norm_eps", 1e-6)),
         activation=_activation(c, "hidden_act"),
         rope=rope_of(c, head),
         windows=_windows(c, layers),
@@ -89,12 +86,12 @@ def _windows(c: Config, layers: int) -> tuple[int, ...]:
         return ()
     kinds = c.get("layer_types")
     if kinds is None and c.kind in ("qwen2", "qwen3"):
-        full = int(c.get("max_window_layers", layers))
+        full = int(c.number("max_window_layers", layers))
         kinds = ["full_attention" if i < full else "sliding_attention" for i in range(layers)]
     if kinds is None and c.kind == "gemma2":
         kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(layers)]
     if kinds is None and c.kind == "gemma3_text":
-        every = int(c.get("sliding_window_pattern", 6))
+        every = c.count("sliding_window_pattern", default=6)
         kinds = ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
     if kinds is None:
         return (int(window),) * layers
@@ -107,8 +104,8 @@ def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "r
     if layers in parameters:
         parameters = parameters[layers]
     scaling: dict[str, Any] = c.get("rope_scaling", parameters if "rope_type" in parameters else {})
-    theta = float(c.get(base, parameters.get("rope_theta", 10000.0)))
-    share = float(c.get("partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0)))
+    theta = c.number(base, parameters.get("rope_theta", 10000.0))
+    share = c.number("partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0))
     plain = Rope(int(head * share) // 2, theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind in ("default", "dynamic"):  # `dynamic` changes beyond the length that the model was made for
@@ -136,24 +133,26 @@ def _llama3(rope: Rope, s: Mapping[str, Any]) -> tuple[float, ...]:
 
 def _long(c: Config, rope: Rope, s: Mapping[str, Any]) -> Rope:
     """Phi 3's: factors of short texts, where the model's places are those it was first made for."""
-    places = int(c.need("max_position_embeddings"))
-    first = int(c.get("original_max_position_embeddings", s.get("original_max_position_embeddings", places)))
+    places = c.count("max_position_embeddings")
+    first = c.count(
+        "original_max_position_embeddings", default=s.get("original_max_position_embeddings", places)
+    )
     gain = math.sqrt(1 + math.log(max(1.0, places / first)) / math.log(first))
     return replace(rope, factors=tuple(map(float, s["short_factor"])), gain=s.get("attention_factor") or gain)
 
 
 def _gpt2(c: Config) -> Decoder:
-    width, heads = int(c.need("n_embd")), int(c.need("n_head"))
+    width, heads = c.count("n_embd"), c.count("n_head")
     return Decoder(
-        vocabulary=int(c.need("vocab_size")),
+        vocabulary=c.count("vocab_size"),
         width=width,
-        layers=int(c.need("n_layer")),
+        layers=c.count("n_layer"),
         heads=heads,
         shared=heads,
         head=width // heads,
-        hidden=int(c.get("n_inner", 4 * width)),
-        places=int(c.need("n_positions", "n_ctx")),
-        epsilon=float(c.get("layer_norm_epsilon", 1e-5)),
+        hidden=c.count("n_inner", default=4 * width),
+        places=c.count("n_positions", "n_ctx"),
+        epsilon=c.number("layer_norm_epsilon", 1e-5),
         activation=_activation(c, "activation_function"),
         gated=False,
         centred=True,
@@ -166,8 +165,8 @@ def _gemma(c: Config, d: Decoder) -> Decoder:
         d,
         embed_scale=_as_trained(c, d.width**0.5),
         scale=0.0 if scale is None else float(scale) ** -0.5,
-        score_cap=float(c.get("attn_logit_softcapping", 0.0)),
-        logit_cap=float(c.get("final_logit_softcapping", 0.0)),
+        score_cap=c.number("attn_logit_softcapping", 0.0),
+        logit_cap=c.number("final_logit_softcapping", 0.0),
     )
 
 
@@ -186,7 +185,7 @@ def _gemma3(c: Config, d: Decoder) -> Decoder:
 
 
 def _phi(c: Config, d: Decoder) -> Decoder:
-    share = float(c.get("partial_rotary_factor", 0.5))
+    share = c.number("partial_rotary_factor", 0.5)
     pairs = int(d.head * share) // 2
     rope = None if d.rope is None or "rope_parameters" in c.settings else replace(d.rope, pairs=pairs)
     return replace(d, centred=True, gated=False, parallel=True, rope=rope or d.rope)
@@ -195,15 +194,15 @@ def _phi(c: Config, d: Decoder) -> Decoder:
 def _granite(c: Config, d: Decoder) -> Decoder:
     return replace(
         d,
-        embed_scale=float(c.get("embedding_multiplier", 1.0)),
-        residual_scale=float(c.get("residual_multiplier", 1.0)),
-        scale=float(c.get("attention_multiplier", 0.0)),
-        logit_scale=1.0 / float(c.get("logits_scaling", 1.0)),
+        embed_scale=c.number("embedding_multiplier", 1.0),
+        residual_scale=c.number("residual_multiplier", 1.0),
+        scale=c.number("attention_multiplier", 0.0),
+        logit_scale=1.0 / c.divisor("logits_scaling", 1.0),
     )
 
 
 def _starcoder(c: Config, d: Decoder) -> Decoder:
-    return replace(d, centred=True, gated=False, epsilon=float(c.get("norm_epsilon", 1e-5)))
+    return replace(d, centred=True, gated=False, epsilon=c.number("norm_epsilon", 1e-5))
 
 
 _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {

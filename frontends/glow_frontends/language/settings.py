@@ -1,0 +1,58 @@
+"""Settings: what a model's file says of its architecture, checked as it is read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+from glow_dialects.core.errors import GlowError
+
+
+class Settings(ABC):
+    """Settings by name; a GlowError names the file and the setting that is missing or no such number."""
+
+    @abstractmethod
+    def get(self, name: str, default: Any = None) -> Any:
+        """A setting, `default` where there is none."""
+
+    @abstractmethod
+    def label(self, name: str) -> str:
+        """The file and the setting, as messages name them."""
+
+    def need(self, *names: str) -> Any:
+        """The first setting there is of some names."""
+        values = (self.get(name) for name in names)
+        value = next((v for v in values if v is not None), None)
+        if value is None:
+            raise GlowError(f"{self.label(names[0])} is missing")
+        return value
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """A whole number of 1 or more: the first there is of some names, or of one name, else the default."""
+        value = self.need(*names) if default is None else self.get(names[0], default)
+        if isinstance(value, bool) or not float_like(value) or value != int(value) or value < 1:
+            raise GlowError(f"{self.label(names[0])} is {value!r}, expected a whole number of 1 or more")
+        return int(value)
+
+    def number(self, name: str, default: float) -> float:
+        """A real number."""
+        value = self.get(name, default)
+        if not float_like(value):
+            raise GlowError(f"{self.label(name)} is {value!r}, expected a number")
+        return float(value)
+
+    def divisor(self, name: str, default: float) -> float:
+        """A real number other than 0."""
+        value = self.number(name, default)
+        if not value:
+            raise GlowError(f"{self.label(name)} is 0")
+        return value
+
+
+def float_like(value: Any) -> bool:
+    """Whether a setting is a finite number."""
+    try:
+        return not isinstance(value, str | bytes) and math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
