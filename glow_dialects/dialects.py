@@ -11,6 +11,7 @@ from xdsl.ir import Dialect, Operation
 from glow_dialects.core.attributes import BitsAttr, ResourceAttr
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.token import TokenType
 from glow_dialects.core.types import UniformQuantizedType
 
 
@@ -53,10 +54,31 @@ def _glow_structure() -> Dialect:
 
 def _instr_structure() -> Dialect:
     """The structure of instruction functions (memory, lives), without the cards' instructions."""
-    from glow_dialects.instr.memory import AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp
+    from glow_dialects.instr.loops import ForOp, YieldOp
+    from glow_dialects.instr.memory import (
+        AllocOp,
+        CopyOp,
+        DeallocOp,
+        InstrFuncOp,
+        StartCopyOp,
+        ViewOp,
+        WaitOp,
+        WeightOp,
+    )
 
-    structure: list[type[Operation]] = [AllocOp, CopyOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp]
-    return Dialect("glow_instr", structure)
+    structure: list[type[Operation]] = [
+        AllocOp,
+        CopyOp,
+        DeallocOp,
+        ForOp,
+        InstrFuncOp,
+        StartCopyOp,
+        ViewOp,
+        WaitOp,
+        WeightOp,
+        YieldOp,
+    ]
+    return Dialect("glow_instr", structure, [TokenType])
 
 
 def get_glow() -> Dialect:
@@ -67,7 +89,8 @@ def get_glow() -> Dialect:
 
 def get_glow_instr() -> Dialect:
     """The instruction dialect."""
-    return Dialect("glow_instr", [*_instr_structure().operations, *card_ops(InstrOp)])
+    structure = _instr_structure()
+    return Dialect("glow_instr", [*structure.operations, *card_ops(InstrOp)], list(structure.attributes))
 
 
 def get_glow_fn() -> Dialect:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.parser.core import ParserState  # pyright: ignore[reportPrivateImportUsage]
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -14,6 +15,7 @@ from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.location import UNKNOWN, file_location
 
 
 class _Lexer(MLIRLexer):
@@ -34,6 +36,26 @@ class _Lexer(MLIRLexer):
         return token
 
 
+class _Parser(Parser):
+    """xDSL's parser, by which operations without a location have that of their text."""
+
+    def __init__(self, ctx: Context, text: str, name: str) -> None:
+        super().__init__(ctx, "", name)  # which reads its first token at once, with its own lexer
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
+        self._line, self._seen = 1, 0
+
+    def parse_operation(self) -> Operation:
+        place = self._current_token.span
+        text = place.input.content
+        self._line += text.count("\n", self._seen, place.start)  # an operation starts behind the last one
+        self._seen = place.start
+        line, column = self._line, place.start - place.input.get_start_of_line(place.start) + 1
+        op = super().parse_operation()
+        if op.location is UNKNOWN:
+            op.location = file_location(place.input.name, line, column)
+        return op
+
+
 def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
     """The module that `text` (of the file `name`) stands for.
 
@@ -42,10 +64,11 @@ def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
     """
     if not text.strip():
         raise GlowError(f"{name}: the program is empty")
-    parser = Parser(ctx, "", name)  # which reads its first token at once, with its own lexer
     try:
-        parser._parser_state = ParserState(_Lexer(Input(text, name)))
-        return parser.parse_module()
+        module = _Parser(ctx, text, name).parse_module()
+        if module.location is UNKNOWN:
+            module.location = file_location(name, 1, 1)
+        return module
     except (ParseError, VerifyException, GlowError):
         raise
     except RecursionError:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import UNKNOWN
 from glow_dialects.core.types import Array, Tensor, element_of, tensor
 from glow_dialects.ops import operator_class
 
@@ -17,21 +19,22 @@ _O = TypeVar("_O", bound=Operation)
 
 
 class Builder:
-    """Inserts operations at a fixed point, in order."""
+    """Inserts operations at a fixed point, in order; those without a location get the builder's."""
 
-    def __init__(self, point: InsertPoint) -> None:
+    def __init__(self, point: InsertPoint, location: LocationAttr = UNKNOWN) -> None:
         self.point = point
+        self.location = location
         self.inserted: list[Operation] = []
 
     @staticmethod
     def before(op: Operation) -> Builder:
-        """Insert before `op`."""
-        return Builder(InsertPoint.before(op))
+        """Insert before `op`, on its behalf."""
+        return Builder(InsertPoint.before(op), op.location)
 
     @staticmethod
     def after(op: Operation) -> Builder:
-        """Insert after `op`."""
-        return Builder(InsertPoint.after(op))
+        """Insert after `op`, on its behalf."""
+        return Builder(InsertPoint.after(op), op.location)
 
     @staticmethod
     def at_end(block: Block) -> Builder:
@@ -45,6 +48,8 @@ class Builder:
             block.insert_op_before(op, self.point.insert_before)
         else:
             block.add_op(op)
+        if op.location is UNKNOWN:
+            op.location = self.location
         self.inserted.append(op)
         return op
 

@@ -16,13 +16,20 @@ Range: TypeAlias = tuple[float, float]
 
 @dataclass(eq=False)
 class Symbol:
-    """A size that the run tells: its name, an example, and the least and largest value it may have."""
+    """A size that the run tells: its name, an example, and the least and largest value it may have.
+
+    The example decides; costs are those of the `usual` size.
+    """
 
     name: str
     example: int
     conditions: Conditions
     least: int = 2
     most: float = inf
+    usual: int = 0
+
+    def __post_init__(self) -> None:
+        self.usual = self.usual or self.example
 
     def __str__(self) -> str:
         return self.name
@@ -51,15 +58,18 @@ class Conditions:
     #: In the order in which they were met.
     met: dict[Condition, None] = field(default_factory=dict[Condition, None])
 
-    def decide(self, extent: Extent, relation: str) -> bool:
-        """Whether `extent relation 0` holds: for all sizes, or for the example and then as a condition."""
+    def decide(self, extent: Extent, relation: str, value: int | None = None) -> bool:
+        """Whether `extent relation 0` holds: for all sizes, or for the example and then as a condition.
+
+        Another `value` of the extent may decide in place of the example's.
+        """
         proven = _proven(extent.range(), relation)
         if proven is not None:
             return proven
         known = self._known(extent, relation)
         if known is not None:
             return known
-        answer = holds(extent.example, relation)
+        answer = holds(extent.example if value is None else value, relation)
         self._assume(Condition(extent, relation if answer else _OPPOSITE[relation]))
         return answer
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import DenseArrayBase
-from xdsl.ir import Attribute, Operation, SSAValue, SSAValues
+from xdsl.ir import Attribute, Operation, Region, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
@@ -114,6 +114,8 @@ def define(cls: type[_D], definition: OpDef) -> type[_D]:
         setattr(cls, name, property(_operand(cls, name, kind)))
     for place, (name, kind) in enumerate(definition.results):
         setattr(cls, name, property(_result(place, kind)))
+    for place, (name, _) in enumerate(definition.regions):
+        setattr(cls, name, property(_region(place)))
     return cls
 
 
@@ -122,7 +124,8 @@ def read_directly(cls: type[_D]) -> type[_D]:
     defined = irdl_op_definition(cls)
     definition = defined.get_irdl_definition()
     for name, kind in definition.operands:
-        setattr(defined, name, property(_operand(defined, name, kind)))
+        if not isinstance(kind, VariadicDef):
+            setattr(defined, name, property(_operand(defined, name, kind)))
     for place, (name, kind) in enumerate(definition.results):
         setattr(defined, name, property(_result(place, kind)))
     return defined
@@ -150,6 +153,10 @@ def _operand(cls: type[IRDLOperation], name: str, kind: OperandDef) -> Callable[
     if isinstance(kind, VariadicDef):
         return lambda op: SSAValues(operands_of(op, name))
     return lambda op: operands_of(op, name)[0]
+
+
+def _region(place: int) -> Callable[[Operation], Region | None]:
+    return lambda op: op.regions[place] if place < len(op.regions) else None
 
 
 def _result(place: int, kind: ResultDef) -> Callable[[Operation], object]:

@@ -47,7 +47,9 @@ def evaluate(op: GraphOp, arrays: Sequence[Array | None]) -> list[Array]:
     quantized = any(isinstance(k.element_type, UniformQuantizedType) for k in types)
     # Quantised references read scales off the buffers' types; the others need no buffers.
     block = Block(arg_types=[buffer_type(k) for k in types] if quantized else ())
-    probe = instruction.create(operands=block.args, properties=properties)
+    probe = instruction.create(
+        operands=block.args, properties=properties, regions=[r.clone() for r in op.regions]
+    )
     probe.reference(*grouped)
     probe.drop_all_references()
     return outs

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, inf, prod
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glow_dialects.core.conditions import Conditions, Range, Symbol, holds
 from glow_dialects.core.errors import OpenSizes
@@ -21,7 +22,6 @@ from glow_dialects.core.errors import OpenSizes
 Product: TypeAlias = "tuple[Atom, ...]"
 #: Sizes above it are not expected of a symbol, unless it is said.
 LARGEST = 1 << 20
-_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True)
@@ -110,27 +110,29 @@ class Extent(_Number):
     @property
     def example(self) -> int:
         """What it is for the examples of its symbols."""
-        return self._value({}, example=True)
+        return self._value(lambda symbol: symbol.example)
+
+    @property
+    def usual(self) -> int:
+        """What it is for the usual sizes of its symbols."""
+        return self._value(lambda symbol: symbol.usual)
 
     def at(self, sizes: Mapping[Symbol, int]) -> int:
         """What it is for some sizes."""
-        return self._value(sizes)
+        return self._value(sizes.__getitem__)
 
-    def _value(self, sizes: Mapping[Symbol, int], example: bool = False) -> int:
+    def _value(self, sizes: Callable[[Symbol], int]) -> int:
         total = 0
         for product, factor in self.terms.items():
             for atom in product:
                 if isinstance(atom, Symbol):
-                    factor *= atom.example if example else sizes[atom]
+                    factor *= sizes(atom)
                 elif isinstance(atom, Computed):
-                    values = (
-                        v._value(sizes, example) if isinstance(v, Extent) else v for v in atom.arguments
-                    )
-                    factor *= atom.function(*values)[atom.index]
+                    values = (v._value(sizes) if isinstance(v, Extent) else v for v in atom.arguments)
+                    factor *= _numbers(atom.function, *values)[atom.index]
                 else:
                     top, bottom = (
-                        v._value(sizes, example) if isinstance(v, Extent) else v
-                        for v in (atom.top, atom.bottom)
+                        v._value(sizes) if isinstance(v, Extent) else v for v in (atom.top, atom.bottom)
                     )
                     factor *= top // bottom if atom.kind == "//" else top % bottom
             total += factor
@@ -287,9 +289,11 @@ class Extent(_Number):
         return self
 
 
-def symbol(conditions: Conditions, name: str, example: int, least: int = 2, most: float = LARGEST) -> Extent:
+def symbol(
+    conditions: Conditions, name: str, example: int, least: int = 2, most: float = LARGEST, usual: int = 0
+) -> Extent:
     """A new size that only the run tells, from `least` to `most`; what is decided about it is a condition."""
-    made = Symbol(name, example, conditions, least, most)
+    made = Symbol(name, example, conditions, least, most, usual)
     conditions.symbols.append(made)
     return Extent({(made,): 1}, conditions)
 
@@ -304,11 +308,6 @@ def sizes(values: Sequence[int]) -> tuple[int, ...]:
     return tuple([v if type(v) is int or isinstance(v, Extent) else int(v) for v in values])
 
 
-def estimate(value: _N) -> _N:
-    """A number to weigh costs with: the example's, without a condition, so never for what must be right."""
-    return cast(Any, value.example if isinstance(value, Extent) else value)
-
-
 def computed(function: Callable[..., Sequence[int]], *arguments: int) -> list[int]:
     """The numbers that a function of a module gives: at once, or when the sizes are known.
 
@@ -317,13 +316,26 @@ def computed(function: Callable[..., Sequence[int]], *arguments: int) -> list[in
     known = next((a for a in arguments if isinstance(a, Extent)), None)
     if known is None:
         return list(function(*arguments))
-    count = len(function(*map(estimate, arguments)))
+    examples = (a.example if isinstance(a, Extent) else a for a in arguments)
+    count = len(function(*examples))
     return [Extent({(Computed(function, arguments, i, known),): 1}, known.conditions) for i in range(count)]
+
+
+def are_equal(x: int, y: int) -> bool:
+    """Whether two sizes are equal, whatever the run says: without a condition."""
+    difference = x - y
+    return not isinstance(difference, Extent) and difference == 0
 
 
 def is_open(values: Sequence[int]) -> bool:
     """Whether any of some sizes is known only at run time."""
     return any(isinstance(v, Extent) for v in values)
+
+
+@lru_cache(1 << 10)
+def _numbers(function: Callable[..., Sequence[int]], *arguments: int) -> Sequence[int]:
+    """What a function of `Computed` gives: several atoms ask for numbers of one result."""
+    return function(*arguments)
 
 
 def _refuse_reals(extent: Extent, other: object) -> NoReturn:
@@ -393,6 +405,9 @@ def _divided(top: Any, bottom: Any) -> tuple[Any, Any]:
         low, high = rest_value.range() if isinstance(rest_value, Extent) else (rest_value, rest_value)
         if low >= 0 and not divisor and high < factor:
             return whole_value, rest_value
+        if isinstance(rest_value, Extent) and not divisor:
+            more, remainder = _by_number(rest_value, factor)
+            return whole_value + more, remainder
         if isinstance(rest_value, Extent):
             return (
                 whole_value + Extent({(Quotient("//", rest_value, bottom),): 1}, known.conditions),
@@ -407,6 +422,29 @@ def _divided(top: Any, bottom: Any) -> tuple[Any, Any]:
     return (
         Extent({(Quotient("//", raw, bottom),): 1}, known.conditions),
         Extent({(Quotient("%", raw, bottom),): 1}, known.conditions),
+    )
+
+
+def _by_number(top: Extent, bottom: int) -> tuple[Any, Any]:
+    """The whole part and the remainder of a division by a number, equal ones in one form.
+
+    The first term is positive, what is added to it less than the number, and no quotient is divided again.
+    """
+    first = min((p for p in top.terms if p), key=lambda p: [(a.name, id(a)) for a in p])
+    if top.terms[first] < 0:
+        whole = -((bottom - 1 - top) // bottom)
+        return whole, top - whole * bottom
+    passed, added = divmod(top.terms.get((), 0), bottom)
+    top = top - passed * bottom
+    product = next(p for p in top.terms if p)
+    alone = {p: f for p, f in top.terms.items() if p} == {product: 1}
+    inner = product[0] if len(product) == 1 and alone else None
+    if isinstance(inner, Quotient) and inner.kind == "//" and not isinstance(inner.bottom, Extent):
+        whole = (inner.top + added * inner.bottom) // (inner.bottom * bottom)
+        return whole + passed, top - whole * bottom
+    return (
+        Extent({(Quotient("//", top, bottom),): 1}, top.conditions) + passed,
+        Extent({(Quotient("%", top, bottom),): 1}, top.conditions),
     )
 
 

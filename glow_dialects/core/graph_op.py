@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, SSAValues
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSAValues
 from xdsl.irdl import traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -77,6 +77,7 @@ class GraphOp(Operator):
         *operands: OperandLike,
         results: Sequence[Attribute] | Attribute | None = None,
         predicate: SSAValue | None = None,
+        body: Region | None = None,
         **properties: object,
     ) -> None:
         groups = self.operand_groups()
@@ -96,7 +97,8 @@ class GraphOp(Operator):
             raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}")
         if unknown := attributes.keys() - self.get_irdl_definition().properties.keys():
             raise VerifyException(f"{self.name} has no property {', '.join(sorted(unknown))}")
-        Operation.__init__(self, operands=flat, result_types=(), properties=normalized)
+        regions = () if body is None else (body,)
+        Operation.__init__(self, operands=flat, result_types=(), properties=normalized, regions=regions)
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
@@ -198,6 +200,7 @@ class GraphOp(Operator):
         printer.print_op_attributes({**self.attributes, **self.shown_properties()})
         printer.print_string(" : ")
         printer.print_function_type([v.type for v in values], [r.type for r in self.results])
+        self.print_body(printer)
 
     @classmethod
     def parse(cls, parser: Parser) -> GraphOp:
@@ -224,6 +227,7 @@ class GraphOp(Operator):
             result_types=list(kind.outputs),
             properties=normalized,
             attributes=attributes,
+            regions=cls.parse_body(parser),
         )
 
 

@@ -1,4 +1,4 @@
-"""InstrOp: instructions on buffers, each operand `@in`, `@out` or `@inout`, and their NumPy meaning."""
+"""InstrOp: instructions on buffers, each operand `@in`, `@out`, `@inout` or `@after`, and their meaning."""
 
 from __future__ import annotations
 
@@ -18,25 +18,30 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.definition import PREDICATE, SEGMENTS, declared, define, segmented
 from glow_dialects.core.operator import Operator
 from glow_dialects.core.order import check_in_function
+from glow_dialects.core.token import TOKEN
 from glow_dialects.core.types import Array, buffer_type, typed
 
 
 class Access(Enum):
-    """How an instruction uses a buffer (Glow paper, section 3.3)."""
+    """How an instruction uses a buffer (Glow paper, section 3.3); AFTER: it waits for a token."""
 
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    AFTER = "after"
 
     @property
     def reads(self) -> bool:
         """Whether the old contents matter."""
-        return self is not Access.OUT
+        return self is Access.IN or self is Access.INOUT
 
     @property
     def writes(self) -> bool:
         """Whether the contents change."""
-        return self is not Access.IN
+        return self is Access.OUT or self is Access.INOUT
+
+
+MODES = tuple(access.value for access in Access)
 
 
 class AccessEffects(MemoryEffect):
@@ -51,11 +56,17 @@ class AccessEffects(MemoryEffect):
                 effects.add(EffectInstance(MemoryEffectKind.READ, value))
             if access.writes:
                 effects.add(EffectInstance(MemoryEffectKind.WRITE, value))
+            if access is Access.AFTER:  # whatever is under way
+                effects.add(EffectInstance(MemoryEffectKind.WRITE))
         return effects
 
 
 class InstrOp(Operator):
-    """An instruction. Operand groups are in the order of ACCESS; there are no results."""
+    """An instruction. Operand groups are in the order of ACCESS.
+
+    One with a result, a token, is asynchronous: it only starts, and its buffers are in use until an
+    instruction takes the token as an `@after` operand, before which it waits.
+    """
 
     ACCESS: ClassVar[dict[str, Access]] = {}
     #: Names of @in groups whose buffer the first @out operand may share when shapes agree.
@@ -84,7 +95,12 @@ class InstrOp(Operator):
         if predicate is not None:
             flat.append(predicate)
         attributes = self.normalized(sizes, self.attributes_of(properties))
-        Operation.__init__(self, operands=flat, result_types=(), properties=attributes)
+        Operation.__init__(self, operands=flat, result_types=self.tokens_given(), properties=attributes)
+
+    @classmethod
+    def tokens_given(cls) -> list[Attribute]:
+        """The types of the results."""
+        return [TOKEN for _ in cls.get_irdl_definition().results]
 
     def accesses(self) -> list[tuple[Access, SSAValue]]:
         """(access, buffer) of every operand in order; the predicate is read."""
@@ -102,6 +118,14 @@ class InstrOp(Operator):
         """Buffers that are read."""
         return [v for a, v in self.accesses() if a.reads]
 
+    def buffers(self) -> list[SSAValue]:
+        """Buffers that it works on."""
+        return [v for a, v in self.accesses() if a is not Access.AFTER]
+
+    def operand_tokens(self) -> list[SSAValue]:
+        """Tokens that it waits for."""
+        return [v for a, v in self.accesses() if a is Access.AFTER]
+
     def reference(self, *buffers: Any, **named: Any) -> None:
         """The meaning: write the @out arrays from the @in arrays (one argument an operand group)."""
         raise NotImplementedError(self.name)
@@ -115,7 +139,7 @@ class InstrOp(Operator):
             count = len(self.operand_group(name))
             part = arrays[position : position + count]
             position += count
-            if name == "predicate":
+            if name == PREDICATE or self.ACCESS[name] is Access.AFTER:
                 continue
             if isinstance(kind, OptionalDef):
                 grouped.append(part[0] if part else None)
@@ -138,16 +162,19 @@ class InstrOp(Operator):
             len(self.operand_group(PREDICATE))
         ]
         properties = node.normalized(sizes, {n: a for n, a in self.properties.items() if n != SEGMENTS})
-        outs = [typed(v) for a, v in self.accesses() if a is not Access.IN]
-        probe = node.create(operands=fakes, result_types=outs, properties=properties)
+        outs = [typed(v) for v in self.written()]
+        regions = [self.detach_region(0) for _ in self.regions]  # lent
+        probe = node.create(operands=fakes, result_types=outs, properties=properties, regions=regions)
         try:
             expected = probe.infer()
             probe.check()
         finally:
             probe.operands = ()
+            for region in regions:
+                self.add_region(probe.detach_region(region))
         if expected is None:
             return
-        actual = [v.type for a, v in self.accesses() if a is not Access.IN]
+        actual = [v.type for v in self.written()]
         wanted = [buffer_type(typed(t)) for t in expected]
         if [typed(t) for t in wanted] != [typed(t) for t in actual]:
             raise VerifyException(
@@ -172,13 +199,14 @@ class InstrOp(Operator):
         printer.print_op_attributes({**self.attributes, **self.shown_properties()})
         printer.print_string(" : ")
         printer.print_list(self.operands, lambda v: printer.print_attribute(v.type))
+        self.print_body(printer)
 
     @classmethod
     def parse(cls, parser: Parser) -> InstrOp:
         def one() -> tuple[str, UnresolvedOperand]:
             mode = parser.parse_symbol_name().data
-            if mode not in ("in", "out", "inout"):
-                parser.raise_error(f"expected @in, @out or @inout, got @{mode}")
+            if mode not in MODES:
+                parser.raise_error(f"expected {', '.join(f'@{m}' for m in MODES)}, got @{mode}")
             return mode, parser.parse_unresolved_operand()
 
         pairs = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
@@ -194,7 +222,13 @@ class InstrOp(Operator):
             normalized = {**cls.property_defaults(), **properties}
         else:
             normalized = cls.normalized(cls.segment_sizes(len(pairs), predicated, parser), properties)
-        op = cls.create(operands=operands, properties=normalized, attributes=attributes)
+        op = cls.create(
+            operands=operands,
+            result_types=cls.tokens_given(),
+            properties=normalized,
+            attributes=attributes,
+            regions=cls.parse_body(parser),
+        )
         for (mode, _), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
                 parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}")
@@ -268,6 +302,7 @@ def instr_op(of: type[Operator], inplace: tuple[str, ...] = ()) -> Callable[[typ
         cls.GRAPH_OP = of
         definition = declared(cls, MemRefType)
         definition.operands[:] = operands
+        definition.regions[:] = graph.regions
         definition.properties |= {n: p for n, p in graph.properties.items() if n != SEGMENTS}
         if any(isinstance(kind, VariadicDef) for name, kind in operands if name != PREDICATE):
             segmented(definition)

@@ -7,9 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FloatAttr, UnitAttr, i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import IRDLOperation, OptPropertyDef
 from xdsl.parser import Parser
+from xdsl.printer import Printer
 
 from glow_dialects.core.attributes import integers, to_attribute
 from glow_dialects.core.definition import PREDICATE, SEGMENTS, operand_groups, operands_of
@@ -80,6 +81,18 @@ class Operator(IRDLOperation):
         if sum(many for _, many in self.operand_groups()) <= 1:
             shown.pop(SEGMENTS, None)
         return shown
+
+    def print_body(self, printer: Printer) -> None:
+        """Print the region, if there is one."""
+        for region in self.regions:
+            printer.print_string(" ")
+            printer.print_region(region)
+
+    @classmethod
+    def parse_body(cls, parser: Parser) -> list[Region]:
+        """The region behind an operation's types, if its definition knows one and it has one."""
+        region = parser.parse_optional_region() if cls.get_irdl_definition().regions else None
+        return [] if region is None else [region]
 
     def infer(self) -> Sequence[Attribute] | None:
         """Result types from operands and properties; None where the types are part of the op.

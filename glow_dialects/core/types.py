@@ -291,7 +291,7 @@ def buffer_type(kind: Tensor) -> Buffer:
     """The buffer that holds a tensor."""
     element = kind.element_type
     if isinstance(element, UniformQuantizedType):  # of many scales, which would all be hashed
-        return MemRefType(element, kind.get_shape())
+        return MemRefType(element, map(IntAttr, shape_of(kind)))
     dims = shape_of(kind)
     return MemRefType(element, map(IntAttr, dims)) if is_open(dims) else _buffer_type(dims, element)
 

@@ -390,6 +390,9 @@ class GetOp(FnOp):
                 raise VerifyException(f"glow_fn.get: item {index} of {kind} is not {self.result.type}")
         elif not isinstance(kind, AnyType):
             raise VerifyException(f"glow_fn.get: a tuple is needed, got {kind}")
+        made = self.source_tuple.owner
+        if isinstance(made, TupleOp) and not -len(made.values) <= index < len(made.values):
+            raise VerifyException(f"glow_fn.get: no item {index} in a tuple of {len(made.values)}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

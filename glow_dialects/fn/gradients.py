@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, UnitAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, FunctionType, UnitAttr, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import AnyAttr, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.fn.syntax import FnOp, parse_tail, parse_value, print_tail
+from glow_dialects.fn.types import AnyType
 
 
 class _Gradient(FnOp):
@@ -29,6 +31,11 @@ class _Gradient(FnOp):
         wanted = self.properties["argnums"]
         assert isinstance(wanted, DenseArrayBase)
         return tuple(int(i) for i in wanted.get_values())
+
+    def verify_(self) -> None:
+        kind = self.function.type
+        if not isinstance(kind, AnyType | FunctionType):
+            raise VerifyException(f"{self.name}: a function is needed, got {kind}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.fn.primitive import Card, Primitive
 from glow_dialects.fn.primitives import primitive_named
 from glow_dialects.fn.syntax import FnOp, parse_tail, parse_values, print_tail, print_values
-from glow_dialects.fn.types import any_type
+from glow_dialects.fn.types import AnyType, any_type, fits
 
 
 @irdl_op_definition
@@ -33,6 +33,13 @@ class ConstantOp(FnOp):
     value = prop_def(Attribute)
     result = result_def(AnyAttr())
     traits = traits_def(Pure(), ConstantLike())
+
+    def verify_(self) -> None:
+        kind, value = self.result.type, self.value
+        text = isinstance(value, StringAttr)
+        own = value.type if isinstance(value, IntegerAttr | FloatAttr) else kind
+        if not fits(own, kind) or (text and not isinstance(kind, AnyType)):
+            raise VerifyException(f"glow_fn.constant: {value} is not {kind}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -7,6 +7,7 @@ from functools import cache, reduce
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
@@ -54,6 +55,19 @@ class Unit:
         if element_of(value) == element:
             return value
         return self.op("cast", value, results=tensor(shape_of(value), element))
+
+    def real(self, value: SSAValue) -> SSAValue:
+        """The value in the floats that NumPy's mathematical functions compute it in."""
+        kind = dtype_of(value.type)
+        if kind.kind not in "biu":
+            return value
+        return self.cast(value, f32 if kind.itemsize == 2 else f64)
+
+    def negative(self, value: SSAValue) -> SSAValue:
+        """Whether each float has the sign of a negative number; -0.0 has."""
+        zero = self.b.scalar(0, value)
+        inverse = self.op("div", self.b.scalar(1, value), value)
+        return self.op("or", self.op("cmp_lt", value, zero), self.op("cmp_lt", inverse, zero))
 
     def common(self, values: Sequence[SSAValue], weak: Sequence[bool]) -> list[SSAValue]:
         """Values of one element type, by NumPy's rule: that of the arrays, which a weak number can widen."""

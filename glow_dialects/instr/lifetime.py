@@ -1,114 +1,213 @@
-"""Checks of an instruction function: lives, initialisation, constant weights, in-place conflicts."""
+"""Checks of an instruction function: lives, initialisation, constant weights, tokens, in-place conflicts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.core.token import is_token
 from glow_dialects.core.types import bytes_of
+from glow_dialects.instr.flights import Flight, flights_of
+from glow_dialects.instr.loops import ForOp, YieldOp
+from glow_dialects.instr.regions import overlap, same_place
+from glow_dialects.instr.spaces import MAIN, space_of
 
 if TYPE_CHECKING:
-    from glow_dialects.instr.memory import AllocOp, InstrFuncOp
+    from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp
 
 
 def check_function(function: InstrFuncOp) -> None:
     """Raise a VerifyException for the first rule of the instruction level that is broken.
 
-    Buffers are used only between alloc and dealloc, which each has; they are read only after a write,
-    constant weights are never written, and one buffer is both read and written only where in-place is
-    declared. Places in the arena lie inside it, and live buffers' places are apart.
+    Buffers are used only between alloc and dealloc, which each has in one block; they are read only after a
+    write, constant weights are never written, and one buffer is both read and written only where in-place is
+    declared. Places lie inside their memories, and those of live buffers are apart. Each token is waited for
+    once, and no buffer is touched while an instruction that is under way uses it.
     """
-    from glow_dialects.instr.memory import AllocOp, DeallocOp, ViewOp, WeightOp, origin
+    _Check(function).block(function.block)
 
-    live: set[SSAValue] = set()
-    written: set[SSAValue] = set()
-    ended: set[SSAValue] = set()
-    defined: set[SSAValue] = set()
-    in_program = False
-    places = _Places(None if function.arena is None else function.arena.value.data)
-    for op in function.block.ops:
-        for operand in op.operands:
-            if operand not in defined:
+
+class _Check:
+    """The state of a walk through a function in the order in which it runs."""
+
+    def __init__(self, function: InstrFuncOp) -> None:
+        self.live: set[SSAValue] = set()
+        self.written: set[SSAValue] = set()
+        self.ended: set[SSAValue] = set()
+        self.defined: set[SSAValue] = set()
+        self.flying: dict[SSAValue, list[Flight]] = {}
+        self.places = _Places(function)
+        self.in_program = False
+
+    def block(self, block: Block) -> None:
+        """Check the function's block, or a loop's body."""
+        for op in block.ops:
+            if not self.defined.issuperset(op.operands):
                 raise VerifyException(f"{op.name}: a buffer is used before its definition")
-        defined.update(op.results)
+            self.defined.update(op.results)
+            self.step(op, block)
+            for token in op.results:
+                if is_token(token):
+                    _check_token(token, op.name, block)
+        for buffer in self.live:
+            if buffer.owner.parent is block and not self._is_weight(buffer):
+                raise VerifyException(f"glow_instr.alloc: a buffer {buffer.type} is never deallocated")
+
+    def step(self, op: Operation, block: Block) -> None:
+        """Check one operation in the present state, and change the state."""
+        from glow_dialects.instr.memory import AllocOp, DeallocOp, ViewOp, WeightOp, origin
+
         match op:
             case WeightOp():
-                if in_program:
+                if self.in_program:
                     raise VerifyException("glow_instr.weight: belongs in the declare section")
-                live.add(op.result)
-                written.add(op.result)
+                self.live.add(op.result)
+                self.written.add(op.result)
+                return
             case AllocOp():
-                in_program = True
-                live.add(op.result)
-                places.begin(op)
+                self.live.add(op.result)
+                self.places.begin(op)
             case ViewOp():
-                in_program = True
+                pass
             case DeallocOp():
-                in_program = True
-                buffer = op.buffer
-                if not isinstance(buffer.owner, AllocOp):
-                    raise VerifyException("glow_instr.dealloc: only an alloc has an end of life")
-                if buffer in ended:
-                    raise VerifyException("glow_instr.dealloc: the buffer was deallocated before")
-                live.discard(buffer)
-                ended.add(buffer)
-                places.end(buffer.owner)
+                self.end(op, block)
             case InstrOp():
-                in_program = True
-                _check_instruction(op, live, written)
-                written.update(origin(v) for v in op.written())
+                self.instruction(op)
+                self.written.update(origin(v) for v in op.written())
+            case ForOp():
+                self.loop(op)
+            case YieldOp() if isinstance(block.parent_op(), ForOp):
+                for token in op.tokens:
+                    self.flying.pop(token, None)
             case _:
                 raise VerifyException(f"{op.name} is not an instruction")
-    for buffer in live:
-        if isinstance(buffer.owner, AllocOp):
-            raise VerifyException(f"glow_instr.alloc: a buffer {buffer.type} is never deallocated")
+        self.in_program = True
+
+    def end(self, op: DeallocOp, block: Block) -> None:
+        """A buffer ends."""
+        from glow_dialects.instr.memory import AllocOp
+
+        buffer = op.buffer
+        if not isinstance(buffer.owner, AllocOp):
+            raise VerifyException("glow_instr.dealloc: only an alloc has an end of life")
+        if buffer in self.ended:
+            raise VerifyException("glow_instr.dealloc: the buffer was deallocated before")
+        if buffer.owner.parent is not block:
+            raise VerifyException("glow_instr.dealloc: the buffer was allocated outside of the loop")
+        self.check_flying(op)
+        self.live.discard(buffer)
+        self.ended.add(buffer)
+        self.places.end(buffer.owner)
+
+    def instruction(self, op: InstrOp) -> None:
+        """Check lives, contents, tokens and conflicts of an instruction."""
+        from glow_dialects.instr.memory import WeightOp, origin
+
+        if op.results and op.predicate is not None:
+            raise VerifyException(f"{op.name}: what is waited for cannot be left out by a predicate")
+        for access, buffer in op.accesses():
+            if access is Access.AFTER:
+                self.flying.pop(buffer, None)
+                continue
+            base = origin(buffer)
+            if base not in self.live:
+                raise VerifyException(f"{op.name}: @{access.value} buffer is used outside its life")
+            if access.reads and base not in self.written:
+                raise VerifyException(f"{op.name}: @{access.value} buffer is read before it is written")
+            if access.writes and isinstance(base.owner, WeightOp) and base.owner.constant:
+                raise VerifyException(f"{op.name}: writes constant weight @{base.owner.target}")
+        if self.flying:
+            self.check_flying(op)
+        _check_conflicts(op)
+        for token in op.results:
+            self.flying[token] = flights_of(token)
+
+    def loop(self, op: ForOp) -> None:
+        """Check a loop's body once, for any turn."""
+        self.in_program = True
+        for outer, inner in zip(op.tokens, op.carried, strict=True):
+            self.flying.pop(outer, None)
+            self.flying[inner] = flights_of(inner)
+            _check_token(inner, "glow_instr.for", op.block)
+        known, ended = set(self.defined), set(self.ended)
+        self.defined.update(op.block.args)
+        self.block(op.block)
+        self.defined, self.ended = known | set(op.results), ended
+        for token in op.last:
+            self.flying[token] = flights_of(token)
+
+    def check_flying(self, op: InstrOp) -> None:
+        """Raise where a buffer of `op` is used by what is under way."""
+        for access, buffer in op.accesses():
+            if access is Access.AFTER:
+                continue
+            for flight in (f for flights in self.flying.values() for f in flights):
+                if flight.hinders(access, buffer):
+                    use = "writes" if flight.access.writes else "reads"
+                    raise VerifyException(
+                        f"{op.name}: @{access.value} buffer is one that {flight.op.name} still {use}; "
+                        f"wait for its token first"
+                    )
+
+    def _is_weight(self, buffer: SSAValue) -> bool:
+        from glow_dialects.instr.memory import WeightOp
+
+        return isinstance(buffer.owner, WeightOp)
+
+
+def _check_token(token: SSAValue, name: str, block: Block) -> None:
+    """Raise unless a token is waited for, or handed on, exactly once, in the block that it is of."""
+    uses = list(token.uses)
+    if not uses:
+        raise VerifyException(f"{name}: nothing waits for the token; every token is waited for once")
+    if len(uses) > 1:
+        raise VerifyException(f"{name}: the token is waited for {len(uses)} times; every one is once")
+    if uses[0].operation.parent is not block:
+        raise VerifyException(
+            f"{name}: the token is waited for in a loop, in each turn; carry it into the loop, or wait before"
+        )
 
 
 class _Places:
-    """The bytes of the arena that live buffers take, of those that have a place."""
+    """The bytes that live buffers take in each memory, of those that have a place."""
 
-    def __init__(self, arena: int | None) -> None:
-        self.arena = arena
-        self.live: dict[AllocOp, tuple[int, int]] = {}
+    def __init__(self, function: InstrFuncOp) -> None:
+        self.memories = function.spaces()
+        self.sizes = {name: memory.size for name, memory in self.memories.items()}
+        if function.arena is not None:
+            self.sizes[MAIN] = function.arena.value.data
+        self.live: dict[AllocOp, tuple[str, int, int]] = {}
 
     def begin(self, op: AllocOp) -> None:
-        """Raise where a buffer leaves the arena or meets one that lives."""
+        """Raise where a buffer's memory is unknown, or it leaves the memory or meets one that lives."""
+        space = space_of(op.result)
+        if space != MAIN and space not in self.memories:
+            known = ", ".join(self.memories) or "none"
+            raise VerifyException(f"glow_instr.alloc: there is no memory '{space}'; there are: {known}")
         if op.offset is None:
             return
         start = op.offset.value.data
         end = start + bytes_of(op.result.type)
-        if start < 0 or (self.arena is not None and end > self.arena):
+        where = "the arena" if space == MAIN else f"memory '{space}'"
+        size = self.sizes.get(space, end)
+        if start < 0 or end > size:
             raise VerifyException(
-                f"glow_instr.alloc: bytes {start} to {end} lie outside the arena of {self.arena} bytes"
+                f"glow_instr.alloc: bytes {start} to {end} lie outside {where} of {size} bytes"
             )
-        for other, (low, high) in self.live.items():
-            if low < end and start < high:
+        for other, (there, low, high) in self.live.items():
+            if there == space and low < end and start < high:
                 raise VerifyException(
                     f"glow_instr.alloc: bytes {start} to {end} overlap those of a live buffer "
                     f"{other.result.type}, {low} to {high}"
                 )
-        self.live[op] = (start, end)
+        self.live[op] = (space, start, end)
 
     def end(self, op: AllocOp) -> None:
         """The buffer's place is free."""
         self.live.pop(op, None)
-
-
-def _check_instruction(op: InstrOp, live: set[SSAValue], written: set[SSAValue]) -> None:
-    from glow_dialects.instr.memory import WeightOp, origin
-
-    for access, buffer in op.accesses():
-        base = origin(buffer)
-        if base not in live:
-            raise VerifyException(f"{op.name}: @{access.value} buffer is used outside its life")
-        if access.reads and base not in written:
-            raise VerifyException(f"{op.name}: @{access.value} buffer is read before it is written")
-        if access.writes and isinstance(base.owner, WeightOp) and base.owner.constant:
-            raise VerifyException(f"{op.name}: writes constant weight @{base.owner.target}")
-    _check_conflicts(op)
 
 
 def _check_conflicts(op: InstrOp) -> None:
@@ -133,24 +232,3 @@ def _check_conflicts(op: InstrOp) -> None:
                     raise VerifyException(
                         f"{op.name}: @out and @in are one buffer, and in-place is not declared for it"
                     )
-
-
-def overlap(first: SSAValue, second: SSAValue) -> bool:
-    """Whether two buffers share bytes, as far as views tell."""
-    from glow_dialects.instr.memory import origin, view_offset
-
-    if origin(first) is not origin(second):
-        return False
-    a, b = view_offset(first), view_offset(second)
-    return a < b + bytes_of(second.type) and b < a + bytes_of(first.type)
-
-
-def same_place(first: SSAValue, second: SSAValue) -> bool:
-    """Whether two buffers are the same bytes."""
-    from glow_dialects.instr.memory import origin, view_offset
-
-    return (
-        origin(first) is origin(second)
-        and view_offset(first) == view_offset(second)
-        and bytes_of(first.type) == bytes_of(second.type)
-    )

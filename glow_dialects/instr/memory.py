@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, MemRefType, StringAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import (
+    I64,
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IndexType,
+    IntAttr,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    SymbolRefAttr,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     BaseAttr,
@@ -19,6 +33,7 @@ from xdsl.irdl import (
     region_def,
     result_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -33,13 +48,19 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.attributes import integers
 from glow_dialects.core.definition import read_directly
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.instr_op import Access, InstrOp, own_instr
-from glow_dialects.core.types import Array, Buffer, bytes_of, dtype_of, shape_of
+from glow_dialects.core.token import TokenType
+from glow_dialects.core.types import Array, Buffer, bytes_of, dtype_of, shape_of, typed
+from glow_dialects.instr.spaces import MAIN, Memory, memories_attribute, memories_of, space_of
+from glow_dialects.instr.strides import dense_strides, extent_of, span_of, strided, strides_of
 from glow_dialects.ops.module import ConstantOp, lookup
 
 MUTABILITY = ("constant", "mutable")
+FACTS = ("arena", "memories")
+"""What a function says of memory, in the order in which it is printed."""
 INITIALIZERS = ("none", "broadcast", "xavier")
 
 
@@ -96,6 +117,8 @@ class WeightOp(IRDLOperation):
         return rng.uniform(-limit, limit, shape).astype(dtype)
 
     def verify_(self) -> None:
+        if space_of(self.result) != MAIN:
+            raise VerifyException("glow_instr.weight: weights lie in the main memory; copy to others")
         if self.init.data != "none":
             number = self.value.value.data if isinstance(self.value, FloatAttr | IntegerAttr) else None
             if number is None or self.init.data == "xavier" and number <= 0:
@@ -147,7 +170,7 @@ class _AllocEffect(MemoryEffect):
 
 @read_directly
 class AllocOp(IRDLOperation):
-    """Start of a buffer's life. It allocates nothing; `offset` is its place in the arena once planned."""
+    """Start of a buffer's life. It allocates nothing; `offset` is its place in its memory once planned."""
 
     name = "glow_instr.alloc"
     offset = opt_prop_def(IntegerAttr[I64])
@@ -155,13 +178,17 @@ class AllocOp(IRDLOperation):
     traits = traits_def(_AllocEffect())
     assembly_format = "(`at` $offset^)? attr-dict `:` type($result)"
 
+    def verify_(self) -> None:
+        if strides_of(self.result.type) is not None:
+            raise VerifyException(f"glow_instr.alloc: {self.result.type} is for views; buffers are dense")
+
     @staticmethod
     def of(kind: Buffer) -> AllocOp:
         """A buffer of this type."""
         return AllocOp.create(result_types=[kind])
 
     def place(self, offset: int) -> None:
-        """Fix the byte offset in the arena."""
+        """Fix the byte offset in the arena, or in the memory that the type names."""
         self.properties["offset"] = IntegerAttr(offset, i64)
 
 
@@ -179,66 +206,169 @@ class DeallocOp(InstrOp):
 
 @read_directly
 class ViewOp(IRDLOperation):
-    """Another shape over a contiguous part of a buffer, without a copy (Glow: tensorview).
+    """Another shape over a part of a buffer, without a copy (Glow: tensorview).
 
-    `offset` counts elements of the source.
+    It begins `offset` elements of the source behind the source's first, and `factors` more for each of the
+    `indices` of loops: `tensorview %x offset 6 + 64 * %i : ...`. A strided type skips elements.
     """
 
     name = "glow_instr.tensorview"
     source = operand_def(BaseAttr(MemRefType))
+    indices = var_operand_def(IndexType)
     offset = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    factors = opt_prop_def(BaseAttr(DenseArrayBase))
     result = result_def(BaseAttr(MemRefType))
     traits = traits_def(Pure())
-    assembly_format = "$source (`offset` $offset^)? attr-dict `:` type($source) `to` type($result)"
 
     @staticmethod
-    def of(source: SSAValue, kind: Buffer, offset: int = 0) -> ViewOp:
-        """View `source` as `kind` from element `offset` on."""
-        return ViewOp.create(
-            operands=[source],
-            result_types=[kind],
-            properties={"offset": IntegerAttr(offset, i64)},
-        )
+    def of(
+        source: SSAValue, kind: Buffer, offset: int = 0, terms: Mapping[SSAValue, int] | None = None
+    ) -> ViewOp:
+        """View `source` as `kind` from element `offset + sum(factor * index)` on."""
+        properties: dict[str, Attribute] = {"offset": IntegerAttr(IntAttr(offset), i64)}
+        if terms:
+            properties["factors"] = integers(i64, tuple(terms.values()))
+        return ViewOp.create(operands=[source, *(terms or ())], result_types=[kind], properties=properties)
+
+    @staticmethod
+    def part(source: SSAValue, corner: Sequence[int | SSAValue], shape: Sequence[int]) -> ViewOp:
+        """The part of a buffer that begins at `corner`: a number or an index of a loop each dimension."""
+        kind: Any = source.type
+        strides = strides_of(kind) or dense_strides(shape_of(kind))
+        terms: Counter[SSAValue] = Counter()
+        offset = 0
+        for place, stride in zip(corner, strides, strict=True):
+            if isinstance(place, SSAValue):
+                terms[place] += stride
+            else:
+                offset += place * stride
+        part = MemRefType(kind.element_type, shape, kind.layout, kind.memory_space)
+        return ViewOp.of(source, strided(part, strides), offset, terms)
+
+    def terms(self) -> dict[SSAValue, int]:
+        """The factor of each index."""
+        return dict(zip(self.operands[1:], _numbers(self.factors), strict=True)) if self.factors else {}
 
     def verify_(self) -> None:
-        have, want = bytes_of(self.source.type), bytes_of(self.result.type)
-        start = self.offset.value.data * (have // max(1, _count(self.source.type)))
-        if start < 0 or start + want > have:
+        if space_of(self.source) != space_of(self.result):
             raise VerifyException(
-                f"glow_instr.tensorview: {self.result.type} at {self.offset.value.data} "
-                f"does not fit in {self.source.type}"
+                f"glow_instr.tensorview: {self.result.type} lies in another memory than {self.source.type}"
             )
+        if len(_numbers(self.factors)) != len(self.operands) - 1:
+            raise VerifyException("glow_instr.tensorview: each index has a factor")
+        have, want = span_of(self.source.type), span_of(self.result.type)
+        width = bytes_of(self.source.type) // max(1, _count(self.source.type))
+        first, last = extent_of(self.offset.value.data, self.terms())
+        if first * width < 0 or last * width + want > have:
+            place = f"{first} to {last}" if self.factors else f"{self.offset.value.data}"
+            raise VerifyException(
+                f"glow_instr.tensorview: {self.result.type} at {place} does not fit in {self.source.type}"
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        offset = self.offset.value.data
+        between = " offset "
+        if offset:
+            printer.print_string(f"{between}{offset}")
+            between = " + "
+        for index, factor in self.terms().items():
+            printer.print_string(f"{between}{factor} * ")
+            printer.print_ssa_value(index)
+            between = " + "
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ViewOp:
+        source = parser.parse_unresolved_operand()
+        offset, terms = 0, dict[SSAValue, int]()
+        more = parser.parse_optional_keyword("offset") is not None
+        while more:
+            number = parser.parse_integer(allow_boolean=False)
+            if parser.parse_optional_punctuation("*") is None:
+                offset += number
+            else:
+                index = parser.resolve_operand(parser.parse_unresolved_operand(), IndexType())
+                terms[index] = terms.get(index, 0) + number
+            more = parser.parse_optional_punctuation("+") is not None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_keyword("to")
+        made: Any = parser.parse_type()
+        op = cls.of(parser.resolve_operand(source, kind), made, offset, terms)
+        op.attributes |= attributes
+        return op
+
+
+def _numbers(factors: DenseArrayBase[Any] | None) -> tuple[int, ...]:
+    numbers: Any = () if factors is None else factors.get_values()  # pyright: ignore
+    return tuple(numbers)
 
 
 def _count(kind: Attribute) -> int:
     return prod(shape_of(kind))
 
 
-@own_instr
-class CopyOp(InstrOp):
-    """dest = src, element by element; the same type."""
+class _Copying(InstrOp):
+    """dest = src, element by element; the same type but for memory and strides."""
 
-    name = "glow_instr.copy"
     ACCESS = {"dest": Access.OUT, "src": Access.IN}
-    INPLACE = ("src",)
     dest = operand_def(BaseAttr(MemRefType))
     src = operand_def(BaseAttr(MemRefType))
 
     def verify_(self) -> None:
-        if self.dest.type != self.src.type:
-            raise VerifyException(f"glow_instr.copy: {self.src.type} does not fit {self.dest.type}")
+        if self.dest.type != self.src.type and typed(self.dest) != typed(self.src):
+            raise VerifyException(f"{self.name}: {self.src.type} does not fit {self.dest.type}")
 
     def reference(self, dest: Array, src: Array) -> None:
         dest[...] = src
 
 
+@own_instr
+class CopyOp(_Copying):
+    """dest = src; in one memory or from one to another."""
+
+    name = "glow_instr.copy"
+    INPLACE = ("src",)
+
+
+@own_instr
+class StartCopyOp(_Copying):
+    """A copy that goes on beside what follows, until its token is waited for."""
+
+    name = "glow_instr.start_copy"
+    token = result_def(TokenType)
+
+
+@own_instr
+class WaitOp(InstrOp):
+    """Nothing is done until what the tokens stand for has ended."""
+
+    name = "glow_instr.wait"
+    ACCESS = {"tokens": Access.AFTER}
+    tokens = var_operand_def(TokenType)
+
+    def reference(self) -> None:
+        """Nothing happens."""
+
+
 @irdl_op_definition
 class InstrFuncOp(IRDLOperation):
-    """A function as instructions: `declare { weights } program { instructions }`, one block."""
+    """A function as instructions: `declare { weights } program { instructions }`, one block.
+
+    `arena` is the size of the planned main memory, `memories` are the device's others, by name.
+    """
 
     name = "glow_instr.func"
     sym_name = prop_def(StringAttr)
     arena = opt_prop_def(IntegerAttr)
+    memories = opt_prop_def(DictionaryAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
@@ -251,6 +381,16 @@ class InstrFuncOp(IRDLOperation):
     def block(self) -> Block:
         """The instructions."""
         return self.body.block
+
+    def spaces(self) -> dict[str, Memory]:
+        """The memories beside the main one."""
+        return memories_of(self.memories)
+
+    def declare(self, memories: Mapping[str, Memory]) -> None:
+        """Declare the memories beside the main one, in place of those declared before."""
+        self.properties.pop("memories", None)
+        if memories:
+            self.properties["memories"] = memories_attribute(memories)
 
     def weights(self) -> list[WeightOp]:
         """The declare section."""
@@ -268,9 +408,7 @@ class InstrFuncOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
-        extra: dict[str, Attribute] = dict(self.attributes)
-        if self.arena is not None:
-            extra["arena"] = self.arena
+        extra = {**self.attributes, **{n: a for n in FACTS if (a := self.properties.get(n)) is not None}}
         if extra:
             printer.print_op_attributes(extra, print_keyword=True)
         for keyword, ops in (("declare", self.weights()), ("program", list(self.program()))):
@@ -286,8 +424,7 @@ class InstrFuncOp(IRDLOperation):
         properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
         written = parser.parse_optional_attr_dict_with_keyword()
         attributes = dict(written.data) if written else {}
-        if "arena" in attributes:
-            properties["arena"] = attributes.pop("arena")
+        properties |= {n: attributes.pop(n) for n in FACTS if n in attributes}
         block = Block()
         outer = dict(parser.ssa_values)
         for keyword in ("declare", "program"):
@@ -348,7 +485,9 @@ __all__ = [
     "CopyOp",
     "DeallocOp",
     "InstrFuncOp",
+    "StartCopyOp",
     "ViewOp",
+    "WaitOp",
     "WeightOp",
     "instr_function",
     "instr_functions",

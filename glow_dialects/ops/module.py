@@ -186,6 +186,9 @@ class FuncOp(IRDLOperation):
         for op in self.body.block.ops:
             if isinstance(op, FuncOp):
                 raise VerifyException(f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}")
+            for result in op.results:
+                if not isinstance(result.type, TensorType):
+                    raise VerifyException(f"{op.name}: values of a glow.func are tensors, got {result.type}")
 
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:
@@ -259,6 +262,11 @@ class GetOp(_SymbolUse):
 
     def verify_(self) -> None:
         self._check(self.result.type)
+        target = self.target()
+        if isinstance(target, PlaceholderOp) and target.kind.data == "output":
+            raise VerifyException(
+                f"glow.get: @{target.sym_name.data} is an output, which a program only writes; use a state"
+            )
 
 
 @irdl_op_definition

@@ -13,6 +13,7 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import (
     bool_prop,
@@ -80,11 +81,11 @@ class ResizeBaseOp(PureOp):
                 f"{self.name}: roi has {corners} entries, needs a begin and an end for each of "
                 f"{len(shape)} axes"
             )
-        if min((*sizes, 0)) < 0 or min((*self.scales, 1.0)) <= 0:
+        if any(size < 0 for size in sizes) or min((*self.scales, 1.0)) <= 0:
             raise VerifyException(
                 f"{self.name}: sizes {list(sizes)} or scales {list(self.scales)} are not positive"
             )
-        if any(not n and m for n, m in zip(shape, sizes, strict=True)):
+        if any(n == 0 and m != 0 for n, m in zip(shape, sizes, strict=True)):
             raise VerifyException(f"{self.name}: nothing to interpolate in {'x'.join(map(str, shape))}")
 
 
@@ -109,6 +110,7 @@ class ResizeOp(ResizeBaseOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue] | None:
         sampled, value = taps(self, shape_of(self.input)), self.input
+        assert not any(t.repeat for t in sampled), "kernels take open sizes"
         if not is_float(element_of(value)) and not all(t.single for t in sampled):
             return None  # integers are clamped and truncated at the end
         for tap in sampled:
@@ -186,12 +188,15 @@ class Taps:
     """How one axis is sampled: result[o] = sum over t of weights[o, t] * input[indices[o, t]].
 
     `outside` marks results that take the extrapolation value instead; None where there are none.
+    With `repeat` f > 0 result[o] is input[o // f], for axes whose size the run tells; there are no
+    indices then.
     """
 
     axis: int
     indices: np.ndarray
     weights: np.ndarray
     outside: np.ndarray | None
+    repeat: int = 0
 
     @property
     def single(self) -> bool:
@@ -227,11 +232,29 @@ def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
     cropped = op.coordinate_transformation_mode == "tf_crop_and_resize"
     out: list[Taps] = []
     for axis, (size, new_size) in enumerate(zip(shape, sizes, strict=True)):
-        scale = scales[axis] if scales else new_size / size if size else 1.0
-        if new_size == size and scale == 1.0 and not cropped:
+        scale = scales[axis] if scales else new_size / size if size != 0 else 1.0
+        if are_equal(new_size, size) and scale == 1.0 and not cropped:
+            continue
+        repeat = repeats(op, scale) if is_open((size, new_size)) else 0
+        if repeat and new_size == repeat * size:
+            out.append(Taps(axis, np.empty((0, 1), np.int64), np.empty((0, 1)), None, repeat))
             continue
         out.append(_axis(op, axis, size, new_size, scale))
     return out
+
+
+def repeats(op: Any, scale: float) -> int:
+    """f where an axis of any size has each of its elements f times in a row, else 0."""
+    factor = int(scale) if scale == int(scale) else 0
+    if op.mode != "nearest" or not factor or op.coordinate_transformation_mode == "tf_crop_and_resize":
+        return 0
+    sampled = (_axis(op, 0, size, factor * size, scale).indices[:, 0] for size in _TRIED)
+    alike = all(np.array_equal(i, np.arange(len(i)) // factor) for i in sampled)
+    return factor if alike else 0
+
+
+_TRIED = (1, 2, 5, 17)
+"""Sizes that show whether places depend on the size of an axis."""
 
 
 def _axis(op: Any, axis: int, size: int, new_size: int, scale: float) -> Taps:

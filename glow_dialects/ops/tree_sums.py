@@ -33,8 +33,8 @@ class TreeSumsOp(PureOp):
     A sample at node i goes to node `left`[i] where x[n, f] <= `splits`[i], else to the node behind that one;
     f is `features`[i], and NaN goes behind. Where `features`[i] is negative, f is -1 - `features`[i], and NaN
     goes left. A node whose `left` is itself is a leaf. Trees begin at `roots`, and no way to a leaf has more
-    than `depth` branches. x is f32 [N, F]; features and left i32 [M], splits f32 [M], weights f32 [M, K],
-    roots i32 [T].
+    than `depth` branches. x is f32 or f64 [N, F]; features and left i32 [M], splits [M] and weights
+    [M, K] of x's type, roots i32 [T].
     """
 
     name = "glow.tree_sums"

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -37,6 +37,7 @@ class WindowOp(PureOp):
         *operands: OperandLike,
         results: Sequence[Attribute] | Attribute | None = None,
         predicate: SSAValue | None = None,
+        body: Region | None = None,
         **properties: object,
     ) -> None:
         first = operands[0]
@@ -46,7 +47,7 @@ class WindowOp(PureOp):
         for name, value in (("strides", 1), ("pads", 0), ("dilations", 1), ("output_pads", 0)):
             if name in known and properties.get(name) is None:
                 properties[name] = (value,) * (spatial * (2 if name == "pads" else 1))
-        super().__init__(*operands, results=results, predicate=predicate, **properties)
+        super().__init__(*operands, results=results, predicate=predicate, body=body, **properties)
 
     def sizes(self, value: SSAValue | Attribute) -> tuple[int, int, tuple[int, ...]]:
         """(batch, channels, spatial sizes) of a tensor in this operator's layout."""

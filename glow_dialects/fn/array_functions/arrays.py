@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import f64, i1, i64
+from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -96,7 +96,7 @@ def joined(u: Unit, parts: Sequence[SSAValue], axis: int) -> SSAValue:
 
 def pair(u: Unit, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Two arrays of one element type."""
-    left, right = u.common([a, b], list(u.weak[:2]) if len(u.weak) >= 2 else [False, False])
+    left, right = u.common([a, b], [False, False])
     return left, right
 
 
@@ -369,9 +369,19 @@ def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
 
 
 def _logaddexp(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
-    left, right = (real(u, x) for x in pair(u, a, b))
-    far = u.op("neg", u.op("abs", u.op("sub", left, right)))
+    left, right = (real(u, x) for x in u.common([a, b], u.weak[:2]))
+    apart = u.op("neg", u.op("abs", u.op("sub", left, right)))
+    far = u.op("select", u.op("cmp_eq", left, right), u.b.scalar(0, left), apart)  # infinities too
     return u.op("add", u.op("max", left, right), u.op("log1p", u.op("exp", far)))
+
+
+def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
+    if is_float(element_of(x)):
+        return u.op("div", u.b.scalar(1, x), x)
+    whole = u.cast(x, i8) if element_of(x) == i1 else x
+    return u.op(
+        "select", u.op("cmp_eq", u.op("mul", whole, whole), u.b.scalar(1, whole)), whole, u.b.splat(0, whole)
+    )
 
 
 def _trunc(u: Unit, x: SSAValue) -> SSAValue:
@@ -396,7 +406,8 @@ def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
 def _nan_reduced(kind: str, value: float) -> Maker:
     def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
         whole = summands(u, a) if kind in ("sum", "prod") else counted(u, a)
-        return reduced(u, kind, filled(u, whole, value), axis, keepdims)
+        result = reduced(u, kind, filled(u, whole, value), axis, keepdims)
+        return u.cast(result, i1) if whole is not a and kind in ("max", "min") else result
 
     return make
 
@@ -456,8 +467,8 @@ ARRAYS: dict[str, Maker] = {
     "nan_to_num": _nan_to_num, "nanmax": _nan_reduced("max", -math.inf), "nanmean": _nan_mean,
     "nanmin": _nan_reduced("min", math.inf), "nanprod": _nan_reduced("prod", 1.0), "nanstd": _nan_std,
     "nansum": _nan_reduced("sum", 0.0), "nanvar": _nan_var, "pad": _pad, "percentile": _percentile,
-    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "repeat": _repeat, "roll": roll, "round": _round,
-    "searchsorted": _searchsorted, "sort": _sort, "split_part": _split_part, "squeeze": _squeeze,
-    "std": _std, "swapaxes": _swapaxes, "take": _take, "take_along_axis": _take_along_axis, "tile": _tile,
-    "trapezoid": _trapezoid, "trunc": _trunc, "var": _var,
+    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "reciprocal": _reciprocal, "repeat": _repeat,
+    "roll": roll, "round": _round, "searchsorted": _searchsorted, "sort": _sort, "split_part": _split_part,
+    "squeeze": _squeeze, "std": _std, "swapaxes": _swapaxes, "take": _take,
+    "take_along_axis": _take_along_axis, "tile": _tile, "trapezoid": _trapezoid, "trunc": _trunc, "var": _var,
 }  # fmt: skip

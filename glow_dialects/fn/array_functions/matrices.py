@@ -17,7 +17,6 @@ from glow_dialects.fn.array_functions.arrays import (
     axes_of,
     axis_of,
     count_nonzero,
-    counted,
     joined,
     pair,
     permuted,
@@ -25,6 +24,7 @@ from glow_dialects.fn.array_functions.arrays import (
     real,
     reduced,
     roll,
+    summands,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _diag(u: Unit, v: SSAValue, k: int) -> SSAValue:
 
 
 def _trace(u: Unit, a: SSAValue, offset: int, axis1: int, axis2: int) -> SSAValue:
-    return reduced(u, "sum", counted(u, _diagonal(u, a, offset, axis1, axis2)), -1)
+    return reduced(u, "sum", summands(u, _diagonal(u, a, offset, axis1, axis2)), -1)
 
 
 def _outer(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -63,6 +63,7 @@ SIGNATURES: dict[str, str] = {
     "ptp": "a; axis=None, keepdims=False",
     "quantile": "a; q=0.5, axis=None, keepdims=False",
     "ravel": "a",
+    "reciprocal": "x",
     "repeat": "a; repeats=1, axis=None",
     "round": "a; decimals=0",
     "roll": "a; shift=0, axis=None",

@@ -9,6 +9,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.primitives.arithmetic import ARITHMETIC
 from glow_dialects.fn.primitives.assignment import ASSIGNMENT
+from glow_dialects.fn.primitives.changes import CHANGES
 from glow_dialects.fn.primitives.compare import COMPARE
 from glow_dialects.fn.primitives.cotangents import COTANGENTS
 from glow_dialects.fn.primitives.items import ITEMS
@@ -28,6 +29,7 @@ PRIMITIVES: tuple[type[Primitive], ...] = (
     *TUPLES,
     *RECORDS,
     *ASSIGNMENT,
+    *CHANGES,
     *COTANGENTS,
     *OPERATORS,
 )

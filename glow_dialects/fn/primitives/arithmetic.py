@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import element_of, is_float, shape_of, tensor
-from glow_dialects.fn.domain import TupleType
+from glow_dialects.fn.domain import Scalar, TupleType
 from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive, Unary
 from glow_dialects.fn.python_values import TUPLES, ZERO
@@ -144,7 +144,7 @@ class FloorDiv(Rounding):
         return x[0] // x[1] if x[1] != 0 or ints else Div().numbers(*x)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(FloorDivOp(*_counted(u, x)))
+        return u.b(FloorDivOp(*counted(u, x)))
 
 
 class Mod(Arithmetic):
@@ -158,7 +158,7 @@ class Mod(Arithmetic):
         return x[0] % x[1] if ints or (x[1] != 0 and math.isfinite(x[0])) else math.nan
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(ModOp(*_counted(u, x)))
+        return u.b(ModOp(*counted(u, x)))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return -(d * ((x[0] - y()) / x[1])) if i else d
@@ -177,8 +177,8 @@ class Fmod(Mathematical):
         return -(d * ((x[0] - y()) / x[1])) if i else d
 
 
-def _counted(u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
-    """Operands of one element type; booleans are ints of 8 bits where they are divided."""
+def counted(u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+    """Operands of one element type; booleans become ints of 8 bits."""
     return [u.cast(v, i8) if element_of(v) == i1 else v for v in u.common(x, u.weak)]
 
 
@@ -219,7 +219,7 @@ class Sign(Rounding):
 
     def numbers(self, *x: Any) -> Any:
         sign = (x[0] > 0) - (x[0] < 0)
-        return sign if isinstance(x[0], int) else float(sign)
+        return sign if isinstance(x[0], int) else x[0] if x[0] != x[0] else float(sign)
 
 
 class Floor(Rounding):
@@ -252,7 +252,14 @@ class Round(Rounding):
 
 
 class WholeFloat(Unary):
-    """A whole float from a float: infinities and NaN are themselves; arrays of ints too."""
+    """A whole float from a float: infinities and NaN are themselves; ints too."""
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] if isinstance(x[0], int) else super().numbers(*x)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        whole = isinstance(x[0].type, Scalar) and x[0].type.kind != "float"
+        return x[0] if whole else super().infer(m, op, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return super().build(u, options, attributes, x) if is_float(element_of(x[0])) else x[0]
@@ -275,11 +282,14 @@ class CeilFloat(WholeFloat):
     called = (np.ceil,)
 
 
-class Rint(WholeFloat):
-    """The nearest whole float, ties to even."""
+class Rint(Unary):
+    """The nearest whole float, ties to even, of ints too."""
 
     name, graph, code = "rint", RoundOp, "llvm.roundeven.f64"
     called = (np.rint,)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None
 
 
 class ToInt(Rounding):

@@ -231,7 +231,12 @@ class Where(Pointwise):
         def run(c: Any, a: Any, b: Any) -> Any:
             if isinstance(c, np.ndarray | np.generic):
                 return on_arrays(c, a, b)
-            return a if c else b
+            chosen = a if c else b
+            arrays = [isinstance(v, np.ndarray | np.generic) for v in (a, b)]
+            mixed = any(arrays) and all(
+                s or isinstance(v, int | float) for s, v in zip(arrays, (a, b), strict=True)
+            )
+            return on_arrays(np.bool_(c), a, b) if mixed and not all(arrays) else chosen
 
         return run
 
@@ -252,6 +257,12 @@ class Extreme(Arithmetic):
         return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
 
 
+def alike(chosen: Any, x: Sequence[Any]) -> Any:
+    """One of some Python numbers, of the kind that NumPy gives all of them."""
+    kind = max(map(type, x), key=(bool, int, float).index)
+    return kind(chosen)
+
+
 class Max(Extreme):
     """The larger of two numbers; NaN where one is."""
 
@@ -259,7 +270,7 @@ class Max(Extreme):
     called = (np.maximum,)
 
     def numbers(self, *x: Any) -> Any:
-        return x[0] if x[0] >= x[1] or x[0] != x[0] else x[1]
+        return alike(x[0] if x[0] >= x[1] or x[0] != x[0] else x[1], x)
 
 
 class Min(Extreme):
@@ -269,7 +280,7 @@ class Min(Extreme):
     called = (np.minimum,)
 
     def numbers(self, *x: Any) -> Any:
-        return x[0] if x[0] <= x[1] or x[0] != x[0] else x[1]
+        return alike(x[0] if x[0] <= x[1] or x[0] != x[0] else x[1], x)
 
 
 class Chosen(Arithmetic):
@@ -286,7 +297,8 @@ class Chosen(Arithmetic):
         return self.test.compare(b, a) or (self.known and a != a)
 
     def numbers(self, *x: Any) -> Any:
-        return x[1] if self.second(*x) else x[0]
+        chosen = x[1] if self.second(*x) else x[0]
+        return alike(chosen, x) if self.known else chosen
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         for v in x:

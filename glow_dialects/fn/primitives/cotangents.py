@@ -145,7 +145,9 @@ class BroadcastLike(_Like):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar) and isinstance(x[1].type, Scalar):
-            return x[0]
+            if x[0].type.kind == "int" and x[1].type.kind == "bool":
+                return m.truth(x[0], where)
+            return V(FLOAT, m.kind(x[0], "float")) if x[1].type.kind == "float" else x[0]
         return m.tensors(self, op.attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -153,7 +155,13 @@ class BroadcastLike(_Like):
 
     def python(self, op: FnOp) -> Function:
         on_arrays = self.on_arrays(op)
-        return lambda d, x: on_arrays(d, x) if isinstance(x, np.ndarray | np.generic) else d
+
+        def run(d: Any, x: Any) -> Any:
+            if isinstance(x, np.ndarray | np.generic):
+                return on_arrays(d, x)
+            return type(x)(d) if isinstance(x, float | bool) and isinstance(d, int) else d
+
+        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.sum_like(x[0])

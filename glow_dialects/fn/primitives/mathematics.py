@@ -14,10 +14,10 @@ from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, is_float, tensor
+from glow_dialects.core.types import tensor
 from glow_dialects.fn.domain import FLOAT, INT, Scalar
 from glow_dialects.fn.primitive import Options, Primitive, Result, Term, Typing
-from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub
+from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub, counted
 from glow_dialects.fn.primitives.scalars import Mathematical, Unary
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
@@ -247,15 +247,12 @@ class Atan2(Mathematical):
         return (-(d * a) if i else d * b) / (a * a + b * b)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        a, b = (v if is_float(element_of(v)) else u.cast(v, f64) for v in u.common(x, u.weak))
-        zero, half = u.b.scalar(0, a), u.b.scalar(np.pi / 2, a)
-        side = u.op("select", u.op("cmp_lt", a, zero), u.op("neg", half), half)
-        behind = u.op("select", u.op("cmp_lt", b, zero), u.op("add", side, side), zero)
-        straight = u.op("cmp_eq", b, zero)
-        safe = u.op("select", straight, u.b.scalar(1, b), b)
-        angle = u.op("add", u.op("atan", u.op("div", a, safe)), behind)
-        upright = u.op("select", u.op("cmp_eq", a, zero), zero, side)
-        return u.op("select", straight, upright, angle)
+        a, b = map(u.real, u.common(x, u.weak))
+        high, wide = u.op("abs", a), u.op("abs", b)
+        whole = u.op("sign", high)  # the quotient of equal ones: 0 of zeros, 1 of infinities
+        angle = u.op("atan", u.op("select", u.op("cmp_eq", high, wide), whole, u.op("div", high, wide)))
+        angle = u.op("select", u.negative(b), u.op("sub", u.b.scalar(np.pi, a), angle), angle)
+        return u.op("select", u.negative(a), u.op("neg", angle), angle)
 
 
 class Hypot(Mathematical):
@@ -271,7 +268,7 @@ class Hypot(Mathematical):
         return d * x[i] / y()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        left, right = (u.op("mul", v, v) for v in x)
+        left, right = (u.op("mul", v, v) for v in map(u.real, u.common(x, u.weak)))
         return u.op("sqrt", u.op("add", left, right))
 
 
@@ -288,9 +285,9 @@ class Copysign(Mathematical):
         return d * 0.0 if i else d * x[0].prim(Sign) * x[1].prim(Sign)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        size, sign = u.common(x, u.weak)
+        size, sign = map(u.real, u.common(x, u.weak))
         size = u.op("abs", size)
-        return u.op("select", u.op("cmp_lt", sign, u.b.scalar(0, sign)), u.op("neg", size), size)
+        return u.op("select", u.negative(sign), u.op("neg", size), size)
 
 
 class Pow(Arithmetic):
@@ -305,6 +302,9 @@ class Pow(Arithmetic):
         except (ZeroDivisionError, OverflowError):
             return math.inf
         return math.nan if isinstance(power, complex) else power
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(PowOp(*counted(u, x)))
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of ints, an int, but a float where the exponent is known to be negative."""

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import f64
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, raised
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Typing
 from glow_dialects.fn.python_values import ZERO, kind_of
@@ -114,7 +112,7 @@ class Unary(Mathematical):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         assert self.graph is not None, self.name
-        return u.b(self.graph(x[0] if is_float(element_of(x[0])) else u.cast(x[0], f64)))
+        return u.b(self.graph(u.real(x[0])))
 
 
 def _evaluated(graph: Any, x: Any) -> Any:

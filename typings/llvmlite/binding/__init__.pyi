@@ -21,6 +21,7 @@ class Target:
         reloc: str = ...,
         codemodel: str = ...,
         jit: bool = ...,
+        abiname: str = ...,
     ) -> TargetMachine: ...
 
 class ObjectFileRef:

@@ -1,0 +1,43 @@
+"""What is decided by the usual sizes where only the run tells them: costs, and which code suits them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from glow_dialects.core.conditions import holds
+from glow_dialects.core.extent import Extent
+
+_V = TypeVar("_V")
+
+
+def estimate(value: _V) -> _V:
+    """A number, or what has some in it, to weigh costs with: that of the usual sizes.
+
+    There is no condition for it, so it is never for what must be right.
+    """
+    known: Any = value
+    if isinstance(value, Extent):
+        known = value.usual
+    elif isinstance(value, tuple):
+        known = tuple(map(estimate, cast("tuple[Any, ...]", value)))
+    elif is_dataclass(value) and not isinstance(value, type) and has_extents(value):
+        known = replace(value, **{f.name: estimate(getattr(value, f.name)) for f in fields(value)})
+    return known
+
+
+def usually(x: int, relation: str, y: int) -> bool:
+    """`x < y`, or another relation, as the usual sizes have it: a condition, for few need other code."""
+    difference = x - y
+    if not isinstance(difference, Extent):
+        return holds(difference, relation)
+    return difference.conditions.decide(difference, relation, difference.usual)
+
+
+def has_extents(value: Any) -> bool:
+    """Whether there are sizes in it that only the run tells."""
+    if isinstance(value, Extent):
+        return True
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(has_extents(getattr(value, f.name)) for f in fields(value))
+    return isinstance(value, tuple | list) and any(map(has_extents, value))  # pyright: ignore
