@@ -19,9 +19,11 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.graph import GRAPH_PASSES
     from glow_passes.instr.dead_stores import DeadStoresPass
     from glow_passes.instr.eliminate_copies import EliminateCopiesPass
+    from glow_passes.instr.one_memory import OneMemoryPass
     from glow_passes.instr.plan_memory import PlanMemoryPass
     from glow_passes.instr.share_buffers import ShareBuffersPass
     from glow_passes.instr.shrink_lives import ShrinkLivesPass
+    from glow_passes.instr.unroll import UnrollPass
     from glow_passes.lower.decompose import DecomposePass
     from glow_passes.lower.drop_predicates import DropPredicatesPass
     from glow_passes.lower.irgen import IrgenPass
@@ -43,6 +45,8 @@ def all_passes() -> dict[str, type[ModulePass]]:
         ShareBuffersPass,
         ShrinkLivesPass,
         PlanMemoryPass,
+        UnrollPass,
+        OneMemoryPass,
         PartitionPass,
     )
     return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *own)}

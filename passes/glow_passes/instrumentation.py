@@ -31,6 +31,8 @@ class Instrumentation:
     timing: bool = False
     statistics: bool = False
     verify_each: bool = True
+    #: Called with the module before the first pass, and after each that changed it; raises where it is wrong.
+    check: Callable[[ModuleOp], None] | None = None
     bisect_limit: int | None = None
     reproducer: Path | None = None
     #: Options of glow-opt that the command of a reproducer repeats.
@@ -69,6 +71,8 @@ class InstrumentedRun:
         """
         check_order(module, passes)
         self.now = Snapshot(module)
+        if self.options.check is not None:
+            self.options.check(module)
         limit = self.options.bisect_limit
         for number, item in enumerate(passes):
             if limit is not None and number >= limit:
@@ -105,6 +109,8 @@ class InstrumentedRun:
             changed = self._changed(module)
             if options.verify_each and changed:
                 module.verify()
+            if options.check is not None and changed:
+                options.check(module)
         except Exception as error:
             if options.print_ir == "failure":
                 self._say(f"before failing {item.name}", before)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import fused
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
 from glow_passes.contract import GraphPass
@@ -64,41 +65,45 @@ def merge_constants(module: ModuleOp) -> int:
     return len(renamed)
 
 
-def _properties(op: Operation) -> dict[str, Attribute]:
-    return {**op.attributes, **op.properties}
-
-
 def merge_nodes(function: FuncOp) -> int:
     """Replace each pure node by an earlier one of the same class, operands and properties.
 
     The predicate is an operand: nodes under different predicates stay apart.
     """
-    seen: dict[Hashable, list[Operation]] = {}
+    seen: dict[Hashable, Operation] = {}
     removed = 0
     for op in list(function.body.block.ops):
-        if type(op) is GetOp:
-            key: Hashable = op.symbol.root_reference.data
-        elif isinstance(op, GraphOp) and op.has_trait(Pure):
-            key = (type(op), tuple(op.operands))
-        else:
+        if type(op) is not GetOp and not (isinstance(op, GraphOp) and op.has_trait(Pure)):
             continue
-        peers = seen.setdefault(key, [])
-        twin = next((other for other in peers if _equal(op, other)), None)
-        if twin is None:
-            peers.append(op)
+        twin = seen.setdefault(_key(op), op)
+        if twin is op:
             continue
         for old, new in zip(op.results, twin.results, strict=True):
             old.replace_all_uses_with(new)
+        if op.location is not twin.location:
+            twin.location = fused((twin.location, op.location))
         op.detach()
         op.erase()
         removed += 1
     return removed
 
 
-def _equal(op: Operation, other: Operation) -> bool:
-    return [r.type for r in op.results] == [r.type for r in other.results] and (
-        _properties(op) == _properties(other)
-    )
+def _key(op: Operation, inner: Mapping[SSAValue, int] | None = None) -> Hashable:
+    """What equal operations have in common. A key of a dictionary: sizes are not equal by chance.
+
+    `inner` numbers the values of the body that it stands in.
+    """
+    properties = frozenset({**op.attributes, **op.properties}.items())
+    operands = tuple(op.operands) if inner is None else tuple(inner.get(v, v) for v in op.operands)
+    bodies = tuple(_body_key(block) for region in op.regions for block in region.blocks)
+    return type(op), operands, tuple(r.type for r in op.results), properties, bodies
+
+
+def _body_key(block: Block) -> Hashable:
+    """What equal bodies have in common, whatever their values are called."""
+    own = [*block.args, *(r for op in block.ops for r in op.results)]
+    numbers: dict[SSAValue, int] = {value: i for i, value in enumerate(own)}
+    return tuple(a.type for a in block.args), tuple(_key(op, numbers) for op in block.ops)
 
 
 @dataclass(frozen=True)

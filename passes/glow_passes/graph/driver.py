@@ -7,9 +7,11 @@ operation. A pattern never changes an operation in place, so that every change i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +22,7 @@ from xdsl.traits import Pure
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import hand_on, names
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
 from glow_dialects.ops.module import FuncOp, GetOp, functions
 from glow_dialects.ops.splat import SplatOp
@@ -137,6 +140,47 @@ def _table(patterns: tuple[Pattern, ...]) -> _Table:
     return _Table(patterns)
 
 
+@dataclass(frozen=True)
+class Applied:
+    """A rewrite that was applied: its rule, what it replaced, and where that comes from."""
+
+    rule: str
+    op: str
+    origin: tuple[str, ...]
+
+
+@dataclass
+class Budget:
+    """Rewrites that were applied; after `most` of them (None: without end) patterns apply no more."""
+
+    most: int | None = None
+    applied: list[Applied] = field(default_factory=list[Applied])
+
+    @property
+    def spent(self) -> bool:
+        """Whether no more rewrites may be applied."""
+        return self.most is not None and len(self.applied) >= self.most
+
+    def take(self, op: Operation, rule: Rule) -> None:
+        """One more rewrite, which is about to be applied."""
+        function: Any = rule.func if isinstance(rule, partial) else rule
+        name = f"{function.__module__}.{function.__qualname__}"
+        self.applied.append(Applied(name, str(op), names(op.location)))
+
+
+_budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def counted(budget: Budget) -> Generator[Budget]:
+    """Count the rewrites of the passes that run in the block, and apply no more than the budget allows."""
+    before = _budget.set(budget)
+    try:
+        yield budget
+    finally:
+        _budget.reset(before)
+
+
 class _Run:
     """One function, rewritten to a fixpoint."""
 
@@ -174,7 +218,9 @@ class _Run:
 
     def apply(self, op: Operation, rule: Rule) -> bool:
         """Try one pattern on one operation."""
-        rewriter = self.rewriter
+        rewriter, budget = self.rewriter, _budget.get()
+        if budget is not None and budget.spent:
+            return False
         replacement = rule(op, rewriter)
         inserted = rewriter.inserted
         if replacement is None:
@@ -185,6 +231,8 @@ class _Run:
                 new.detach()
                 new.erase()
             return False
+        if budget is not None:
+            budget.take(op, rule)
         rewriter.inserted = []
         values = (replacement,) if isinstance(replacement, SSAValue) else replacement
         assert len(values) == len(op.results), f"{rule} on {op.name}"
@@ -195,6 +243,8 @@ class _Run:
             if old.name_hint and not new.name_hint and isinstance(new, OpResult) and new.op in inserted:
                 new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
+        if inserted:
+            hand_on(op, inserted)
         self.push(users)
         self.erase(op)
         self.push(reversed(inserted))

@@ -7,8 +7,9 @@ from xdsl.ir import SSAValue
 from xdsl.traits import Pure
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, bytes_of, typed
+from glow_dialects.core.types import Array, bytes_of, shape_of, typed
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
@@ -40,6 +41,8 @@ def fold(op: GraphOp, r: Rewriter) -> Values | None:
         if type(value.owner) not in _KNOWN:
             return None
     if type(op) in _KNOWN or op.UNPACKS or not op.has_trait(Pure):
+        return None
+    if any(is_open(shape_of(result)) for result in op.results):
         return None
     values: list[SSAValue] = [v for name, _ in op.operand_groups() for v in op.operand_group(name)]
     if not values:

@@ -12,8 +12,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import typed
+from glow_dialects.core.types import shape_of, typed
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.splat import SplatOp
@@ -24,11 +25,13 @@ from glow_passes.graph.match import users
 
 def place(op: LiteralOp | SplatOp, r: Rewriter) -> SSAValue | None:
     """literal -> get of a constant; splat the same unless only element-wise operators read it."""
+    kind = typed(op.result)
+    if isinstance(op, SplatOp) and is_open(shape_of(kind)):  # written by the run
+        return None
     if isinstance(op, SplatOp) and all(
         isinstance(user, GraphOp) and type(user).DATA_PARALLEL for user in users(op.result)
     ):
         return None
-    kind = typed(op.result)
     symbol = r.symbols.add(op.array(), kind, op.result.name_hint or "constant")
     return r.insert(GetOp.of(symbol)).result
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.extent import are_equal
 from glow_dialects.core.types import present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.conv import ConvOp
@@ -60,9 +61,14 @@ def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
         return None
     last, pads = op.layout == "NHWC", op.pads
     spanned = [
-        k == n > 1 and not (b or e) for k, n, b, e in zip(op.kernel, spatial, pads, pads[2:], strict=False)
+        are_equal(k, n) and k > 1 and not (b or e)
+        for k, n, b, e in zip(op.kernel, spatial, pads, pads[2:], strict=False)
     ]
-    if spanned not in ([True, False], [False, True]) or 1 in spatial or (spanned[0] and last):
+    if (
+        spanned not in ([True, False], [False, True])
+        or any(are_equal(n, 1) for n in spatial)
+        or (spanned[0] and last)
+    ):
         return None
     (height, width), (rows, columns), out = spatial, op.kernel, shape_of(op.filter)[0]
     known, bias = plain_properties(op), next(iter(present(op.bias)), None)

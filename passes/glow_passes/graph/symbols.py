@@ -8,7 +8,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
-from glow_dialects.core.types import Array, Tensor, UniformQuantizedType
+from glow_dialects.core.extent import is_open
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, shape_of
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, GetOp, PlaceholderOp
 from glow_dialects.ops.splat import SplatOp
@@ -40,7 +41,7 @@ class Symbols:
         if type(owner) is GetOp:
             constant = self.constant(owner)
             return None if constant is None else constant.array()
-        if type(owner) is LiteralOp or type(owner) is SplatOp:
+        if type(owner) is LiteralOp or (type(owner) is SplatOp and not is_open(shape_of(value))):
             return owner.array()
         return None
 

@@ -9,6 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.instr.flights import asynchronous, touched
+from glow_dialects.instr.loops import ForOp
 from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
@@ -26,9 +28,11 @@ def eliminate(function: InstrFuncOp) -> int:
     wanted: set[SSAValue] = {w.result for w in function.weights()}
     removed = 0
     for op in reversed(list(function.block.ops)):
-        if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
+        if isinstance(op, ForOp):
+            wanted.update(touched(op))
+        elif isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
             outs = {origin(v) for v in op.written()}
-            if outs & wanted:
+            if outs & wanted or asynchronous(op):
                 _update(op, wanted)
             else:
                 _erase(op)

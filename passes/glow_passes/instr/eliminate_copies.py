@@ -21,6 +21,8 @@ from glow_dialects.instr.memory import (
     origin,
     view_offset,
 )
+from glow_dialects.instr.spaces import space_of
+from glow_dialects.instr.strides import strides_of
 from glow_passes.contract import InstructionPass
 
 
@@ -44,7 +46,7 @@ def eliminate(function: InstrFuncOp) -> int:
 
 
 def _touching(buffers: Sequence[SSAValue], order: Mapping[Operation, int]) -> list[Operation]:
-    """The function's operations on buffers or views of them, in order."""
+    """The operations on buffers or views of them, in the order of the function; those in loops come first."""
     ops: set[Operation] = set()
     left = list(buffers)
     while left:
@@ -52,7 +54,7 @@ def _touching(buffers: Sequence[SSAValue], order: Mapping[Operation, int]) -> li
             ops.add(use.operation)
             if isinstance(use.operation, ViewOp):
                 left.append(use.operation.result)
-    return sorted((op for op in ops if op in order), key=order.__getitem__)
+    return sorted(ops, key=lambda op: order.get(op, -1))
 
 
 def _movable(copy: CopyOp, base: SSAValue, order: Mapping[Operation, int]) -> bool:
@@ -60,10 +62,14 @@ def _movable(copy: CopyOp, base: SSAValue, order: Mapping[Operation, int]) -> bo
     dest = copy.dest
     if not isinstance(base.owner, AllocOp) or not isinstance(dest.owner, WeightOp | AllocOp):
         return False
+    if space_of(dest) != space_of(base) or strides_of(copy.src.type) is not None:
+        return False
     if view_offset(copy.src) != 0 or _count(copy.src) != _count(base):
         return False
     # From the first use of the source up to the copy nothing else may touch the destination.
     seen, users = False, _touching((base, dest), order)
+    if any(op not in order or isinstance(op, InstrOp) and op.results for op in users):
+        return False  # in a loop, or beside other instructions
     for op in users:
         touches = [origin(v) for v in op.operands]
         if op is copy:
@@ -113,6 +119,7 @@ def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue, order: dict[O
         _hoist(dest.owner, owner)
     if base.type != dest.type:
         view = ViewOp.of(dest, base.type)  # pyright: ignore[reportArgumentType]
+        view.location = owner.location
         function.block.insert_op_before(view, owner)
         order[view] = order[owner]
         base.replace_all_uses_with(view.result)

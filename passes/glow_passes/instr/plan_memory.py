@@ -1,162 +1,86 @@
-"""glow-plan-memory: every alloc gets its offset in one arena."""
+"""glow-plan-memory: every alloc gets its offset in the arena, or in the memory that its type names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.arena import Request, plan_offsets
+from glow_dialects.core.errors import CompileError, UnsupportedError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import bytes_of
-from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions
+from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions, origin
+from glow_dialects.instr.spaces import MAIN, Memory, space_of
 from glow_passes.contract import InstructionPass
-
-Request = tuple[int, int, int]
-
-
-def max_live(requests: Sequence[Request], alignment: int = 64) -> int:
-    """The largest sum of (aligned) sizes live at one step: no plan can be smaller."""
-    events: list[tuple[int, int]] = []
-    for start, end, size in requests:
-        if end > start and size > 0:
-            rounded = -(-size // alignment) * alignment
-            events += [(start, rounded), (end, -rounded)]
-    live = most = 0
-    for _, change in sorted(events):
-        live += change
-        most = max(most, live)
-    return most
-
-
-def plan_offsets(requests: Sequence[Request], alignment: int = 64) -> list[int]:
-    """Offsets in one arena for buffers `(start, end, size)`: life [start, end) in steps, bytes.
-
-    Buffers whose lives overlap get disjoint ranges; every offset is a multiple of `alignment`.
-    Several orderings are tried (by size, by size x life, by the pressure of the steps a buffer is
-    live in, and as given) and the smallest arena is kept. Raises ValueError for a negative size, an
-    end before its start, or an alignment that is not positive.
-    """
-    if alignment < 1:
-        raise ValueError(f"alignment must be positive, got {alignment}")
-    for start, end, size in requests:
-        if size < 0 or end < start:
-            raise ValueError(f"request ({start}, {end}, {size}) has a negative size or life")
-    sizes = [-(-s // alignment) * alignment for _, _, s in requests]
-    bound = max_live(requests, alignment)
-    best: list[int] = []
-    best_top = -1
-    for order in _orders(requests, sizes):
-        offsets, top = _place(requests, sizes, order)
-        if best_top < 0 or top < best_top:
-            best, best_top = offsets, top
-        if best_top <= bound:
-            break
-    return best
-
-
-def _orders(requests: Sequence[Request], sizes: Sequence[int]) -> Iterable[list[int]]:
-    indices = list(range(len(requests)))
-    pressure = _pressure(requests, sizes)
-
-    def life(i: int) -> int:
-        return requests[i][1] - requests[i][0]
-
-    keys: list[Callable[[int], object]] = [
-        lambda i: (-pressure[i], -sizes[i], requests[i][0]),
-        lambda i: (-sizes[i], -life(i), requests[i][0]),
-        lambda i: (-sizes[i] * life(i), requests[i][0]),
-        lambda i: (-life(i), -sizes[i]),
-        lambda i: (-pressure[i], -life(i), -sizes[i]),
-        lambda i: (requests[i][0], -sizes[i]),
-        lambda i: (-requests[i][1], -sizes[i]),
-    ]
-    for key in keys:
-        yield sorted(indices, key=key)  # pyright: ignore
-    yield indices
-
-
-def _pressure(requests: Sequence[Request], sizes: Sequence[int]) -> list[int]:
-    """For each buffer the largest live total of a step it is live in."""
-    steps = sorted({s for s, _, _ in requests})
-    where = {s: i for i, s in enumerate(steps)}
-    change = [0] * (len(steps) + 1)
-    spans: list[tuple[int, int]] = []
-    from bisect import bisect_left
-
-    for (start, end, _), size in zip(requests, sizes, strict=True):
-        low, high = where[start], bisect_left(steps, end)
-        spans.append((low, high))
-        change[low] += size
-        change[max(low, high)] -= size
-    totals: list[int] = []
-    live = 0
-    for delta in change[:-1]:
-        live += delta
-        totals.append(live)
-    return [max(totals[a:b], default=0) for a, b in spans]
-
-
-def _place(requests: Sequence[Request], sizes: Sequence[int], order: Sequence[int]) -> tuple[list[int], int]:
-    """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time."""
-    offsets = [0] * len(requests)
-    placed: list[int] = []
-    top = 0
-    for i in order:
-        start, end, _ = requests[i]
-        if sizes[i] == 0 or end == start:
-            continue
-        busy = sorted(
-            (offsets[j], offsets[j] + sizes[j])
-            for j in placed
-            if requests[j][0] < end and start < requests[j][1]
-        )
-        position = 0
-        for low, high in busy:
-            if low - position >= sizes[i]:
-                break
-            position = max(position, high)
-        offsets[i] = position
-        placed.append(i)
-        top = max(top, position + sizes[i])
-    return offsets, top
 
 
 def lives_of(function: InstrFuncOp) -> dict[AllocOp, Request]:
     """The life of every buffer, in steps of the function, and its bytes."""
-    allocs: list[AllocOp] = []
     starts: dict[AllocOp, int] = {}
     ends: dict[AllocOp, int] = {}
     step = 0
-    for step, op in enumerate(function.block.ops):
+    for step, op in enumerate(function.walk()):
         if isinstance(op, AllocOp):
-            allocs.append(op)
             starts[op] = step
         elif isinstance(op, DeallocOp):
             owner = op.buffer.owner
             assert isinstance(owner, AllocOp)
             ends[owner] = step
-    return {a: (starts[a], ends.get(a, step + 1), bytes_of(a.result.type)) for a in allocs}
+    return {a: (start, ends.get(a, step + 1), bytes_of(a.result.type)) for a, start in starts.items()}
 
 
 def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
-    """Write `offset` on every alloc and the arena's size on the function; open sizes are left to the run."""
+    """Write `offset` on every alloc and the arena's size on the function; open sizes are left to the run.
+
+    Every memory is planned by itself. CompileError where the buffers of one do not fit.
+    """
     lives = lives_of(function)
     if is_open([size for _, _, size in lives.values()]):
         return
-    offsets = plan_offsets(list(lives.values()), alignment)
-    top = 0
-    for (alloc, (_, _, size)), offset in zip(lives.items(), offsets, strict=True):
-        alloc.place(offset)
-        top = max(top, offset + -(-size // alignment) * alignment)
-    function.properties["arena"] = IntegerAttr(top, i64)
+    memories = function.spaces()
+    spaces: dict[str, dict[AllocOp, Request]] = {MAIN: {}}
+    for alloc, life in lives.items():
+        spaces.setdefault(space_of(alloc.result), {})[alloc] = life
+    for space, there in spaces.items():
+        memory = memories.get(space)
+        step = alignment if memory is None else memory.alignment
+        offsets = plan_offsets(list(there.values()), step)
+        top = 0
+        for (alloc, (_, _, size)), offset in zip(there.items(), offsets, strict=True):
+            alloc.place(offset)
+            top = max(top, offset + -(-size // step) * step)
+        if memory is None:
+            function.properties["arena"] = IntegerAttr(top, i64)
+        elif top > memory.size:
+            raise full(function, space, memory, there)
+
+
+def full(function: InstrFuncOp, space: str, memory: Memory, there: Mapping[AllocOp, Request]) -> CompileError:
+    """The error of a memory whose buffers do not fit: which, how many bytes, and at which instruction."""
+    rounded = {a: -(-size // memory.alignment) * memory.alignment for a, (_, _, size) in there.items()}
+    worst, at, live = 0, 0, list(there)
+    for start, _, _ in there.values():
+        now = [a for a, (low, high, _) in there.items() if low <= start < high]
+        if (total := sum(rounded[a] for a in now)) > worst:
+            worst, at, live = total, start, now
+    after = [op for step, op in enumerate(function.walk()) if step > at]
+    users = {a.result for a in live}
+    user = next(op.name for op in after if any(origin(v) in users for v in op.operands))
+    largest = sorted(live, key=lambda a: -rounded[a])[:4]
+    shown = ", ".join(str(a.result.type) for a in largest) + (", ..." if len(live) > len(largest) else "")
+    fit = "" if worst > memory.size else ", which leave gaps"
+    return CompileError(
+        f"@{function.sym_name.data}: memory '{space}' of {memory.size} bytes is full at {user}: buffers of "
+        f"{worst} bytes live there{fit} ({shown}); use smaller tiles, or fewer buffers at a time"
+    )
 
 
 @dataclass(frozen=True)
 class PlanMemoryPass(InstructionPass):
-    """Assign arena offsets to the allocs of every instruction function."""
+    """Assign offsets in their memories to the allocs of every instruction function."""
 
     name = "glow-plan-memory"
     PLANS = True

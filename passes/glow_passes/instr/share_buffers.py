@@ -9,6 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.instr.flights import touched
+from glow_dialects.instr.loops import ForOp
 from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
@@ -20,13 +22,12 @@ from glow_passes.contract import InstructionPass
 
 
 def _lives(function: InstrFuncOp) -> tuple[dict[SSAValue, Operation], dict[SSAValue, Operation]]:
-    """First and last instruction that touches each alloc (views and deallocs do not count)."""
+    """First and last instruction or loop that touches each alloc (views and deallocs do not count)."""
     first: dict[SSAValue, Operation] = {}
     last: dict[SSAValue, Operation] = {}
     for op in function.block.ops:
-        if isinstance(op, InstrOp) and not isinstance(op, DeallocOp):
-            for operand in op.operands:
-                base = origin(operand)
+        if isinstance(op, InstrOp | ForOp) and not isinstance(op, DeallocOp):
+            for base in touched(op):
                 first.setdefault(base, op)
                 last[base] = op
     return first, last
@@ -40,7 +41,7 @@ def share(function: InstrFuncOp) -> int:
     saved = 0
     first, last = _lives(function)
     for op in list(function.block.ops):
-        if not isinstance(op, InstrOp) or not op.INPLACE:
+        if not isinstance(op, InstrOp) or not op.INPLACE or op.results:
             continue
         out = op.written()[0]
         if not isinstance(out.owner, AllocOp) or first.get(out) is not op:

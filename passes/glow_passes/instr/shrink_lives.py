@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions, origin
+from glow_dialects.instr.flights import touched
+from glow_dialects.instr.loops import ForOp
+from glow_dialects.instr.memory import AllocOp, DeallocOp, instr_functions
 from glow_passes.contract import InstructionPass
 
 
-def shrink(function: InstrFuncOp) -> None:
-    """alloc a; I; J a; K; dealloc a   ->   I; alloc a; J a; dealloc a; K."""
-    block = function.block
+def shrink(block: Block) -> None:
+    """alloc a; I; J a; K; dealloc a   ->   I; alloc a; J a; dealloc a; K.
+
+    A buffer that an instruction under way uses lives until that is waited for.
+    """
     first: dict[SSAValue, Operation] = {}
     last: dict[SSAValue, Operation] = {}
     deallocs: dict[SSAValue, DeallocOp] = {}
@@ -22,11 +26,12 @@ def shrink(function: InstrFuncOp) -> None:
         if isinstance(op, DeallocOp):
             deallocs[op.buffer] = op
             continue
-        for operand in op.operands:
-            base = origin(operand)
+        for base in touched(op):
             if isinstance(base.owner, AllocOp):
                 first.setdefault(base, op)
                 last[base] = op
+        if isinstance(op, ForOp):
+            shrink(op.block)
     for buffer, dealloc in deallocs.items():
         alloc = buffer.owner
         assert isinstance(alloc, AllocOp)
@@ -46,4 +51,4 @@ class ShrinkLivesPass(InstructionPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):
-            shrink(function)
+            shrink(function.block)

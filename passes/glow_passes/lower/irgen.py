@@ -33,6 +33,7 @@ class IRGen:
         self.source = function
         self.generated = InstrFuncOp.of(function.sym_name.data)
         self.generated.attributes.update(function.attributes)
+        self.generated.location = function.location
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.weights: dict[str, WeightOp] = {}
         self.program: list[Operation] = []
@@ -44,6 +45,7 @@ class IRGen:
             assert target is not None, f"@{name} was verified"
             kind = buffer_type(typed(target.type))
             self.weights[name] = WeightOp.of(target.sym_name, kind, isinstance(target, ConstantOp))
+            self.weights[name].location = target.location
         return self.weights[name].result
 
     def alloc(self, value: SSAValue) -> SSAValue:
@@ -59,7 +61,13 @@ class IRGen:
         self.program.append(op)
 
     def node(self, op: Operation) -> None:
-        """Translate one node."""
+        """Translate one node; what is made of it has its location."""
+        before = len(self.program)
+        self._translate(op)
+        for made in self.program[before:]:
+            made.location = op.location
+
+    def _translate(self, op: Operation) -> None:
         match op:
             case GetOp():
                 self.buffers[op.result] = self.weight(op.symbol.root_reference.data)
@@ -96,6 +104,7 @@ class IRGen:
             operands=[*outs, *ins],
             properties=op.INSTR.normalized(sizes, properties),
             attributes=dict(op.attributes),
+            regions=[op.detach_region(0) for _ in op.regions],
         )
         self.emit(instruction)
 
@@ -117,7 +126,9 @@ def insert_deallocs(function: InstrFuncOp) -> None:
         if isinstance(op, AllocOp):
             last[op.result] = op
     for buffer, op in last.items():
-        function.block.insert_op_after(DeallocOp(buffer), op)
+        dealloc = DeallocOp(buffer)
+        dealloc.location = op.location
+        function.block.insert_op_after(dealloc, op)
 
 
 def generate(function: FuncOp) -> InstrFuncOp:

@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from glow_dialects.core.extent import estimate
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -17,11 +18,13 @@ from glow_passes.quantize.profile import observed
 PREFIX = "profile."
 
 
-def instrument(module: ModuleOp, function: FuncOp) -> list[str]:
-    """Save every observed value of `function` to an output of its own; the names of the values."""
+def instrument(module: ModuleOp, function: FuncOp, wanted: Collection[str] | None = None) -> list[str]:
+    """Save every observed value of `function`, or those wanted, to an output each; the values' names."""
     names: list[str] = []
     symbols = Symbols(module)
     for name, value in observed(function, module).items():
+        if wanted is not None and name not in wanted:
+            continue
         place = PlaceholderOp.of(symbols.fresh(PREFIX + name), typed(value), "output")
         module.body.block.insert_op_before(place, function)
         function.body.block.add_op(SaveOp.of(value, place))

@@ -1,0 +1,213 @@
+"""Layers as loops over tiles in a device's memory: matrix products, and convolutions, which are such too."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+from xdsl.dialects.builtin import MemRefType, StringAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from glow_dialects.core.types import element_of, shape_of
+from glow_dialects.instr.loops import ForOp
+from glow_dialects.instr.memory import AllocOp, DeallocOp, StartCopyOp, ViewOp, WaitOp
+from glow_dialects.instr.strides import dense_strides, strided
+
+Dims = tuple[tuple[int, int], ...]
+"""Size, and stride in elements, of some dimensions."""
+Place = tuple[int | SSAValue, int]
+"""A number or an index of a loop, and the elements that it counts."""
+_O = TypeVar("_O", bound=Operation)
+
+
+@dataclass(frozen=True)
+class Product:
+    """y[rows, columns] = a[rows, depth] x b[depth, columns], where rows and depth are several dimensions.
+
+    Those of a convolution's input overlap. `images` products (how many, and the strides of a and y) have
+    the same b. Tiles are parts of the first dimension of each.
+    """
+
+    y: SSAValue
+    a: SSAValue
+    b: SSAValue
+    a_rows: Dims
+    a_depth: Dims
+    b_depth: Dims
+    b_column: tuple[int, int]
+    y_rows: Dims
+    y_column: tuple[int, int]
+    images: tuple[int, int, int] = (1, 0, 0)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of the first dimension of rows, of the columns and of the depth is in one tile."""
+
+    rows: int
+    columns: int
+    depth: int
+
+
+def dense_product(y: SSAValue, a: SSAValue, b: SSAValue) -> Product:
+    """y = a x b for matrices."""
+    (rows, depth), columns = shape_of(a), shape_of(b)[1]
+    column, lines = (columns, 1), ((rows, columns),)
+    return Product(y, a, b, ((rows, depth),), ((depth, 1),), ((depth, columns),), column, lines, column)
+
+
+def conv_product(
+    y: SSAValue, a: SSAValue, b: SSAValue, strides: Sequence[int], dilations: Sequence[int]
+) -> Product:
+    """The convolution (NCHW, one group) of an input that has its border by a filter."""
+    (count, outs, *outer), (_, depth, *kernel) = shape_of(y), shape_of(b)
+    x, w, z = (dense_strides(shape_of(v)) for v in (a, b, y))
+    steps = [s * stride for s, stride in zip(strides, x[2:], strict=True)]
+    taps = [d * stride for d, stride in zip(dilations, x[2:], strict=True)]
+    return Product(
+        y,
+        a,
+        b,
+        a_rows=tuple(zip(outer, steps, strict=True)),
+        a_depth=((depth, x[1]), *zip(kernel, taps, strict=True)),
+        b_depth=((depth, w[1]), *zip(kernel, w[2:], strict=True)),
+        b_column=(outs, w[0]),
+        y_rows=tuple(zip(outer, z[2:], strict=True)),
+        y_column=(outs, z[1]),
+        images=(count, x[0], z[0]),
+    )
+
+
+def pieces(size: int, tile: int) -> list[range]:
+    """The starts of tiles of one size, and that of the rest; `step` is the size."""
+    whole = size - size % tile
+    return [turns for turns in (range(0, whole, tile), range(whole, size, size - whole or 1)) if turns]
+
+
+def first(dims: Dims, size: int) -> Dims:
+    """Dimensions of which the first has another size."""
+    return ((size, dims[0][1]), *dims[1:])
+
+
+class Tiler:
+    """Writes the tiles of a product in front of an instruction; a device says what is done with one.
+
+    Tiles are loaded by asynchronous copies, each waited for at once: `hide_latency` sets that right.
+    """
+
+    def __init__(self, before: Operation, space: str) -> None:
+        assert before.parent is not None
+        self.outside: Block = before.parent
+        self.before = before
+        self.space = StringAttr(space)
+        self.block: Block | None = None
+        self.live: list[list[SSAValue]] = [[]]
+
+    def begin(self, sums: SSAValue, column: Place) -> None:
+        """Write what is added to the products of a tile, whose columns begin at `column`."""
+        raise NotImplementedError
+
+    def accumulate(self, sums: SSAValue, a: SSAValue, b: SSAValue) -> None:
+        """Add the product of two matrices to a tile."""
+        raise NotImplementedError
+
+    def finish(self, tile: SSAValue, rows: int, column: Place) -> SSAValue:
+        """The results in place of the sums."""
+        return tile
+
+    def product(self, p: Product, sizes: Sizes, element: Attribute) -> None:
+        """All tiles of a product, whose sums have elements of a type."""
+        count, a_image, y_image = p.images
+        for n in self.loops([range(count)] if count else []):
+            for i, rows in self.tiles(p.a_rows[0][0], sizes.rows):
+                a_at, y_at = [(n, a_image), (i, p.a_rows[0][1])], [(n, y_image), (i, p.y_rows[0][1])]
+                a_rows, whole = first(p.a_rows, rows), sizes.depth >= p.a_depth[0][0]
+                kept = self.load(p.a, (*a_rows, *p.a_depth), a_at) if whole else None
+                for j, columns in self.tiles(p.b_column[0], sizes.columns):
+                    y_dims = (*first(p.y_rows, rows), (columns, p.y_column[1]))
+                    tile = self.buffer([size for size, _ in y_dims], element)
+                    height = prod(size for size, _ in a_rows)
+                    sums = self.matrix(tile, height)
+                    self.begin(sums, (j, 1))
+                    for turns in pieces(p.a_depth[0][0], sizes.depth):
+                        for k in turns:
+                            self.live.append([])
+                            a_dims = (*a_rows, *first(p.a_depth, turns.step))
+                            a = kept or self.load(p.a, a_dims, [*a_at, (k, p.a_depth[0][1])])
+                            b_dims = (*first(p.b_depth, turns.step), (columns, p.b_column[1]))
+                            b = self.load(p.b, b_dims, [(k, p.b_depth[0][1]), (j, p.b_column[1])])
+                            deep = prod(size for size, _ in b_dims[:-1])
+                            self.accumulate(sums, self.matrix(a, height), self.matrix(b, deep))
+                            self.end()
+                    result = self.finish(tile, height, (j, 1))
+                    self.copy(self.view(p.y, y_dims, [*y_at, (j, p.y_column[1])]), result)
+
+    def tiles(self, size: int, tile: int) -> Generator[tuple[int | SSAValue, int]]:
+        """Loops over the tiles of a dimension: where each begins, and its size."""
+        for turns in pieces(size, tile):
+            for index in self.loops([turns]):
+                yield index, turns.step
+
+    def loops(self, ranges: Sequence[range]) -> Generator[int | SSAValue]:
+        """Loops one after another; what is written for an index is its body."""
+        for turns in ranges:
+            with self.loop(turns) as index:
+                yield index
+
+    @contextmanager
+    def loop(self, turns: range) -> Generator[int | SSAValue]:
+        """A loop, if there is more than one turn; buffers that are made in the body end there."""
+        outer = self.block
+        self.live.append([])
+        index: int | SSAValue = turns[0]
+        if len(turns) > 1:
+            loop = self.add(ForOp.of(turns))
+            self.block, index = loop.block, loop.index
+        yield index
+        self.end()
+        self.block = outer
+
+    def end(self) -> None:
+        """End the buffers that were made last."""
+        for buffer in self.live.pop():
+            self.add(DeallocOp(buffer))
+
+    def buffer(self, shape: Sequence[int], element: Attribute) -> SSAValue:
+        """A buffer in the device's memory."""
+        made = self.add(AllocOp.of(MemRefType(element, shape, memory_space=self.space))).result
+        self.live[-1].append(made)
+        return made
+
+    def view(self, buffer: SSAValue, dims: Dims, places: Sequence[Place] = ()) -> SSAValue:
+        """The part with these dimensions, `place * stride` elements behind the first for all `places`."""
+        kind: Any = buffer.type
+        part = MemRefType(kind.element_type, [n for n, _ in dims], memory_space=kind.memory_space)
+        terms = {p: stride for p, stride in places if isinstance(p, SSAValue)}
+        offset = sum(p * stride for p, stride in places if not isinstance(p, SSAValue))
+        return self.add(ViewOp.of(buffer, strided(part, [s for _, s in dims]), offset, terms)).result
+
+    def matrix(self, buffer: SSAValue, rows: int) -> SSAValue:
+        """A dense buffer as a matrix."""
+        columns = prod(shape_of(buffer)) // rows
+        return self.view(buffer, ((rows, columns), (columns, 1)))
+
+    def load(self, buffer: SSAValue, dims: Dims, places: Sequence[Place]) -> SSAValue:
+        """A part of a buffer, brought into the device's memory."""
+        tile = self.buffer([n for n, _ in dims], element_of(buffer))
+        self.copy(tile, self.view(buffer, dims, places))
+        return tile
+
+    def copy(self, dest: SSAValue, src: SSAValue) -> None:
+        """Copy, and wait for it."""
+        self.add(WaitOp(self.add(StartCopyOp(dest, src)).results))
+
+    def add(self, op: _O) -> _O:
+        """An operation where the loops stand."""
+        if self.block is None:
+            self.outside.insert_op_before(op, self.before)
+        else:
+            self.block.add_op(op)
+        return op
