@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.packages import added, no_function
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 from glow_dialects.dialects import operations
 from glow_dialects.ops import card_of, operators
@@ -145,6 +146,9 @@ class Operators:
             """The method of an operator that has none of its own: operands in order, properties by name."""
             short = name.removeprefix("logical_")  # "and" is a word of Python's grammar
             card = card_of(short)
+            offered = added("glow.dialects", no_function).get(name) if card is None else None
+            if offered is not None:
+                return PackageOperators(self, name, offered().operations)
             if card is None:
                 near = get_close_matches(name, dir(self), 1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -195,6 +199,25 @@ class Operators:
     def one(self, kind: type[GraphOp], *operands: Operand, **options: Any) -> Value:
         """`insert` for operators of one result."""
         return self.insert(kind, *operands, **options)[0]
+
+
+class PackageOperators:
+    """The operators of a package's dialect (entry point `glow.dialects`): `g.npu.fc(x, w)`."""
+
+    def __init__(self, graph: Any, dialect: str, operations: Iterable[type[Any]]) -> None:
+        self._graph, self._dialect = graph, dialect
+        self._kinds = {k.name.removeprefix(f"{dialect}."): k for k in operations if issubclass(k, GraphOp)}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The method of an operator: operands in order, properties by name."""
+        if name not in self._kinds:
+            known = ", ".join(sorted(self._kinds)) or "none"
+            raise AttributeError(f"dialect {self._dialect} has no operator '{name}'; there are: {known}")
+        return partial(self._graph._operator, self._kinds[name])
+
+    def __dir__(self) -> list[str]:
+        """The operators."""
+        return sorted(self._kinds)
 
 
 Unary = Callable[[Like], Value]

@@ -29,6 +29,11 @@ from glow_frontends.builder.shapes import Shapes
 __all__ = ["GraphBuilder", "Value"]
 
 
+def _known(size: object) -> bool:
+    """Whether a size is a whole number that is not negative."""
+    return isinstance(size, int | np.integer) and int(size) >= 0
+
+
 class GraphBuilder(Math, Shapes, Networks):
     """Builds the function `name` of a new module; `module` is valid after every call.
 
@@ -58,7 +63,7 @@ class GraphBuilder(Math, Shapes, Networks):
         """
         if kind not in KINDS or kind == "output":
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
-        if any(d < 0 for d in shape):
+        if not all(map(_known, shape)):
             raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes are known and not negative")
         placeholder = PlaceholderOp.of(self._symbol(name), tensor(shape, element_type(dtype)), kind)
         return self._read(placeholder, name)

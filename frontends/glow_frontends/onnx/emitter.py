@@ -178,6 +178,7 @@ class Emitter:
         block = Block(arg_types=kinds)
         outer = self.builder, self._constants, self._unique
         self.builder, self._constants = Builder.at_end(block), dict(self._constants)
+        self.builder.location = outer[0].location
         self._unique = dict(self._unique)
         self.bodies += 1
         try:
@@ -279,7 +280,7 @@ class Emitter:
 
 def check_size(dims: Sequence[int], most: int = MAX_ELEMENTS) -> None:
     """Refuse tensors that no machine holds, of more elements than `most`, or of negative sizes."""
-    if min(dims, default=0) < 0:
+    if any(dim < 0 for dim in dims):
         raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} has a negative size")
     count = 1
     for dim in dims:

@@ -14,6 +14,8 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
 from glow_dialects.core.extent import size as whole
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import UNKNOWN, is_unknown, node_location
 from glow_dialects.core.types import Array, Tensor, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
@@ -101,6 +103,7 @@ class Import:
     ) -> None:
         self.function = function or FuncOp.of("main")
         self.module = cast(ModuleOp, self.function.parent_op()) if function else ModuleOp([self.function])
+        self.module.location = node_location(source.name)
         self.emitter = Emitter(self.module, self.function, {"main", *reserved}, training)
         self.session = Session(self.emitter, source.name, source.folder, source.functions, control=control)
         self.scope = Scope(self.session, source.opsets)
@@ -136,9 +139,10 @@ class Import:
     def save(self, symbol: str, name: str, value: Value) -> None:
         """Make a value an output of the module."""
         result = self.emitter.value(value)
-        self.emitter.builder.insert(
-            SaveOp.of(result, self.placeholder(symbol, name, typed(result), "output"))
-        )
+        saved = SaveOp.of(result, self.placeholder(symbol, name, typed(result), "output"))
+        made = result.owner.location if isinstance(result.owner, GraphOp) else UNKNOWN
+        saved.location = node_location(name) if is_unknown(made) else made
+        self.emitter.builder.insert(saved)
 
     def outputs(self, names: Iterable[str], inputs: Iterable[str]) -> None:
         """The outputs of the graph, all tensors; `inputs` have symbols already."""

@@ -10,10 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.onnx_pb import AttributeProto
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError, OpenSizes, Problem, internal
+from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array
 from glow_frontends.onnx import bounds
 from glow_frontends.onnx.emitter import Emitter
@@ -177,6 +179,9 @@ class Scope:
 
     def step(self, proto: NodeProto) -> None:
         """Import one node; a problem is recorded, and NeedsValue raised where run-time data decide."""
+        emitter = self.session.emitter
+        outer = emitter.builder.location
+        emitter.builder.location = self.location(proto, outer)
         try:
             self._count()
             results = self.node(proto)
@@ -190,6 +195,14 @@ class Scope:
             self.problem(proto, internal(error, "the rule"))
         else:
             self.define(proto, results)
+        finally:
+            emitter.builder.location = outer
+
+    def location(self, proto: NodeProto, outer: LocationAttr) -> LocationAttr:
+        """That of a node: its name, within that of a node around it; bodies leave nodes unnamed."""
+        if self.depth and not proto.name:
+            return outer
+        return node_location(label(proto), outer)
 
     def _count(self) -> None:
         """Refuse expansions that would not end."""

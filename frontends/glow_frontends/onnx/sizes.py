@@ -38,7 +38,7 @@ def sizes_of(value: Value) -> Array | None:
         return source.array() if isinstance(source, SizesOp) else None
     if value.size > MAX_SIZES or not is_standard(value.dtype):
         return None
-    if value.dtype.kind == "f" and np.all(np.isfinite(value)) and np.all(value == np.trunc(value)):
+    if value.dtype.kind == "f" and np.all(np.abs(value) < 2**63) and np.all(value == np.trunc(value)):
         value = value.astype(np.int64)
     return value.astype(object) if value.dtype.kind in "iub" else None
 

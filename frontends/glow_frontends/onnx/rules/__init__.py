@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+from glow_dialects.core.packages import added, no_mapping
 from glow_frontends.onnx.rules import (
     activation,
     bounded_selection,
@@ -75,9 +76,17 @@ RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
 }
 
 
+def families(domain: str) -> tuple[Mapping[str, Versions], ...]:
+    """The rules of a domain: ours, or those of a package (entry point `glow.onnx_rules`, named so)."""
+    if domain in RULES:
+        return RULES[domain]
+    rules = added("glow.onnx_rules", no_mapping).get(domain)
+    return () if rules is None else (rules,)
+
+
 def find_rule(domain: str, op: str, version: int) -> Rule | None:
     """The rule of an operator at an opset version; None where only a function body may define it."""
-    for family in RULES.get(domain, ()):
+    for family in families(domain):
         versions = family.get(op)
         if versions is None:
             continue
@@ -91,7 +100,7 @@ def find_rule(domain: str, op: str, version: int) -> Rule | None:
 
 def nearest(domain: str, op: str) -> str | None:
     """A known operator whose name is like `op`."""
-    names = [name for family in RULES.get(domain, RULES[""]) for name in family]
+    names = [name for family in families(domain) or RULES[""] for name in family]
     close = difflib.get_close_matches(op, names, 1)
     return close[0] if close else None
 

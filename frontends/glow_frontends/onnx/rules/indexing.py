@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import tensor
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
-from glow_dialects.ops.compare import CmpEqOp, CmpLtOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
@@ -75,8 +77,13 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
     if g.guessing or n.padded:
         return g(MaxOp, g(MinOp, x, g.like(high, x)), g.like(low, x))
     place = g(SubOp, cast_to(g, x, INT64), np.array(low, np.int64))
-    place = g(SelectOp, g(CmpLtOp, place, g.like(0, place)), g.like(high - low + 1, place), place)
-    values = np.arange(low, high + 1, dtype=dtype_of_value(x))
+    span, kind = high - low + 1, dtype_of_value(x)
+    if is_open((span,)):
+        beyond = g.sizes(objects([span]).reshape(()), INT64)
+        values = g(AddOp, g(IotaOp, results=tensor((span,), kind)), np.array(low, kind))
+    else:
+        beyond, values = g.like(span, place), np.arange(low, high + 1, dtype=kind)
+    place = g(SelectOp, g(CmpLtOp, place, g.like(0, place)), beyond, place)
     return take(g, values, place, 0, f"{n.op} '{label(n.proto)}': {text}.")
 
 
@@ -179,22 +186,24 @@ def trilu(g: Emitter, n: Node) -> Value:
     """Trilu: the upper or lower triangle, the rest 0."""
     x = n[0]
     k = 0 if n.get(1) is None else g.integer(n[1], "the diagonal of Trilu")
-    rows, columns = ranked(x, 2)[-2:]
-    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
-    mask = distance >= k if n.flag("upper", True) else distance <= k
+    mask = _diagonal(g, CmpGeOp if n.flag("upper", True) else CmpLeOp, ranked(x, 2), k)
     return g(SelectOp, mask, x, g.like(0, x))
 
 
-def eye_like(g: Emitter, n: Node) -> Array:
-    """EyeLike: known, as shapes are."""
-    del g
+def _diagonal(g: Emitter, kind: type[GraphOp], dims: Sequence[int], k: int) -> Value:
+    """How the columns of matrices compare with their rows, `k` added."""
+    columns, rows = (g(IotaOp, results=tensor((count,), "int64")) for count in (dims[-1], dims[-2]))
+    return g(kind, columns, g(AddOp, g.reshape(rows, (dims[-2], 1)), np.array(k)))
+
+
+def eye_like(g: Emitter, n: Node) -> Value:
+    """EyeLike: known where shapes are."""
     from glow_frontends.onnx.tensors import numpy_type
 
     kind = numpy_type(n.integer("dtype")) if n.has("dtype") else dtype_of_value(n[0])
     if rank(n[0]) != 2:
         raise RuleError(f"a tensor of rank {rank(n[0])}, expected a matrix")
-    rows, columns = shape(n[0])
-    return np.eye(rows, columns, n.integer("k", 0)).astype(kind)
+    return cast_to(g, _diagonal(g, CmpEqOp, shape(n[0]), n.integer("k", 0)), kind)
 
 
 def reverse_sequence(g: Emitter, n: Node) -> Value:

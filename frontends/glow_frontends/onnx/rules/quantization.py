@@ -18,6 +18,8 @@ from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import output_sizes
 from glow_frontends.onnx.emitter import Emitter
@@ -36,6 +38,8 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 INT16 = np.dtype(np.int16)
 INT32 = np.dtype(np.int32)
 FLOAT = np.dtype(np.float32)
+#: A stored tensor, its scale and its zero point.
+Triple = tuple[Value, Value, Value | None]
 #: Sums of this many products of centred bytes stay below 2^24, where float32 counts exactly.
 EXACT = 256
 
@@ -176,54 +180,92 @@ def centred(g: Emitter, x: Value, zero: Value | None, dims: Sequence[int] | None
     return g(SubOp, wide, cast_to(g, zero, INT32))
 
 
-def _rows(value: Value) -> tuple[int, ...] | None:
-    """Broadcast shape of a parameter with one entry a row."""
-    return (*shape(value), 1) if rank(value) == 1 and shape(value) != (1,) else None
+def integer_product(g: Emitter, a: Value, b: Value, a_zero: Value | None, b_zero: Value | None) -> Value:
+    """(a - a_zero) @ (b - b_zero) of bytes, exact in int32; zero points of all, of rows and of columns.
 
-
-def exact_product(g: Emitter, a: Value, b: Value) -> Value:
-    """The int32 product of centred bytes: float products of at most EXACT terms are exact."""
-    depth = shape(a)[-1]
-    total: Value | None = None
-    for start in range(0, max(depth, 1), EXACT):
-        end = min(start + EXACT, depth)
-        part = product(g, _span(g, a, rank(a) - 1, start, end), _span(g, b, max(0, rank(b) - 2), start, end))
-        part = cast_to(g, part, INT32)
-        total = part if total is None else g(AddOp, total, part)
-    assert total is not None
+    Zero points that no integer kernel takes are multiplied by sums of the other operand.
+    """
+    if rank(a) < 2 or rank(b) < 2:
+        dims = (*shape(a)[:-1], *(*shape(b)[:-2], *shape(b)[-1:])[: rank(b) - 1])
+        left = g.reshape(a, (1, *shape(a))) if rank(a) < 2 else a
+        right = g.reshape(b, (*shape(b), 1)) if rank(b) < 2 else b
+        return g.reshape(integer_product(g, left, right, a_zero, b_zero), dims)
+    rows, columns = (None if z is None else _parameter(g, z, i) for i, z in ((1, a_zero), (0, b_zero)))
+    centre = rows
+    if isinstance(b, np.ndarray) and rank(b) == 2 and b.size and isinstance(a, SSAValue):
+        b, columns = _signed_bytes(g, b, columns)
+        b_zero, count = None, prod(shape(a)[:-1])
+        flat, kind = _bytes(g, g.reshape(a, (count, shape(a)[-1]))), tensor((count, shape(b)[1]), INT32)
+        total = g(QuantizedFullyConnectedOp, flat, _held(g, b), None, results=kind)
+        total = g.reshape(total, (*shape(a)[:-1], shape(b)[1]))
+    else:
+        left, rows = _stored_bytes(g, a, rows)
+        right, columns = _stored_bytes(g, b, columns)
+        batch = np.broadcast_shapes(shape(a)[:-2], shape(b)[:-2])
+        kind = tensor((*batch, shape(a)[-2], shape(b)[-1]), INT32)
+        total = g(QuantizedMatmulOp, left, right, results=kind)
+    if rows is not None:
+        below = centred(g, b, b_zero if columns is None else None)
+        below = g(ReduceSumOp, below, axes=(rank(b) - 2,), keepdims=True)
+        total = g(SubOp, total, g(MulOp, cast_to(g, rows, INT32), below))
+    if columns is not None:
+        along = g(ReduceSumOp, centred(g, a, centre), axes=(rank(a) - 1,), keepdims=True)
+        total = g(SubOp, total, g(MulOp, cast_to(g, columns, INT32), along))
     return total
 
 
-def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
-    """x[start:end] of an axis, in float."""
-    begins, ends = [0] * rank(x), list(shape(x))
-    begins[axis], ends[axis] = start, end
-    return cast_to(g, cut(g, x, begins, ends), FLOAT)
+def _parameter(g: Emitter, zero: Value, axis: int) -> Value:
+    """A parameter as it meets a matrix: of one number, of columns (axis 0) or of rows (axis 1)."""
+    if prod(shape(zero)) == 1:
+        return g.reshape(zero, ())
+    return g.reshape(zero, (*shape(zero), 1)) if axis and rank(zero) == 1 else zero
+
+
+def _signed_bytes(g: Emitter, w: np.ndarray, zero: Value | None) -> tuple[np.ndarray, Value | None]:
+    """Known bytes as signed ones, less their zero points where these fit in, else beside."""
+    if not isinstance(zero, SSAValue):
+        wide = w.astype(np.int16) - (np.int16(0) if zero is None else zero.astype(np.int16))
+        if wide.min() >= -128 and wide.max() <= 127:
+            return wide.astype(np.int8), None
+    if w.dtype == np.int8:
+        return w, zero
+    spread = np.zeros((), np.int32) if zero is None else zero
+    return (w ^ np.uint8(128)).view(np.int8), g(SubOp, cast_to(g, spread, INT32), np.array(128, INT32))
+
+
+def _stored_bytes(g: Emitter, x: Value, zero: Value | None) -> tuple[Value, Value | None]:
+    """Bytes with their zero point in the type where it is one known number, else the zero point beside."""
+    dtype, point, rest = dtype_of_value(x), 0, zero
+    if isinstance(zero, np.ndarray) and not zero.ndim:
+        point, rest = int(zero), None
+    kind = UniformQuantizedType.of(8 * dtype.itemsize, 1.0, point, dtype.kind == "i")
+    held = tensor(shape(x), kind)
+    return g.stored(x, held) if isinstance(x, np.ndarray) else g(BitCastOp, x, results=held), rest
+
+
+def real_product(g: Emitter, left: Triple, right: Triple, terms: Value | None, bias: Value | None) -> Value:
+    """The product of stored tensors, `terms` in units of it and a real bias added."""
+    total = integer_product(g, left[0], right[0], left[2], right[2])
+    if terms is not None:
+        total = g(AddOp, total, terms)
+    scales = [_parameter(g, scale, axis) for (_, scale, _), axis in ((left, 1), (right, 0))]
+    y = g(MulOp, cast_to(g, total, FLOAT), g(MulOp, *scales))
+    return y if bias is None else g(AddOp, y, bias)
 
 
 def matmul_integer(g: Emitter, n: Node) -> Value:
     """MatMulInteger: int32 products of centred operands."""
-    a_zero = n.get(2)
-    known = isinstance(n[1], np.ndarray) and rank(n[1]) == 2 and isinstance(n[0], SSAValue) and rank(n[0]) > 1
-    weights = _known_weights(n, n.get(3)) if known else None
-    if weights is not None:
-        return _product_by_bytes(g, n[0], a_zero, weights)
-    a = centred(g, n[0], a_zero, None if a_zero is None else _rows(a_zero))
-    return exact_product(g, a, centred(g, n[1], n.get(3)))
+    return integer_product(g, n[0], n[1], n.get(2), n.get(3))
 
 
-def _known_weights(n: Node, zero: Value | None) -> np.ndarray | None:
+def _known_weights(w: np.ndarray, zero: Value | None) -> np.ndarray | None:
     """Known weights less their zero point, signed: in 8 bits where they fit, else in 16.
 
-    `zero` is of a form that broadcasts. None where the zero points are not known, or the input's is
-    not one number.
+    `zero` is of a form that broadcasts. None where the zero points are not known.
     """
-    w = n[1]
-    if not isinstance(w, np.ndarray) or isinstance(zero, SSAValue) or not w.size:
+    if isinstance(zero, SSAValue) or not w.size:
         return None
-    if n.get(2) is not None and shape(n[2]) not in ((), (1,)):
-        return None
-    wide = w.astype(np.int16) - (np.zeros((), np.int16) if zero is None else zero.astype(np.int16))
+    wide = w.astype(np.int16) - (np.int16(0) if zero is None else zero.astype(np.int16))
     return wide.astype(np.int8) if wide.min() >= -128 and wide.max() <= 127 else wide
 
 
@@ -238,48 +280,39 @@ def _held(g: Emitter, weights: np.ndarray) -> Value:
     return g.stored(weights, tensor(weights.shape, UniformQuantizedType.of(8 * weights.itemsize, 1.0)))
 
 
-def _product_by_bytes(g: Emitter, a: Value, zero: Value | None, weights: np.ndarray) -> Value:
-    """(a - zero) @ weights: a @ weights on integer kernels, less zero times the sums of their columns."""
-    rows, depth = prod(shape(a)[:-1]), shape(a)[-1]
-    kind = tensor((rows, weights.shape[1]), INT32)
-    flat = _bytes(g, g.reshape(a, (rows, depth)))
-    total = g(QuantizedFullyConnectedOp, flat, _held(g, weights), None, results=kind)
-    total = g.reshape(total, (*shape(a)[:-1], weights.shape[1]))
-    if zero is None:
-        return total
-    columns = weights.sum(axis=0, dtype=np.int32)
-    return g(SubOp, total, g(MulOp, cast_to(g, g.reshape(zero, ()), INT32), columns))
-
-
 def qlinear_matmul(g: Emitter, n: Node) -> Value:
     """QLinearMatMul; of known weights between conversions, as a quantised graph is written."""
-    kinds = _kinds(n, 1)
+    kinds = stored_kinds(n, 1)
     if kinds is not None:
         parts = [as_real(g, v, k) for v, k in zip((n[0], n[3]), kinds[:2], strict=True)]
         return as_stored(g, product(g, *parts), kinds[2], dtype_of_value(n[7]))
-    a, b = centred(g, n[0], n[2], _rows(n[2])), centred(g, n[3], n[5])
-    total = cast_to(g, exact_product(g, a, b), FLOAT)
+    total = cast_to(g, integer_product(g, n[0], n[3], n[2], n[5]), FLOAT)
     left, right, out = (cast_to(g, n[i], FLOAT) for i in (1, 4, 6))
-    rows = _rows(left)
-    left = g.reshape(left, rows) if rows else left
-    factor = g(DivOp, g(MulOp, left, right), out)
+    factor = g(DivOp, g(MulOp, _parameter(g, left, 1), _parameter(g, right, 0)), out)
     return saturate(g, g(MulOp, total, factor), n[7], dtype_of_value(n[7]))
 
 
-def _kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
+def stored_kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
     """Types of input, weights and result where all parameters are known and integer kernels fit."""
-    w, result = n[3], dtype_of_value(n[7])
+    w, result = n[3], dtype_of_value(n[0] if n.get(7) is None else n[7])
     if not isinstance(w, np.ndarray) or not isinstance(n[0], SSAValue):
         return None
     candidates = [
-        kind_of(n[0], n[1], n[2], dtype_of_value(n[0]), 0),
-        kind_of(w, n[4], n[5], w.dtype, axis),
-        kind_of(n[0], n[6], n[7], result, 0),
+        kind_of(n[0], n[1], n.get(2), dtype_of_value(n[0]), 0),
+        kind_of(w, n[4], n.get(5), w.dtype, axis),
+        kind_of(n[0], n[6], n.get(7), result, 0),
     ]
     kinds = [k for k in candidates if k is not None]
     whole = len(kinds) == 3 and kinds[0].axis.data < 0 and kinds[2].axis.data < 0
     fits = whole and (axis == 0 or rank(w) == 2)
     return kinds if fits else None
+
+
+def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
+    """x[start:end] of an axis, in float."""
+    begins, ends = [0] * rank(x), list(shape(x))
+    begins[axis], ends[axis] = start, end
+    return cast_to(g, cut(g, x, begins, ends), FLOAT)
 
 
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
@@ -319,7 +352,9 @@ def conv_integer(g: Emitter, n: Node) -> Value:
     w, zero = n[1], n.get(3)
     dims = None if zero is None else (*shape(zero), *(1,) * (rank(w) - 1))
     spread_zero = zero.reshape(dims) if isinstance(zero, np.ndarray) and dims is not None else zero
-    weights = _known_weights(n, spread_zero) if isinstance(n[0], SSAValue) else None
+    weights = None
+    if isinstance(n[0], SSAValue) and isinstance(w, np.ndarray):
+        weights = _known_weights(w, spread_zero)
     depthwise = 1 < n.integer("group", 1) == shape(n[0])[1] == shape(w)[0]
     if weights is None or rank(w) > 4 or depthwise:  # each channel alone: floats hold its sums exactly
         return _conv(g, n, centred(g, n[0], n.get(2)), centred(g, w, zero, dims))
@@ -339,7 +374,7 @@ def qlinear_conv(g: Emitter, n: Node) -> Value:
     x, w = n[0], n[3]
     if len(n.inputs) < 8:
         raise RuleError("8 inputs are expected")
-    kinds = _kinds(n, 0)
+    kinds = stored_kinds(n, 0)
     if kinds is not None and (n.get(8) is None or isinstance(n.get(8), np.ndarray)):
         return _quantized_conv(g, n, kinds)
     channels = (1, shape(w)[0], *(1,) * (rank(x) - 2))
@@ -355,13 +390,18 @@ def qlinear_conv(g: Emitter, n: Node) -> Value:
     return saturate(g, g(MulOp, cast_to(g, total, FLOAT), factor), y_zero, dtype_of_value(n[7]))
 
 
+def real_bias(g: Emitter, bias: Value, source: UniformQuantizedType, weights: UniformQuantizedType) -> Value:
+    """The real numbers of a bias in units of the product of the scales."""
+    scales = (weights.scale_array * source.scale_array).tolist()
+    unit = UniformQuantizedType.of(32, scales, axis=0) if len(scales) > 1 else None
+    return as_real(g, bias, unit or UniformQuantizedType.of(32, scales[0]))
+
+
 def _quantized_conv(g: Emitter, n: Node, kinds: Sequence[UniformQuantizedType]) -> Value:
     source, weights, result = kinds
     bias = n.get(8)
     if bias is not None:
-        scales = (weights.scale_array * source.scale_array).tolist()
-        unit = UniformQuantizedType.of(32, scales, axis=0) if len(scales) > 1 else None
-        bias = as_real(g, bias, unit or UniformQuantizedType.of(32, scales[0]))
+        bias = real_bias(g, bias, source, weights)
     conv = _windowed(g, n, as_real(g, n[0], source), as_real(g, n[3], weights), bias)
     return as_stored(g, conv, result, dtype_of_value(n[7]))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import is_open
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
 from glow_dialects.ops.gather import GatherOp
@@ -132,7 +135,14 @@ def _size(size: int, scale: float) -> int:
     if not scale > 0:
         raise RuleError("scales must be positive")
     # Scales are float32 ratios of sizes: just below a whole number is that number.
-    return int(np.floor(size * scale + 1e-6))
+    exact = Fraction(scale)
+    above = Fraction(0) if exact.denominator <= _EXACT else Fraction(1, 10**6)
+    top = (size * exact.numerator * above.denominator) + exact.denominator * above.numerator
+    return top // (exact.denominator * above.denominator)
+
+
+_EXACT = 64
+"""Ratios of numbers up to it are what is meant."""
 
 
 def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[float], **more: Any) -> Value:
@@ -150,12 +160,24 @@ def _mode(n: Node) -> str:
 
 def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[list[float], list[int]]:
     """Scales and final sizes under the node's policy on the aspect ratio."""
-    ratios = [s / d if d else 1.0 for s, d in zip(sizes, dims, strict=True)]
+    ratios = [_ratio(s, d) for s, d in zip(sizes, dims, strict=True)]
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return ratios, list(sizes)
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [ratio] * len(dims), [int(np.floor(ratio * d + 0.5)) for d in dims]
+
+
+def _ratio(size: int, before: int) -> float:
+    """Of sizes that the run tells only where one is a multiple of the other."""
+    if before == 0:
+        return 1.0
+    up, down = estimate(size) // estimate(before), estimate(before) // max(1, estimate(size))
+    if is_open((size, before)) and up and size == up * before:
+        return float(up)
+    if is_open((size, before)) and down and before == down * size:
+        return 1 / down
+    return size / before
 
 
 def _simple(g: Emitter, n: Node, scales: np.ndarray) -> Value:

@@ -1,6 +1,6 @@
-"""Rules of tree ensembles: sums of f32 are one operator, whose nodes ask one kind of question.
+"""Rules of tree ensembles: sums are one operator, whose nodes ask one kind of question.
 
-Of others (least and largest leaves, f64) every tree descends one level a step, all samples at once.
+Of others (least and largest leaves) every tree descends one level a step, all samples at once.
 """
 
 from __future__ import annotations
@@ -101,9 +101,13 @@ MOST_TARGETS, MOST_COPIES = 64, 4
 
 @dataclass
 class Forest:
-    """Trees in the form of `TreeSumsOp`: a node's branches are neighbours, the left one is for x <= split."""
+    """Trees in the form of `TreeSumsOp`: a node's branches are neighbours, the left one is for x <= split.
+
+    Splits are of the type `real` of the samples.
+    """
 
     trees: Trees
+    real: type[np.floating[Any]]
     features: list[int] = field(default_factory=list[int])
     splits: list[float] = field(default_factory=list[float])
     left: list[int] = field(default_factory=list[int])
@@ -130,8 +134,8 @@ class Forest:
         """Places of the branches of the model's node at `at`, which are made."""
         trees, node = self.trees, self.origins[at]
         mode, feature, missing = trees.modes[node], trees.features[node], trees.missing[node]
-        yes, no, split = trees.yes[node], trees.no[node], np.float32(trees.splits[node])
-        below = float(np.nextafter(split, np.float32(-np.inf))) if split > -np.inf else float("nan")
+        yes, no, split = trees.yes[node], trees.no[node], self.real(trees.splits[node])
+        below = float(np.nextafter(split, self.real(-np.inf))) if split > -np.inf else float("nan")
         split = float(split)
         if mode in (0, 1):
             left = self.ask(at, feature, split if mode == 0 else below, missing, (yes, no))
@@ -146,9 +150,9 @@ class Forest:
         return [inner + 1, left, left + 1]
 
 
-def forest_of(trees: Trees) -> Forest | None:
+def forest_of(trees: Trees, real: type[np.floating[Any]]) -> Forest | None:
     """The trees as `TreeSumsOp` takes them; None where that would take far more nodes."""
-    forest = Forest(trees)
+    forest = Forest(trees, real)
     todo = [forest.place(root) for root in trees.roots]
     most = MOST_COPIES * len(trees.features) + 64
     for at in todo:
@@ -166,19 +170,19 @@ def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dt
     for node, feature in enumerate(trees.features):
         if trees.yes[node] != node and not 0 <= feature < width:
             raise RuleError(f"a node asks for feature {feature} of {width}")
-    forest = None
-    if aggregate in ("SUM", "AVERAGE") and dtype_of_value(x) == dtype == np.float32 and trees.roots:
-        forest = forest_of(trees) if targets <= MOST_TARGETS else None
+    forest, real = None, dtype_of_value(x).type
+    if aggregate in ("SUM", "AVERAGE") and real in (np.float32, np.float64) and trees.roots:
+        forest = forest_of(trees, real) if targets <= MOST_TARGETS else None
     if forest is None:
         return scores_of(g, leaves_of(g, x, trees), trees, targets, aggregate, dtype)
-    table = _leaf_weights(trees, targets)[forest.origins].astype(np.float32)
+    table = _leaf_weights(trees, targets)[forest.origins].astype(real)
     columns = [np.array(c, np.int32) for c in (forest.features, forest.left, range(len(trees.roots)))]
-    splits = np.array(forest.splits, np.float32)
+    splits = np.array(forest.splits, real)
     depth = trees.depth() * (2 if {4, 5} & set(trees.modes) else 1)  # questions of equality are two
     score = g(TreeSumsOp, x, columns[0], splits, columns[1], table, columns[2], depth=depth)
-    if aggregate == "SUM":
-        return score
-    return g(MulOp, score, g.like(1 / len(trees.roots), score))
+    if aggregate == "AVERAGE":
+        score = g(MulOp, score, g.like(1 / len(trees.roots), score))
+    return cast_to(g, score, np.dtype(dtype))
 
 
 def _leaf_weights(trees: Trees, targets: int) -> Array:

@@ -157,11 +157,7 @@ def _cropped(g: Emitter, mask: Value, queries: int, keys: int) -> Value:
 def quantized_attention(g: Emitter, n: Node) -> list[Value | None]:
     """QAttention: Attention whose projection is a product of bytes."""
     x, w, bias, x_scale, w_scale = (n[i] for i in range(5))
-    total = quantization.exact_product(
-        g, quantization.centred(g, x, n.get(6)), quantization.centred(g, w, n.get(7))
-    )
-    factor = g(MulOp, g.reshape(x_scale, ()), w_scale if shape(w_scale) != (1,) else g.reshape(w_scale, ()))
-    projected = g(AddOp, g(MulOp, cast_to(g, total, FLOAT), factor), bias)
+    projected = quantization.real_product(g, (x, x_scale, n.get(6)), (w, w_scale, n.get(7)), None, bias)
     return _packed(g, n, projected, n.get(5), n.get(8), None)
 
 

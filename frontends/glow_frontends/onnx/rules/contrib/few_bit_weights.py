@@ -10,6 +10,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.dequantize_blocks import WIDTHS, DequantizeBlocksOp, dequantize_blocks, pack, unpack
 from glow_dialects.ops.reduce import ReduceSumOp
+from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_dialects.ops.unary_math import SqrtOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -22,10 +23,14 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 
 def matmul_n_bits(g: Emitter, n: Node) -> Value:
-    """MatMulNBits: a product with weights [N, K] of few bits, each block of K with a scale."""
+    """MatMulNBits: a product with weights [N, K] of few bits, each block of K with a scale.
+
+    `g_idx` names the block of each place of K. With `accuracy_level` 4 activations are rounded to eight bits,
+    by a scale for each block, where integer kernels take such blocks.
+    """
     rows, depth = n.integer("N"), n.integer("K")
     bits, block = n.integer("bits", 4), n.integer("block_size", REQUIRED)
-    if n.get(4) is not None or n.flag("weight_prepacked"):
+    if n.flag("weight_prepacked"):
         raise RuleError("weights in an order of their own")
     if bits not in WIDTHS or block * bits % 8:
         raise RuleError(f"weights of {bits} bits in blocks of {block}")
@@ -35,9 +40,26 @@ def matmul_n_bits(g: Emitter, n: Node) -> Value:
     scales = g.known(n[2], what).astype(np.float32).reshape(rows, count)
     points = _points(g, n.get(3), bits, (rows, count))
     point = 0.0 if points is not None else float(1 << (bits - 1))
-    form = {"bits": bits, "block": block, "depth": depth, "point": point}
-    y = _few_bits_product(g, n[0], codes, scales, points, form)
+    form: dict[str, Any] = {"bits": bits, "block": block, "depth": depth, "point": point}
+    x = cast_to(g, n[0], np.dtype(np.float32))
+    if n.get(4) is not None:
+        order = _by_blocks(g.known(n[4], "the blocks of MatMulNBits"), depth, block)
+        codes = pack(unpack(codes, bits, depth)[:, order], bits)
+        x = take(g, x, order, rank(x) - 1)
+    if n.integer("accuracy_level", 0) == 4 and block % 32 == 0 == depth % block:
+        if bits == 2:  # integer kernels take no fewer than four
+            codes, form["bits"] = pack(unpack(codes, bits, depth), 4), 4
+        x = g(RoundBlocksOp, x, block=block)
+    y = cast_to(g, _few_bits_product(g, x, codes, scales, points, form), dtype_of_value(n[0]))
     return y if n.get(5) is None else g(AddOp, y, n[5])
+
+
+def _by_blocks(blocks: Array, depth: int, block: int) -> Array:
+    """The places of a reduction in the order of their blocks, all of which but the last are full."""
+    order = np.argsort(blocks[:depth], kind="stable")
+    if blocks.size < depth or not np.array_equal(blocks[order], np.arange(depth) // block):
+        raise RuleError(f"blocks that have not {block} places each")
+    return order
 
 
 def _few_bits_product(

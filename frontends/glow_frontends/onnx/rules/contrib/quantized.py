@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from onnx import NodeProto
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import LeakyReluOp, SigmoidOp
@@ -124,46 +125,26 @@ def softmax(g: Emitter, n: Node, parts: list[Value]) -> Value:
 
 def gemm(g: Emitter, n: Node) -> Value:
     """QGemm: stored where the result has a scale, else float; the bias is in units of the product."""
-    a, b = quantization.centred(g, n[0], n.get(2)), quantization.centred(g, n[3], n.get(5), _columns(n))
-    a = g.transpose(a, (1, 0)) if n.flag("transA") else a
-    b = g.transpose(b, (1, 0)) if n.flag("transB") else b
-    total = quantization.exact_product(g, a, b)
-    if n.get(6) is not None:
-        total = g(AddOp, total, n[6])
-    alpha = n.number("alpha", 1.0)
-    factor = g(MulOp, g(MulOp, _flat(g, n[1]), _flat(g, n[4])), np.array(alpha, np.float32))
-    y = g(MulOp, cast_to(g, total, FLOAT), factor)
-    return y if n.get(7) is None else stored(g, n, y, n[7], n.get(8), n[0])
-
-
-def _columns(n: Node) -> tuple[int, int] | None:
-    """The shape of a zero point of each column of B, which may be stored transposed."""
-    zero = n.get(5)
-    if zero is None or shape(zero) in ((), (1,)):
-        return None
-    return (shape(zero)[0], 1) if n.flag("transB") else (1, shape(zero)[0])
-
-
-def _flat(g: Emitter, scale: Value) -> Value:
-    """A scale as it multiplies rows: of one element, or one a column."""
-    return g.reshape(scale, ()) if shape(scale) == (1,) else scale
+    a = g.transpose(n[0], (1, 0)) if n.flag("transA") else n[0]
+    b = g.transpose(n[3], (1, 0)) if n.flag("transB") else n[3]
+    scale = g(MulOp, n[4], np.array(n.number("alpha", 1.0), np.float32))
+    to, zero, bias = n.get(7), n.get(8), n.get(6)
+    plain = replace(n, inputs=[a, n[1], n.get(2), b, scale, n.get(5), to, zero])
+    kinds = None if to is None else quantization.stored_kinds(plain, 1)
+    if kinds is not None and not isinstance(bias, SSAValue):
+        source, weights, kind = kinds
+        y = nn.product(g, quantization.as_real(g, a, source), quantization.as_real(g, b, weights))
+        if bias is not None:
+            y = g(AddOp, y, quantization.real_bias(g, bias.reshape(-1), source, weights))
+        return quantization.as_stored(g, y, kind, dtype_of_value(a if zero is None else zero))
+    y = quantization.real_product(g, (a, n[1], n.get(2)), (b, scale, n.get(5)), bias, None)
+    return y if to is None else stored(g, n, y, to, zero, a)
 
 
 def matmul_to_float(g: Emitter, n: Node) -> Value:
     """MatMulIntegerToFloat."""
     a, b, a_scale, b_scale = (n[i] for i in range(4))
-    return _product(g, (a, a_scale, n.get(4)), (b, b_scale, n.get(5)), n.get(6))
-
-
-Triple = tuple[Value, Value, Value | None]
-
-
-def _product(g: Emitter, left: Triple, right: Triple, bias: Value | None) -> Value:
-    parts = [quantization.centred(g, v, z) for v, _, z in (left, right)]
-    total = quantization.exact_product(g, parts[0], parts[1])
-    factor = g(MulOp, _flat(g, left[1]), _flat(g, right[1]))
-    y = g(MulOp, cast_to(g, total, FLOAT), factor)
-    return y if bias is None else g(AddOp, y, bias)
+    return quantization.real_product(g, (a, a_scale, n.get(4)), (b, b_scale, n.get(5)), None, n.get(6))
 
 
 def dynamic_matmul(g: Emitter, n: Node) -> Value:
@@ -171,7 +152,7 @@ def dynamic_matmul(g: Emitter, n: Node) -> Value:
     proto = NodeProto(op_type="DynamicQuantizeLinear", input=["x"], output=["y", "scale", "zero"])
     parts = n.scope.expand(replace(n, proto=proto, inputs=[n[0]], attributes={}, opset=11))
     a, scale, zero = (_tensor(v) for v in parts)
-    return _product(g, (a, scale, zero), (n[1], n[2], n.get(3)), n.get(4))
+    return quantization.real_product(g, (a, scale, zero), (n[1], n[2], n.get(3)), None, n.get(4))
 
 
 def _tensor(value: Any) -> Value:
