@@ -120,6 +120,16 @@ class Emitter:
         record.owner.attributes["names"] = ArrayAttr([StringAttr(n) for n in names])  # pyright: ignore
         return record
 
+    def again(self, whole: SSAValue, values: Sequence[SSAValue]) -> SSAValue:
+        """A tuple that was made before, with its names, of other values."""
+        made = self.tuple(*values)
+        names = whole.owner.attributes.get("names") if isinstance(whole.owner, TupleOp) else None
+        if names is not None and isinstance(made.owner, TupleOp):
+            made.owner.attributes["names"] = names
+        if whole in self.fields:
+            self.fields[made] = self.fields[whole]
+        return made
+
     def get(self, value: SSAValue, index: int) -> SSAValue:
         """An item of a tuple; of a tuple that was just made, the value itself."""
         if isinstance(value.owner, TupleOp) and -len(value.owner.values) <= index < len(value.owner.values):

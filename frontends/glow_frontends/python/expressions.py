@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,9 +14,7 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.attributes import to_python
 from glow_dialects.fn.dialect import ConstantOp, PrimOp, TupleOp
 from glow_dialects.fn.primitives.arithmetic import Add, Mul, Not, ToBool
-from glow_dialects.fn.primitives.compare import (
-    Eq,
-)
+from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Operator
 from glow_dialects.fn.primitives.records import Field, HasKey, IsInstance, Iterate, MakeDict
@@ -29,7 +27,7 @@ from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.folding import BINARY, COMPARE, UNARY, folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
 from glow_frontends.python.source import Source
-from glow_frontends.python.statement_names import changed_list, read_names
+from glow_frontends.python.statement_names import changed_list, read_names, targets
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer
@@ -140,9 +138,13 @@ class Expressions(Emitter):
 
     def _binop(self, node: ast.BinOp, env: Env) -> Value:
         left, right = self.expression(node.left, env), self.expression(node.right, env)
+        return self.operated(node, left, right)
+
+    def operated(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
+        """The operator of a node on two values."""
         self.at(node)
         if isinstance(node.op, ast.MatMult):
-            return self.prim(Operator("batch_matmul"), self.ssa(left, node.left), self.ssa(right, node.right))
+            return self.prim(Operator("batch_matmul"), self.ssa(left, node), self.ssa(right, node))
         return self.binary(BINARY[type(node.op)], left, right, node)
 
     def binary(self, card: type[ScalarPrimitive], left: Value, right: Value, node: ast.AST) -> Value:
@@ -277,9 +279,8 @@ class Expressions(Emitter):
         self.bind(node.target, value, env)
         return value
 
-    def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
-        """Refuse to change a value that another name or the caller also holds."""
-        raise NotImplementedError
+    #: Refuse to change a value that another name or the caller also holds.
+    owned: Callable[..., None]
 
     def unconditional(self, node: ast.expr) -> None:
         """Raise where an expression that may be skipped or repeated assigns a name or changes a list."""
@@ -360,10 +361,10 @@ class Expressions(Emitter):
         return joined
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
-        from glow_frontends.python.functions import inside
+        from glow_frontends.python.functions import current, inside
 
         with inside(self, read_names(node), env) as env:
-            return self._listed(node, env)
+            return current(self, self._listed(node, env), env)
 
     def _listed(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         first = node.generators[0]
@@ -410,6 +411,7 @@ class Expressions(Emitter):
                 self.fail(node, "a condition in a comprehension must be known when compiling", "write a loop")
             if all(isinstance(t, Static) and t.value for t in tests):
                 values += self._comprehended(node, generators[1:], inner)
+            env.update({n: inner[n] for n in targets(generator.target)})  # what functions made here will read
         return values
 
     _generatorexp = _listcomp

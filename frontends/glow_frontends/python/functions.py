@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.record import fields_of
 from glow_frontends.python.emit import Known, Made, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
@@ -65,7 +66,9 @@ def closure(
 
 
 def current(c: Expressions, value: Value, env: Env) -> Value:
-    """A closure of this function, made again where names that it reads have other values by now."""
+    """A closure of this function, or a tuple of some, made again where names that they read changed."""
+    if isinstance(value, SSAValue) and isinstance(value.owner, TupleOp):
+        return _current_items(c, value, env)
     recorded = c.closures.get(value) if isinstance(value, SSAValue) else None
     if recorded is None or recorded.scope is not c.scope:
         return value
@@ -75,6 +78,15 @@ def current(c: Expressions, value: Value, env: Env) -> Value:
     return closure(
         c, recorded.node, recorded.node.args, recorded.name, {**env, **now}, recorded.own, recorded.defaults
     )
+
+
+def _current_items(c: Expressions, value: SSAValue, env: Env) -> SSAValue:
+    assert isinstance(value.owner, TupleOp)
+    items = value.owner.operands
+    now = [current(c, v, env) for v in items]
+    if all(a is b for a, b in zip(items, now, strict=True)):
+        return value
+    return c.again(value, [v for v in now if isinstance(v, SSAValue)])
 
 
 def _same(a: Value, b: Value) -> bool:
@@ -97,6 +109,7 @@ def compile_body(
 ) -> SSAValue:
     """The value of a function's body."""
     outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.arguments, c.scope)
+    shares, after = c.sharing.shares, c.after
     c.name, c.maybe, c.twins, c.scope = name, c.maybe - set(names), {}, object()
     c.foreign = {n: "the function around" for n in env.keys() - set(names)} | {
         n: "the caller" for n in names if not c.main
@@ -112,6 +125,7 @@ def compile_body(
 
         value = c.run(node.body, env, Flow(past=missing))
     c.name, c.maybe, c.foreign, c.twins, c.arguments, c.scope = outer, kept, *around
+    c.sharing.shares, c.after = shares, after
     return value
 
 

@@ -16,6 +16,7 @@ from glow_dialects.fn.primitives.tuples import Len
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.errors import FunctionError
 from glow_frontends.python.expressions import Env
+from glow_frontends.python.shared_names import changed
 from glow_frontends.python.statement_names import changed_list
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Items:
     asked: bool = False
 
 
-#: A number of items, and the function from position to item.
-Picker = tuple[SSAValue, Callable[[SSAValue], Value]]
+#: A number of items, and the function from position to item, for the names as they are then.
+Picker = tuple[SSAValue, Callable[[SSAValue, Env], Value]]
 
 
 def _callee(c: Statements, node: ast.expr, env: Env) -> object:
@@ -115,8 +116,8 @@ def counted(c: Statements, node: ast.For, whole: Value | None, env: Env) -> Coun
         numbers = [c.constant(v) for v in (whole.value.start, whole.value.stop, whole.value.step)]
         return _steps(c, node, counter, numbers, whole.value.step)
     if whole is not None:
-        return _positions(c, node, counter, _items(c, whole, node.iter))
-    return _positions(c, node, counter, _picker(c, node.iter, env))
+        return _positions(c, node, counter, _items(c, whole, node.iter, _changing(node)))
+    return _positions(c, node, counter, _picker(c, node.iter, env, _changing(node)))
 
 
 def _bounds(c: Statements, call: ast.Call, env: Env) -> tuple[SSAValue, SSAValue, SSAValue, int | None]:
@@ -157,38 +158,49 @@ def _positions(c: Statements, node: ast.For, counter: str, picker: Picker) -> Co
         {counter: c.constant(0)},
         lambda e: c.prim(Lt, c.ssa(e[counter], node), count),
         advance,
-        lambda e: c.bind(node.target, pick(c.ssa(e[counter], node)), e),
+        lambda e: c.bind(node.target, pick(c.ssa(e[counter], node), e), e),
     )
 
 
-def _items(c: Statements, whole: Value, node: ast.AST) -> Picker:
+def _changing(node: ast.For) -> set[str]:
+    """The names whose value the body changes in place: a loop over it meets what earlier turns wrote."""
+    statements = [s for part in node.body for s in ast.walk(part) if isinstance(s, ast.stmt)]
+    again = {
+        t.id for s in statements if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
+    }
+    return {name for s in statements for name, _ in changed(s)} - again
+
+
+def _items(c: Statements, whole: Value, node: ast.AST, changing: set[str]) -> Picker:
     value = c.ssa(c.walked(whole), node)
-    return c.prim(Len, value), lambda i: c.prim(Item, value, i)
+    name = node.id if isinstance(node, ast.Name) and node.id in changing else None
+    count = c.prim(Len, value)
+    return count, lambda i, env: c.prim(Item, value if name is None else c.ssa(env[name], node), i)
 
 
-def _picker(c: Statements, node: ast.expr, env: Env) -> Picker:
+def _picker(c: Statements, node: ast.expr, env: Env, changing: set[str]) -> Picker:
     """The positions of a range, enumerate, zip or reversed, of each other too, or of a value."""
     kind = _callee(c, node, env)
     if not isinstance(node, ast.Call) or kind not in _WALKS:
-        return _items(c, c.expression(node, env), node)
+        return _items(c, c.expression(node, env), node, changing)
     if kind is range:
         first, last, step, _ = _bounds(c, node, env)
         over = c.prim(Sub, c.prim(Add, c.prim(Sub, last, first), step), c.prim(Sign, step))
         count = c.prim(Max, c.prim(FloorDiv, over, step), c.constant(0))
-        return count, lambda i: c.prim(Add, first, c.prim(Mul, i, step))
+        return count, lambda i, _: c.prim(Add, first, c.prim(Mul, i, step))
     if not node.args:
         c.fail(node, f"{getattr(kind, '__name__', kind)} needs something to run over")
     if kind is zip:
-        pickers = [_picker(c, a, env) for a in node.args]
+        pickers = [_picker(c, a, env, changing) for a in node.args]
         count = pickers[0][0]
         for other, _ in pickers[1:]:
             count = c.prim(Min, count, other)
-        return count, lambda i: c.tuple(*[c.ssa(pick(i), node) for _, pick in pickers])
-    count, pick = _picker(c, node.args[0], env)
+        return count, lambda i, e: c.tuple(*[c.ssa(pick(i, e), node) for _, pick in pickers])
+    count, pick = _picker(c, node.args[0], env, changing)
     if kind is reversed:
         last = c.prim(Sub, count, c.constant(1))
-        return count, lambda i: pick(c.prim(Sub, last, i))
+        return count, lambda i, e: pick(c.prim(Sub, last, i), e)
     named = [k.value for k in node.keywords if k.arg == "start"]
     arguments = [*node.args[1:], *named]
     start = c.value(arguments[0], env) if arguments else c.constant(0)
-    return count, lambda i: c.tuple(c.prim(Add, i, start), c.ssa(pick(i), node))
+    return count, lambda i, e: c.tuple(c.prim(Add, i, start), c.ssa(pick(i, e), node))

@@ -19,7 +19,7 @@ from glow_dialects.fn.primitives import PRIMITIVES
 from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul
 from glow_dialects.fn.primitives.compare import PythonMax, PythonMin
 from glow_dialects.fn.primitives.cotangents import BroadcastLike
-from glow_dialects.fn.primitives.mathematics import Log
+from glow_dialects.fn.primitives.mathematics import Log, Pow
 from glow_dialects.fn.primitives.numbers import CARDS, NumberFunction, number_function
 from glow_dialects.fn.primitives.operators import Operator, Stack
 from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
@@ -140,13 +140,15 @@ def _map(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     if len(items) == 1 and items[0] is None:
         return c.over("map", c.ssa(sources[0], node), c.ssa(function, node))
     if any(i is None for i in items):
-        c.unknown_length(node, "map of several tuples")
+        rows, count = _zip(c, node, sources, {}), len(sources)
+
+        def called(values: list[SSAValue]) -> SSAValue:
+            arguments: list[Value] = [c.get(values[0], i) for i in range(count)]
+            return c.ssa(apply_value(c, node, function, arguments, {}), node)
+
+        return c.over("map", c.ssa(rows, node), c.function(f"{c.name}.row", ("row",), called))
     lists = [i for i in items if i is not None]
-    if len({len(i) for i in lists}) > 1:
-        c.fail(
-            node, f"map over tuples of {' and '.join(str(len(i)) for i in lists)} items", "make them equal"
-        )
-    results = [apply_value(c, node, function, list(row), {}) for row in zip(*lists, strict=True)]
+    results = [apply_value(c, node, function, list(row), {}) for row in zip(*lists, strict=False)]
     return c.tuple(*_ssa(c, node, results))
 
 
@@ -348,6 +350,12 @@ def _shaped_like(value: float) -> Handler:
     return handle
 
 
+@_takes(2, 3, "dtype")
+def _full_like(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    shape, fill = _ssa(c, node, values[:2])
+    return _as_dtype(c, node, c.prim(BroadcastLike, fill, shape), values[2:], keywords)
+
+
 @_takes(2, None)
 def _reshape(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     source, *shape = values
@@ -413,7 +421,7 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
 @_takes(1, 1)
 def _square(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     x = c.ssa(values[0], node)
-    return c.prim(Mul, x, x)
+    return c.prim(Pow, x, c.constant(2))
 
 
 @_takes(1, 1)
@@ -438,7 +446,8 @@ HANDLERS: dict[Any, Handler] = {
     np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),
     **NUMPY,
     np.zeros: _shaped(0.0), np.ones: _shaped(1.0), np.full: _shaped(None),
-    np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1), np.reshape: _reshape,
+    np.full_like: _full_like, np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1),
+    np.reshape: _reshape,
     np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
     np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
     np.asarray: _array, np.copy: _copy,

@@ -21,8 +21,8 @@ from glow_frontends.python.statement_names import (
     assigned,
     certain,
     definite,
-    exposed,
     leaves,
+    repeated,
     surely,
     targets,
 )
@@ -178,7 +178,7 @@ class Loops:
     ) -> SSAValue | None:
         """A header that calls itself; `hidden` names are the counters of `for`, `step` advances them."""
         c, env = self.c, self.env
-        bound = dict.fromkeys([*assigned(node.body), *assigned([node])])
+        bound = dict.fromkeys([*assigned(node.body), *assigned([node]), *c.sharing.carried])
         new = self._new(node, list(bound))
         mark = _Mark(c, node, new, leaves(node.body, ast.Break))
         mark.start(env, lambda: self._condition(test, dict(env)))
@@ -186,7 +186,7 @@ class Loops:
         visible = [n for n in names if n not in hidden]
         kept, name = c.maybe - set(new), c.name
         past, final = self._past(node, visible, test, mark)
-        body_flow = Flow(past, past, None, self.flow.before(self.rest) | exposed(node.body))
+        body_flow = Flow(past, past, None, self.flow.before(self.rest) | repeated(node))
 
         def ended(e: Env) -> SSAValue:
             return c.run(node.orelse, e, replace(self.flow, past=past)) if node.orelse else past(e)
@@ -205,6 +205,8 @@ class Loops:
 
             def body(e: Env) -> SSAValue:
                 enter(e)
+                if isinstance(node, ast.For):
+                    c.sharing.walked(node, e)
                 return c.run(node.body, e, replace(body_flow, past=again, leave=leave, again=again))
 
             c.maybe = kept | set(new)
@@ -238,12 +240,14 @@ class Loops:
     # --- copies -------------------------------------------------------------------------------------
     def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:
         c, env = self.c, self.env
+        live = self.flow.before(self.rest) | repeated(node)
         if not leaves([node], ast.Return, ast.Raise) and not leaves(node.body, ast.Break, ast.Continue):
             for item in items:
                 c.bind(node.target, item, env)
-                c.run(node.body, env, Flow(past=_nothing))
+                c.sharing.walked(node, env)
+                c.run(node.body, env, Flow(past=_nothing, live=live))
             return None
-        visible = [n for n in assigned([node]) if n in env]
+        visible = [n for n in dict.fromkeys([*assigned([node]), *c.sharing.carried]) if n in env]
         leave = self._after(node, visible) if leaves(node.body, ast.Break) else None
 
         def ended(e: Env) -> SSAValue:
@@ -260,7 +264,8 @@ class Loops:
             if leaves(node.body, ast.Continue):
                 again = self._turn(node, visible, following, e)
             c.bind(node.target, items[index], e)
-            return c.run(node.body, e, Flow(again, leave, again))
+            c.sharing.walked(node, e)
+            return c.run(node.body, e, Flow(again, leave, again, live))
 
         return one(0, env)
 

@@ -24,7 +24,7 @@ def fliplr(m: Any) -> Any:
 
 def vdot(a: Any, b: Any) -> Any:
     """The sum of products of all elements."""
-    return np.sum(np.ravel(a) * np.ravel(b))
+    return np.dot(np.ravel(a), np.ravel(b))
 
 
 def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
@@ -47,7 +47,8 @@ def polyval(p: Any, x: Any) -> Any:
 
 def heaviside(x1: Any, x2: Any) -> Any:
     """0 below 0, 1 above it, x2 at it."""
-    return np.where(x1 != x1, x1, np.where(x1 < 0, 0.0, np.where(x1 > 0, 1.0, x2)))
+    side = np.sign(x1 * 1.0)
+    return np.where(side == 0, x2, np.maximum(side, 0.0))
 
 
 def sinc(x: Any) -> Any:
@@ -76,11 +77,6 @@ def cbrt(x: Any) -> Any:
     return np.sign(x) * np.abs(x) ** (1.0 / 3.0)
 
 
-def reciprocal(x: Any) -> Any:
-    """1 / x."""
-    return 1 / x
-
-
 def positive(x: Any) -> Any:
     """x."""
     return x
@@ -88,7 +84,8 @@ def positive(x: Any) -> Any:
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
     """Whether elements are nearly equal."""
-    return np.logical_or(a == b, np.abs(a - b) <= atol + rtol * np.abs(b))
+    near = np.abs(a - b * 1.0) <= atol + rtol * np.abs(b)
+    return np.logical_or(a == b, np.logical_and(near, np.isfinite(b)))
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
@@ -103,6 +100,7 @@ def array_equal(a1: Any, a2: Any) -> Any:
 
 def interp(x: Any, xp: Any, fp: Any) -> Any:
     """The value at x of the line through the points (xp, fp), which are in order."""
+    xp, fp = np.array(xp), np.array(fp) * 1.0
     last = len(xp) - 1
     at = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last - 1)
     low, high = np.take(xp, at), np.take(xp, at + 1)
@@ -118,11 +116,6 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> Any:
     """Numbers at even ratios."""
     return np.exp(np.linspace(np.log(start), np.log(stop), num, endpoint))
-
-
-def full_like(a: Any, fill_value: Any) -> Any:
-    """An array of one value with the shape and type of another."""
-    return np.zeros_like(a) + np.ones_like(a) * fill_value
 
 
 def broadcast_to(array: Any, shape: Any) -> Any:
@@ -244,8 +237,8 @@ ARRAY_WRITTEN: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f
         for f in (flipud, fliplr, vdot, average, polyval, heaviside, sinc, degrees, radians, exp2, cbrt,
-                  reciprocal, positive, isclose, allclose, array_equal, interp, logspace, geomspace,
-                  full_like, broadcast_to, select, cov, vander)
+                  positive, isclose, allclose, array_equal, interp, logspace, geomspace,
+                  broadcast_to, select, cov, vander)
     },
     np.deg2rad: radians, np.rad2deg: degrees,
     **{getattr(np.linalg, f.__name__): f for f in (inv, slogdet, det, cholesky, matrix_power)},

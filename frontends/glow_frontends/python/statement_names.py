@@ -127,6 +127,12 @@ def exposed(statements: Statements) -> set[str]:
     return names
 
 
+def repeated(loop: ast.For | ast.While) -> set[str]:
+    """Names that further turns of a loop may read before they bind them."""
+    names = exposed(loop.body)
+    return names | read_names(loop.test) if isinstance(loop, ast.While) else names - set(_bound(loop.target))
+
+
 def surely(statements: Statements) -> set[str]:
     """Names that statements read before they bind them, whatever way they take."""
     names: set[str] = set()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
@@ -12,15 +13,17 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.primitives.assignment import SetField
+from glow_dialects.fn.primitives.changes import InPlace
 from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import ConcatTuples, ToTuple
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import Env, Expressions
-from glow_frontends.python.folding import BINARY
 from glow_frontends.python.hints import instead_of
 from glow_frontends.python.lists import without
+from glow_frontends.python.shared_names import deep, joined
+from glow_frontends.python.sharing import Sharing
 from glow_frontends.python.source import Source
-from glow_frontends.python.statement_names import assigned, definite, exposed, leaves, read_names
+from glow_frontends.python.statement_names import assigned, definite, exposed, leaves, read_names, repeated
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer
@@ -52,10 +55,14 @@ class Statements(Expressions):
     foreign: dict[str, str]
     #: Whether the function that is compiled next is the one that the user calls.
     main: bool = False
+    #: The names that are read after the statement that is compiled.
+    after: Callable[[], Set[str]]
 
     def __init__(self, source: Source, importer: Importer, name: str) -> None:
         super().__init__(source, importer, name)
         self.twins, self.foreign = {}, {}
+        self.sharing = Sharing(self)
+        self.after = frozenset
 
     def run(self, statements: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue:
         """The value of the current function from here on; `env` is changed."""
@@ -66,6 +73,7 @@ class Statements(Expressions):
                 continue
             self.at(node)
             rest = statements[index + 1 :]
+            self.after = partial(flow.before, rest)
             match node:
                 case ast.Return():
                     return self.constant(None) if node.value is None else self.value(node.value, env)
@@ -78,11 +86,15 @@ class Statements(Expressions):
                     assert flow.again is not None
                     return flow.again(env)
                 case ast.If():
+                    self.sharing.around(node, self.after(), env)
                     done = self._if(node, rest, env, flow)
                 case ast.While() | ast.For():
                     from glow_frontends.python.loops import Loops
 
+                    self.sharing.around(node, self.after() | repeated(node), env)
+                    kept = self.sharing.shares
                     done = Loops(self, rest, env, flow).compile(node)
+                    self.sharing.shares = kept
                 case ast.FunctionDef():
                     later = self._postponed(node, rest, env)
                     if later:
@@ -106,21 +118,22 @@ class Statements(Expressions):
                 for target in node.targets:
                     without(self, target, env)
             case ast.Assign():
-                value = self.expression(node.value, env)
+                value = self.sharing.swapped(node, self.expression(node.value, env), env)
                 for target in node.targets:
                     self.bind(target, value, env)
+                    self.sharing.assigned(target, node.value, env)
                 self._same_names(node, env)
             case ast.AnnAssign():
                 if node.value is not None:
                     self.bind(node.target, self.expression(node.value, env), env)
+                    self.sharing.assigned(node.target, node.value, env)
             case ast.AugAssign():
                 if isinstance(node.target, ast.Subscript | ast.Attribute):
                     old = self.expression(_loaded(node.target), env)
-                    new = self.binary(BINARY[type(node.op)], old, self.expression(node.value, env), node)
-                    self.bind(node.target, new, env)
+                    self.bind(node.target, self.operated(node, old, self.expression(node.value, env)), env)
                     return
-                both = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
-                self.bind(node.target, self.expression(ast.copy_location(both, node), env), env)
+                assert isinstance(node.target, ast.Name)
+                self._in_place(node, node.target, env)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case ast.Expr(
@@ -141,6 +154,19 @@ class Statements(Expressions):
             case _:
                 kind = type(node).__name__
                 self.fail(node, f"{kind} statements cannot be compiled", instead_of(node))
+
+    def _in_place(self, node: ast.AugAssign, target: ast.Name, env: Env) -> None:
+        """`x += v`: arrays and lists change in place, numbers and tuples are new values."""
+        old = self.expression(_loaded(target), env)
+        new = self.operated(node, old, self.expression(node.value, env))
+        tuples = isinstance(node.value, ast.Tuple) or isinstance(old, Static)
+        if isinstance(old, SSAValue) and not (tuples or _whole_number(node)):
+            new = self.prim(InPlace, old, self.ssa(new, node))
+        if not tuples:
+            self.sharing.changing(target.id, self.after(), env)
+            if target.id in self.foreign:
+                new = self.sharing.owned(new, old, target.id, self.foreign[target.id])
+        self.bind(target, new, env)
 
     def _appended(self, item: ast.expr, how: str, env: Env) -> SSAValue:
         """The tuple that `append` or `extend` puts behind a list."""
@@ -171,10 +197,11 @@ class Statements(Expressions):
 
     def owned(self, node: ast.AST, name: str, env: Env, what: str = "array") -> None:
         """Refuse to change a value that another name or the caller also holds."""
-        if name in self.foreign:
+        of = name if name in self.foreign else self.sharing.belongs(name, self.foreign.keys(), deep(node))
+        if of is not None:
             self.fail(
                 node,
-                f"'{name}' belongs to {self.foreign[name]}, where it would not change",
+                f"'{of}' belongs to {self.foreign[of]}, where it would not change",
                 f"write {name} = {name}.copy() first, and return the new one",
             )
         twins = [n for n in self.twins.get(name, ()) if env.get(n) is env.get(name)]
@@ -184,6 +211,9 @@ class Statements(Expressions):
                 f"'{twins[0]}' and '{name}' are one {what}, and values do not change",
                 f"write {name} = {twins[0]}.copy()",
             )
+        if deep(node) and self.sharing.repeated(name, env):
+            self.fail(node, f"'{name}' holds one {what} more than once", "give it copies: a.copy()")
+        self.sharing.changing(name, self.after(), env, deep(node))
 
     def _replaced(self, target: ast.expr, value: Value, env: Env) -> None:
         """A value in place of the name, the item or the field that `target` stands for."""
@@ -267,13 +297,16 @@ class Statements(Expressions):
 
         def side(mark: str, statements: Sequence[ast.stmt]) -> SSAValue:
             name, kept = self.name, self.maybe
-            self.name = f"{name}.{mark}"
+            self.name, self.sharing.shares = f"{name}.{mark}", shares
             function = self.function(self.name, (), lambda _: self.run(statements, dict(env), flow))
             self.name, self.maybe = name, kept
             return function
 
+        shares = self.sharing.shares
         yes = side("if", body)
+        after = self.sharing.shares
         no = side("else", other)
+        self.sharing.shares = joined(after, self.sharing.shares)
         return self.call(self.switch(test, yes, no))
 
     def _plain_if(self, node: ast.If, test: SSAValue, env: Env, live: frozenset[str]) -> None:
@@ -286,7 +319,7 @@ class Statements(Expressions):
 
     def _joined(self, env: Env, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> list[str]:
         left, right = definite(body) or set(), definite(other) or set()
-        both = dict.fromkeys([*assigned(body), *assigned(other)])
+        both = dict.fromkeys([*assigned(body), *assigned(other), *self.sharing.carried])
         return [n for n in both if n in env or (n in left and n in right)]
 
     def bind(self, target: ast.expr, value: Value, env: Env) -> None:
@@ -354,6 +387,12 @@ class Statements(Expressions):
         from glow_frontends.python.functions import define
 
         define(self, group, env)
+
+
+def _whole_number(node: ast.AugAssign) -> bool:
+    """Whether an assignment like `i += 1` leaves the type of every array."""
+    constant = isinstance(node.value, ast.Constant) and type(node.value.value) is int
+    return constant and isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
 
 
 def _loaded(target: ast.expr) -> ast.expr:

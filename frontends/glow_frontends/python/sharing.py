@@ -1,0 +1,180 @@
+"""Changes in place, of which other names see something in Python.
+
+Values of a program do not change: `y[0] = 5` is a new value for the name `y`. Python changes the array, and
+with it what others see of it: views (`r = y[i]`, `for r in y`), second names, tuples and lists that hold it.
+Where one of these names is read after the change, `Apart` refuses the program, unless types tell that there
+is no array: `r = x[i]; r += 1` changes nothing of a vector x.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Set
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import BoolAttr, StringAttr
+from xdsl.ir import SSAValue
+
+from glow_dialects.fn.dialect import ConstantOp, TupleOp
+from glow_dialects.fn.primitives.changes import Apart
+from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.shared_names import (
+    BESIDE,
+    HOLDS,
+    NOBODY,
+    NOTHING,
+    Shares,
+    bound,
+    followed,
+    given_back,
+    joined,
+    roots,
+    stored,
+    walked,
+)
+from glow_frontends.python.statement_names import read_names
+
+if TYPE_CHECKING:
+    from glow_frontends.python.expressions import Env
+    from glow_frontends.python.statements import Statements
+
+#: A list that holds the other, or items of it: its own items change without the other.
+_ITEMS = {HOLDS, BESIDE}
+
+
+class Sharing:
+    """The names of one function that may share memory, as far as the function is compiled."""
+
+    def __init__(self, compiler: Statements) -> None:
+        self.c = compiler
+        self.shares: Shares = NOTHING
+        #: Names that are checked in a branch or loop, whose values come out of it.
+        self.carried: dict[str, None] = {}
+        self._given: dict[ast.AST, set[int]] = {}
+
+    def _gives(self, name: str, env: Env) -> set[int]:
+        text = self._text(name, env)
+        if text is not None and text not in self._given:
+            self._given[text] = set()
+            self._given[text] = given_back(text)
+        return set() if text is None else self._given[text]
+
+    def _text(self, name: str, env: Env) -> ast.FunctionDef | ast.Lambda | None:
+        from glow_frontends.python.errors import FunctionError
+        from glow_frontends.python.source import read
+
+        value: object = env[name] if name in env else self.c.source.names.get(name)
+        if isinstance(value, SSAValue):
+            made = self.c.closures.get(value)
+            return None if made is None else made.node
+        value = value.value if isinstance(value, Static) else value
+        value = getattr(value, "glow_function", value)
+        if not isinstance(value, FunctionType):
+            return None
+        try:
+            return read(value).node
+        except FunctionError:
+            return None  # told where it is compiled
+
+    # --- following the statements -----------------------------------------------------------------
+    def assigned(self, target: ast.expr, value: ast.expr, env: Env) -> None:
+        """After an assignment."""
+        self.shares = bound(self.shares, target, value, lambda n: self._gives(n, env))
+
+    def walked(self, node: ast.For, env: Env) -> None:
+        """In the body of a loop over items."""
+        self.shares = walked(self.shares, node.target, node.iter, lambda n: self._gives(n, env))
+
+    def around(self, node: ast.If | ast.For | ast.While, live: Set[str], env: Env) -> None:
+        """Before a branch or loop: what changes in it is checked for names that are read after it."""
+        hits, after = followed([node], self.shares, lambda n: self._gives(n, env))
+        for name, other, how, below in sorted(hits):
+            self._check(name, env.get(name), other, how, below, live, env)
+            if name not in env and other in env:
+                self.carried[other] = None
+        if not isinstance(node, ast.If):
+            self.shares = joined(self.shares, after)
+
+    def changing(self, name: str, live: Set[str], env: Env, below: bool = False) -> None:
+        """Before the value of a name is changed in place, below its items perhaps."""
+        for other, how in self.shares.get(name, NOBODY).items():
+            self._check(name, env.get(name), other, how, below, live, env)
+
+    def belongs(self, name: str, foreign: Set[str], below: bool) -> str | None:
+        """A name from around that sees what an assignment to an item of a name changes."""
+        of = self.shares.get(name, NOBODY).items()
+        return next((o for o, how in of if o in foreign and (below or how not in _ITEMS)), None)
+
+    def owned(self, new: Value, old: Value, name: str, owner: str) -> Value:
+        """The value after `x += v` of a name from around, which must be no array."""
+        text = f"'{name}' belongs to {owner}, where it would not change; write {name} = {name} + .."
+        return self._apart(new, old, text, True) if isinstance(old, SSAValue) else new
+
+    def repeated(self, name: str, env: Env) -> bool:
+        """Whether a list holds one value twice: `[row, row]`, `[[0] * n] * m`."""
+        value = env.get(name)
+        return isinstance(value, SSAValue) and _twice(value)
+
+    def swapped(self, node: ast.Assign, value: Value, env: Env) -> Value:
+        """The values of `a[i], a[j] = a[j], a[i]`: views of what the first assignment changes."""
+        places = [stored(t) for t in node.targets if isinstance(t, ast.Tuple | ast.List)]
+        names = {n for some in places if len(some) > 1 for t in some for n in roots(t, lambda _: set())}
+        if not names or isinstance(value, Static) or not isinstance(value.owner, TupleOp):
+            return value
+        if not isinstance(node.value, ast.Tuple | ast.List):
+            return value
+        parts: list[Value] = list(value.owner.operands)
+        for index, (part, item) in enumerate(zip(parts, node.value.elts, strict=False)):
+            for name in names & roots(item, lambda _: set()).keys() if index else ():
+                old = env.get(name)
+                if isinstance(old, SSAValue):
+                    parts[index] = self._apart(part, old, _message(ast.unparse(item), name), False)
+        return self.c.tuple(*[v for v in parts if isinstance(v, SSAValue)])
+
+    # --- checks -----------------------------------------------------------------------------------
+    def _check(
+        self, name: str, old: Value | None, other: str, how: str, below: bool, live: Set[str], env: Env
+    ) -> None:
+        if not isinstance(old, SSAValue) or other == name or other not in env:
+            return
+        if other in self._read(live, env):
+            env[other] = self._apart(env[other], old, _message(other, name), below or how not in _ITEMS)
+
+    def _read(self, live: Set[str], env: Env) -> set[str]:
+        """Names that are read later, by functions that are called then too."""
+        names, pending = set(live), list(live)
+        while pending:
+            value = env.get(pending.pop())
+            made = self.c.closures.get(value) if isinstance(value, SSAValue) else None
+            more = set[str]() if made is None else read_names(made.node) - names
+            names |= more
+            pending += more
+        return names
+
+    def _apart(self, value: Value, changed: SSAValue, message: str, whole: bool) -> Value:
+        """A value that is read after another was changed in place."""
+        c = self.c
+        if isinstance(value, Static) or value in c.known:
+            return value
+        if value is changed or not isinstance(value.owner, TupleOp):
+            options = {"message": StringAttr(message), "whole": BoolAttr.from_bool(whole)}
+            checked = c.prim(Apart, value, changed, **options)
+        else:
+            parts = [self._apart(v, changed, message, whole) for v in value.owner.operands]
+            return c.again(value, [v for v in parts if isinstance(v, SSAValue)])
+        if value in c.fields:
+            c.fields[checked] = c.fields[value]
+        return checked
+
+
+def _message(other: str, name: str) -> str:
+    what = f"'{other}' may share memory with '{name}', which is changed in place before it is read"
+    return f"{what}; take a copy: {name}.copy()"
+
+
+def _twice(value: SSAValue) -> bool:
+    if not isinstance(value.owner, TupleOp):
+        return False
+    items = [v for v in value.owner.operands if not isinstance(v.owner, ConstantOp)]
+    return len(set(items)) < len(items) or any(map(_twice, items))
