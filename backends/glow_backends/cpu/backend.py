@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glow_backends.base import Backend, Program
+from glow_backends.base import Backend, Program, ProgramFiles
 from glow_backends.cpu import cache
-from glow_backends.cpu.target import named
+from glow_backends.cpu.debug.level import DebugInfo, debug_level
+from glow_backends.cpu.target import host, named
+from glow_dialects.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
 
+    from glow_backends.cpu.bundle import Bundle
     from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
     from glow_passes.quantize.light_layers import IntegerGains
@@ -25,7 +28,9 @@ class CpuBackend(Backend):
     """Code for the host (`cpu="host"`) or a named CPU that this machine can run.
 
     `winograd=False` forbids Winograd convolutions: every sum is then a direct one. `search=True`
-    measures the algorithms of each convolution where they are otherwise estimated.
+    measures the algorithms of each convolution where they are otherwise estimated. `debug_info`, "none",
+    "lines" or "full", tells debuggers and perf of the nodes of programs, which are not remembered then;
+    the environment's GLOW_DEBUG_INFO is the default.
     """
 
     name = "cpu"
@@ -37,8 +42,10 @@ class CpuBackend(Backend):
         cpu: str = "host",
         winograd: bool = True,
         search: bool = False,
+        debug_info: str | None = None,
     ) -> None:
         super().__init__(threads)
+        self.debug_info: DebugInfo = debug_level(debug_info)
         self.target = named(cpu, threads)
         self.cpu, self.winograd, self.search = cpu, winograd, search
         self._pool: WeightPool | None = None
@@ -49,7 +56,7 @@ class CpuBackend(Backend):
 
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""
-        return CpuBackend(1, self.cpu, self.winograd, self.search)
+        return CpuBackend(1, self.cpu, self.winograd, self.search, self.debug_info)
 
     @property
     def identity(self) -> str:
@@ -106,15 +113,21 @@ class CpuBackend(Backend):
 
     def instr_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
+        from glow_passes.instr.one_memory import OneMemoryPass
+        from glow_passes.instr.unroll import UnrollPass
 
-        return (CpuPlacePartsPass(),)  # parts of a buffer stay in it
+        return (
+            UnrollPass(),  # programs for devices that have loops
+            OneMemoryPass(),  # and memories
+            CpuPlacePartsPass(),  # parts of a buffer stay in it
+        )
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
         from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
 
         backend = cls()
-        own = (type(p) for p in (*backend.graph_passes(), *backend.instr_passes()))
+        own = (type(p) for p in (*backend.graph_passes(), backend.instr_passes()[-1]))
         return (*dict.fromkeys(own), ConvertGlowInstrToLLVMPass)
 
     @classmethod
@@ -125,7 +138,7 @@ class CpuBackend(Backend):
 
     @property
     def remembers(self) -> bool:
-        return cache.directory() is not None
+        return cache.directory() is not None and self.debug_info == "none"
 
     def recall_note(self, key: str) -> str | None:
         return cache.note(key)
@@ -135,19 +148,28 @@ class CpuBackend(Backend):
 
     def recall(self, key: str) -> Program | None:
         from glow_backends.cpu import bundle
-        from glow_backends.cpu.program import CpuProgram
 
-        folder = cache.program_folder(key, self.identity)
-        bundle_on_disk = bundle.read(folder) if folder is not None else None
+        folder = cache.program_folder(key, self.identity) if self.remembers else None
+        bundle_on_disk = bundle.read(bundle.Folder(folder)) if folder is not None else None
         if bundle_on_disk is None:
             return None
         self._weights().add(bundle_on_disk.weights, bundle_on_disk.places)
-        return CpuProgram(bundle_on_disk, self.target)
+        return self._runnable(bundle_on_disk)
 
-    def can_write(self, program: Program) -> bool:
+    def obstacle(self, program: Program) -> str:
         from glow_backends.cpu.program import CpuProgram
 
-        return isinstance(program, CpuProgram) and not program.bundle.host_steps
+        if not isinstance(program, CpuProgram):
+            return "parts of it are compiled while it runs"
+        names = set[str]() if program.selection is None else {s.op.name for s in program.selection.host_steps}
+        return (
+            f"these run on the host, by NumPy: {', '.join(sorted(names))}"
+            if program.bundle.host_steps
+            else ""
+        )
+
+    def needs(self) -> list[str]:
+        return self.target.needs
 
     def write_program(self, program: Program, folder: Path) -> None:
         from glow_backends.cpu import bundle
@@ -156,16 +178,35 @@ class CpuBackend(Backend):
         assert isinstance(program, CpuProgram)
         bundle.write(program.bundle, folder)
 
-    def read_program(self, folder: Path) -> Program | None:
+    def read_program(self, files: Path | ProgramFiles) -> Program | None:
         from glow_backends.cpu import bundle
-        from glow_backends.cpu.program import CpuProgram
 
-        found = bundle.read(folder)
-        return None if found is None else CpuProgram(found, self.target)
+        folder = files if isinstance(files, ProgramFiles) else bundle.Folder(files)
+        bundle_in_files = bundle.read(folder)
+        return None if bundle_in_files is None else self._runnable(bundle_in_files)
+
+    def _check_architecture(self) -> None:
+        """UnsupportedError where no program of the target can be linked into this process."""
+        lacking = self.target.lacks
+        if self.target.needs[0] in lacking:
+            raise UnsupportedError(
+                f"cpu='{self.cpu}' is {lacking[0]}, and this machine is {host().needs[0]}: "
+                "glow-compile makes code for other machines"
+            )
+
+    def _runnable(self, bundle: Bundle) -> Program:
+        self._check_architecture()
+        if bundle.numbers is None:
+            from glow_backends.cpu.program import CpuProgram
+
+            return CpuProgram(bundle, self.target)
+        from glow_backends.cpu.open_program import OpenProgram
+
+        return OpenProgram(bundle, self.target)
 
     def remember(self, key: str, program: Program) -> None:
         folder = cache.program_folder(key, self.identity)
-        if folder is None or not self.can_write(program):
+        if folder is None or not self.remembers or not self.can_write(program):
             return
         try:
             self.write_program(program, folder)
@@ -183,8 +224,9 @@ class CpuBackend(Backend):
         from glow_backends.cpu.build import compiled
         from glow_dialects.instr.memory import instr_function
 
+        self._check_architecture()
         main = instr_function(module, function)
-        return compiled(module, main, self.target, own, self._weights())
+        return compiled(module, main, self.target, own, self._weights(), self.debug_info)
 
     def _weights(self) -> WeightPool:
         """Where the constants of this backend's programs are."""

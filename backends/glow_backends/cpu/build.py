@@ -7,6 +7,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glow_backends.cpu.debug.level import DebugInfo
+    from glow_backends.cpu.debug.source import Source
 
 import numpy as np
 from xdsl.backend.llvm.convert import convert_module
@@ -25,7 +30,7 @@ from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import NUMBERS, convert
-from glow_backends.cpu.weights import WeightPool
+from glow_backends.cpu.weights import ProgramWeights, WeightPool
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import OpenSizes
@@ -41,18 +46,24 @@ def compiled(
     target: CpuTarget,
     own: bool = False,
     pool: WeightPool | None = None,
+    debug: DebugInfo = "none",
 ) -> CpuProgram:
     """The program of a planned instruction function; of a module of its `own` the constants go."""
-    bundle, selection = build(module, function, target, own, pool)
+    bundle, selection = build(module, function, target, own, pool, debug)
     if pool is not None:
         pool.add(bundle.weights, bundle.places)
     host = HostSteps(function, [s.op for s in selection.host_steps])
     if bundle.numbers is not None:
         from glow_backends.cpu.open_program import OpenProgram
 
-        return OpenProgram(bundle, target)
-    program = CpuProgram(bundle, target, host if selection.host_steps else None)
-    program.selection = selection
+        program: CpuProgram = OpenProgram(bundle, target)
+    else:
+        program = CpuProgram(bundle, target, host if selection.host_steps else None)
+        program.selection = selection
+    if bundle.source is not None:
+        from glow_backends.cpu.debug.perf_map import write_map
+
+        write_map(program.linked, bundle.objects, bundle.source)
     return program
 
 
@@ -62,6 +73,7 @@ def build(
     target: CpuTarget,
     own: bool = False,
     pool: WeightPool | None = None,
+    debug: DebugInfo = "none",
 ) -> tuple[Bundle, Selection]:
     """Select kernels, convert the program function, generate code and pack weights.
 
@@ -85,9 +97,10 @@ def build(
     for call in selection.calls:
         objects.want(selection.codes.of(call))
     stage("emit kernels")
-    code = convert(module, function, selection, target, own, pool)
+    source = _source_of(function, selection, debug)
+    code = convert(module, function, selection, target, own, ProgramWeights(pool))
     stage("convert to llvm")
-    objects_in_order = objects.finished(code.module, report)
+    objects_in_order = objects.finished(code.module, report, source)
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
@@ -126,8 +139,20 @@ def build(
         code.weights.places,
         code.faults,
         open_sizes,
+        source,
     )
     return bundle, selection
+
+
+def _source_of(function: InstrFuncOp, selection: Selection, debug: DebugInfo) -> Source | None:
+    """What debuggers list, written to the cache; None where nothing is to be told."""
+    if debug == "none":
+        return None
+    from glow_backends.cpu.debug.source import printed
+
+    source = printed(function, selection, debug)
+    source.write()
+    return source
 
 
 def conditions_of(slots: Sequence[Slot]) -> Conditions:
@@ -157,11 +182,11 @@ class Objects:
         for piece in (*code.parts, code):
             self._want(piece.name, piece.text, kernel=True)
 
-    def finished(self, program: ModuleOp, report: Report) -> list[bytes]:
+    def finished(self, program: ModuleOp, report: Report, source: Source | None = None) -> list[bytes]:
         """The kernels that were asked for, then the program functions and the support functions."""
         report.kernels = len(self._objects)
         report.notes["kernels compiled"] = sum(isinstance(o, Future) for o in self._objects.values())
-        for text in (program_text(program, self._target), support_text(self._target)):
+        for text in (program_text(program, self._target, source), support_text(self._target)):
             self._want(f"text_{cache.key(text, repr(self._target))}", text)
         objects = [o if isinstance(o, bytes) else o.result() for o in self._objects.values()]
         self._compiler.shutdown()
@@ -196,6 +221,11 @@ def objects_of(
     return objects.finished(program, report)
 
 
-def program_text(program: ModuleOp, target: CpuTarget) -> str:
-    """LLVM IR of a converted program function."""
-    return str(convert_module(program, fallback_target_triple=target.triple))
+def program_text(program: ModuleOp, target: CpuTarget, source: Source | None = None) -> str:
+    """LLVM IR of a converted program function, with the lines of its `source` for debuggers."""
+    module = convert_module(program, fallback_target_triple=target.triple)
+    if source is not None:
+        from glow_backends.cpu.debug.dwarf import described
+
+        return described(module, source)
+    return str(module)

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Port, Report, dtype_named
+from glow_backends.base import Port, ProgramFiles, Report, dtype_named
 from glow_backends.cpu import cache
 from glow_backends.cpu.memory import address, mapped_file
 from glow_backends.cpu.open_sizes import Numbers
+from glow_dialects.core.extent_json import SizeReader, SizeWriter
 
 if TYPE_CHECKING:
+    from glow_backends.cpu.debug.source import Source
     from glow_dialects.core.types import Array
 
-FORMAT = 6
+FORMAT = 7
 """Version of the written form."""
 
 
@@ -65,6 +67,8 @@ class Bundle:
     faults: list[str] = field(default_factory=list[str])
     #: What a run works out from the sizes of its inputs; None where they are known.
     numbers: Numbers | None = None
+    #: What debuggers list; it is not written.
+    source: Source | None = None
 
 
 # --- on disk ------------------------------------------------------------------------------------
@@ -78,6 +82,7 @@ def write(bundle: Bundle, folder: Path) -> None:
     kept), `state.N` are first values.
     """
     assert not bundle.host_steps, "host steps live in the IR"
+    writer = SizeWriter()
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -90,7 +95,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             (aside / f"state.{number}").write_bytes(cache.sealed(array.tobytes()))
         text = {
             "format": FORMAT,
-            "slots": [asdict(s) for s in bundle.slots],
+            "slots": [asdict(s) | {"shape": writer.sizes(s.shape)} for s in bundle.slots],
             "objects": len(bundle.objects),
             "weight_bytes": bundle.weights.nbytes,
             "blocks": [_stamp(aside / name) for name in _block_names(len(bundle.shared))],
@@ -101,6 +106,8 @@ def write(bundle: Bundle, folder: Path) -> None:
             "threads": bundle.threads,
             "states": list(bundle.states),
             "kernels": bundle.report.kernels,
+            "numbers": bundle.numbers.written(writer) if bundle.numbers is not None else None,
+            "symbols": writer.symbols(),
         }
         (aside / "program.json").write_bytes(cache.sealed(json.dumps(text, indent=1).encode()))
         if folder.exists():
@@ -111,21 +118,34 @@ def write(bundle: Bundle, folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def read(folder: Path) -> Bundle | None:
-    """The bundle in a folder, its weights mapped; None where there is none of this version."""
+class Folder(ProgramFiles):
+    """The files that `write` wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
+        return _mapped(self.path / name, stamp)
+
+
+def read(files: ProgramFiles) -> Bundle | None:
+    """The bundle in some files, its weights mapped; None where there is none of this version."""
     try:
-        text = json.loads(_read(folder / "program.json"))
+        text = json.loads(_unsealed(files, "program.json"))
         if text["format"] != FORMAT:
             return None
-        slots = [Slot(**s | {"shape": tuple(s["shape"])}) for s in text["slots"]]
-        stamps = text["blocks"]
-        files = [folder / name for name in _block_names(len(stamps) - 1)]
-        weights, *shared = (_mapped(f, stamp) for f, stamp in zip(files, stamps, strict=True))
+        reader = SizeReader(text["symbols"])
+        slots = [Slot(**s | {"shape": reader.sizes(s["shape"])}) for s in text["slots"]]
+        names = _block_names(len(text["blocks"]) - 1)
+        weights, *shared = (files.block(n, stamp) for n, stamp in zip(names, text["blocks"], strict=True))
         by_symbol = {s.symbol: s for s in slots}
         states: dict[str, Array] = {}
         for number, symbol in enumerate(text["states"]):
             slot = by_symbol[symbol]
-            values = np.frombuffer(_read(folder / f"state.{number}"), dtype_named(slot.dtype))
+            values = np.frombuffer(_unsealed(files, f"state.{number}"), dtype_named(slot.dtype))
             states[symbol] = values.reshape(slot.shape)
         report = Report(
             kernels=text["kernels"],
@@ -135,7 +155,7 @@ def read(folder: Path) -> Bundle | None:
         )
         bundle = Bundle(
             slots,
-            [_read(folder / f"code.{i}.o") for i in range(text["objects"])],
+            [_unsealed(files, f"code.{i}.o") for i in range(text["objects"])],
             weights,
             text["arena_bytes"],
             text["scratch_bytes"],
@@ -146,10 +166,12 @@ def read(folder: Path) -> Bundle | None:
             shared,
             text["places"],
             text["faults"],
+            None if text["numbers"] is None else Numbers.read(text["numbers"], reader),
         )
-        _note_files(bundle, folder)
+        if isinstance(files, Folder):
+            _note_files(bundle, files.path)
         return bundle
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
         return None
 
 
@@ -186,10 +208,10 @@ def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
     return mapped_file(file, stamp["bytes"])
 
 
-def _read(file: Path) -> bytes:
-    data = cache.read(file)
+def _unsealed(files: ProgramFiles, name: str) -> bytes:
+    data = cache.unsealed(files.read(name))
     if data is None:
-        raise OSError(f"{file} is not there, or damaged")
+        raise OSError(f"{name} is damaged")
     return data
 
 

@@ -18,14 +18,30 @@ from pathlib import Path
 
 import llvmlite
 
+from glow_dialects.core.byte_counts import byte_count
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import STALE, remove_stale, whole
 
-PROGRAM_BYTES = 4 << 30
-"""Programs (their weights, mostly) kept on disk; the oldest go first."""
-OBJECT_BYTES = 1 << 30
-"""Objects and notes kept on disk; those written first go first."""
+MOST_BYTES = 5 << 30
+"""Bytes kept on disk unless GLOW_CACHE_BYTES says otherwise."""
+OBJECTS_SHARE = 0.2
+"""The part of them for objects and notes; the rest is for programs, which are weights mostly."""
 LOG = logging.getLogger("glow")
+
+
+@cache
+def _bytes_of(text: str) -> int:
+    """The number of GLOW_CACHE_BYTES, or without one the default."""
+    try:
+        return byte_count(text) if text else MOST_BYTES
+    except GlowError as error:
+        LOG.warning("GLOW_CACHE_BYTES is ignored: %s", error)
+        return MOST_BYTES
+
+
+def most_bytes() -> int:
+    """How much is kept on disk: GLOW_CACHE_BYTES, such as 500M or 20G."""
+    return _bytes_of(os.environ.get("GLOW_CACHE_BYTES", ""))
 
 
 def directory() -> Path | None:
@@ -125,8 +141,9 @@ def program_written() -> None:
         forget_old_objects()
 
 
-def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
+def forget_old_programs(limit: int | None = None) -> None:
     """Remove the programs used longest ago while all together are larger than `limit` bytes."""
+    limit = int((1 - OBJECTS_SHARE) * most_bytes()) if limit is None else limit
     base = directory()
     if base is None:
         return
@@ -139,8 +156,9 @@ def forget_old_programs(limit: int = PROGRAM_BYTES) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def forget_old_objects(limit: int = OBJECT_BYTES) -> None:
+def forget_old_objects(limit: int | None = None) -> None:
     """Remove the objects and notes written first while all together are larger than `limit` bytes."""
+    limit = int(OBJECTS_SHARE * most_bytes()) if limit is None else limit
     base = directory()
     if base is None:
         return
@@ -241,6 +259,11 @@ def read(path: Path) -> bytes | None:
         sealed_data = path.read_bytes()
     except OSError:
         return None
+    return unsealed(sealed_data)
+
+
+def unsealed(sealed_data: bytes) -> bytes | None:
+    """The data of `sealed`; None where it is not what was sealed."""
     data = sealed_data[:-_DIGEST_BYTES]
     return data if sealed(data) == sealed_data else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,8 @@ from glow_backends.cpu import cache
 from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.extent import Extent
+from glow_dialects.core.estimates import has_extents
+from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup
@@ -58,6 +59,8 @@ class KernelCall:
     label: str = ""
     parts: int | None = None
     checked: str | None = None
+    #: The instruction that it computes, once it is a step of a program.
+    op: InstrOp | None = None
 
 
 @dataclass(frozen=True)
@@ -84,15 +87,6 @@ class KernelCode:
 _STEM = "glow_kernel_in_the_making"
 
 
-def has_open_sizes(spec: Any) -> bool:
-    """Whether a spec has sizes in it that only the run tells."""
-    if isinstance(spec, Extent):
-        return True
-    if is_dataclass(spec) and not isinstance(spec, type):
-        return any(has_open_sizes(getattr(spec, f.name)) for f in fields(spec))
-    return isinstance(spec, tuple | list) and any(map(has_open_sizes, spec))  # pyright: ignore
-
-
 class KernelCodes:
     """The kernels of a program's calls; each is emitted once."""
 
@@ -110,7 +104,7 @@ class KernelCodes:
 
     def _emitted(self, call: KernelCall) -> KernelCode:
         module = new_module("kernel", self.target)
-        if has_open_sizes(call.spec):
+        if has_extents(call.spec):
             mark_open(module)
         kernel = call.emit(module, _STEM, call.spec, self.target)
         kind = f"glow_{call.emit.__name__.removeprefix('emit_')}"

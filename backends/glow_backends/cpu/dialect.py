@@ -11,6 +11,7 @@ from xdsl.ir import Dialect
 from glow_backends.cpu.ops.attention import AttentionOp
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.ops.fused_body import YieldOp
 from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp, QuantizeRowsOp
 from glow_backends.cpu.ops.layers import BlockOp, ConvOp, GemmOp, PlaneConvOp, PoolOp, UnblockOp
 from glow_backends.cpu.ops.lrn import BlockedLrnOp
@@ -54,7 +55,7 @@ OPERATORS: tuple[type[GraphOp], ...] = (
 
 def get_glow_cpu() -> Dialect:
     """Graph level."""
-    return Dialect("glow_cpu", [*OPERATORS])
+    return Dialect("glow_cpu", [*OPERATORS, YieldOp])
 
 
 def get_glow_cpu_instr() -> Dialect:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.interpreter.backend import step
+from glow_backends.interpreter.backend import part_of, step
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.token import is_token
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import AllocOp, InstrFuncOp, WeightOp, origin, view_offset
+from glow_dialects.instr.strides import strides_of
 from glow_dialects.ops.module import ConstantOp, lookup
 
 
@@ -23,7 +25,7 @@ class HostSteps:
 
     def __call__(self, number: int, bound: Mapping[str, Array], arena: Array) -> None:
         op = self._ops[number]
-        step(op, {v: self._array(v, bound, arena) for v in op.operands})
+        step(op, {v: self._array(v, bound, arena) for v in op.operands if not is_token(v)})
 
     def _array(self, value: SSAValue, bound: Mapping[str, Array], arena: Array) -> Array:
         """The memory of a buffer."""
@@ -43,5 +45,7 @@ class HostSteps:
             if base is value:
                 return array
             memory = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if strides_of(value.type) is not None:
+            return part_of(memory, skip, value)
         part = memory[skip : skip + bytes_of(value.type)]
         return part.view(dtype_of(value.type)).reshape(shape_of(value))

@@ -26,6 +26,8 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
 
 LARGE = 22_300
 """Characters of LLVM IR from which on a module gets only the cheap passes."""
+_METADATA = "\n!llvm.dbg.cu"
+"""Where a text goes on with what only debuggers read: it is no larger for that."""
 _VECTOR = re.compile(r"<\d+ x ")
 
 
@@ -42,6 +44,7 @@ def optimized(
     initialize_llvm()
     machine = target.machine()
     text = str(module)
+    size = text.find(_METADATA) if _METADATA in text else len(text)
     parsed = llvm.parse_assembly(text)
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
@@ -51,7 +54,7 @@ def optimized(
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     vectors = kernel and _VECTOR.search(text) is not None
-    if len(text) < large and not vectors:
+    if size < large and not vectors:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
@@ -59,9 +62,9 @@ def optimized(
         passes.add_instruction_combine_pass()
         if not kernel:
             passes.add_ipsccp_pass()  # ints that branches bound need no check for overflow
-        if len(text) < large or not vectors:
+        if size < large or not vectors:
             passes.add_new_gvn_pass()
-        if len(text) < large:
+        if size < large:
             passes.add_loop_rotate_pass()
             passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
@@ -82,12 +85,14 @@ class Linked:
 
     Code finds the constants of its object by 32-bit distances, so that an object's sections must lie close to
     each other. JITLink maps them in one piece; LLVM's older linker (MCJIT) takes pages where there are some,
-    which in a process with much memory may be gigabytes apart.
+    which in a process with much memory may be gigabytes apart. Of the two only that tells gdb of its code:
+    with `debug` it is taken.
     """
 
-    def __init__(self, objects: Sequence[bytes], target: CpuTarget) -> None:
+    def __init__(self, objects: Sequence[bytes], target: CpuTarget, debug: bool = False) -> None:
         initialize_llvm()
-        self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=sys.platform != "win32")
+        one_piece = sys.platform != "win32" and not debug
+        self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=one_piece)
         library = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
             library.add_object_img(data)

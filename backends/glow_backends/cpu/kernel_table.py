@@ -51,6 +51,7 @@ from glow_backends.cpu.kernels.data.resize import Resize, ResizeCopy
 from glow_backends.cpu.kernels.data.scan import Cumsum, Trilu
 from glow_backends.cpu.kernels.data.suppress import Suppress
 from glow_backends.cpu.kernels.data.top_k import TopK
+from glow_backends.cpu.kernels.data.tree_masks import TreeMasks
 from glow_backends.cpu.kernels.data.trees import Trees
 from glow_backends.cpu.kernels.gemm.attention import Attention
 from glow_backends.cpu.kernels.gemm.gemm_blocks import BlockGemm
@@ -164,6 +165,7 @@ KERNELS: tuple[Kernel[Any, Any], ...] = (
     Cumsum(),
     Trilu(),
     TopK(),
+    TreeMasks(),
     Trees(),
     NonZero(),
     Suppress(),

@@ -1,13 +1,15 @@
-"""A program as text: its kernels and its function, as LLVM IR or assembly."""
+"""A program as text: its kernels and its functions, as one module of LLVM IR or one file of assembly."""
 
 from __future__ import annotations
 
+import llvmlite.binding as llvm
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.cpu.build import program_text
 from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.select import select
-from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.support import MAIN
+from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.errors import CompileError
 from glow_dialects.instr.memory import instr_functions
@@ -16,29 +18,39 @@ from glow_dialects.instr.memory import instr_functions
 def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
     """Each kernel of the module's planned instruction functions once, then the program functions.
 
-    LLVM IR as it is emitted, before LLVM's optimiser; assembly behind it. Raises CompileError where
-    the module has no instruction function with a memory plan.
+    One function is `glow_main`; of several, each has its name behind that. LLVM IR as it is emitted, before
+    LLVM's optimiser; assembly behind it. Raises CompileError where the module has no instruction function
+    with a memory plan.
     """
     functions = tuple(instr_functions(module))
     if not functions:
         raise CompileError("the module has no instruction function; add `-p cpu` or `-p lower,instr`")
-    parts: list[str] = []
+    initialize_llvm()
+    machine = target.machine()
+    whole = llvm.parse_assembly(f'target triple = "{target.triple}"')
+    whole.data_layout = str(machine.target_data)
     seen: set[str] = set()
     for function in functions:
+        name = function.sym_name.data
         if function.arena is None:
-            raise CompileError(f"@{function.sym_name.data} has no memory plan; add `-p glow-plan-memory`")
+            raise CompileError(f"@{name} has no memory plan; add `-p glow-plan-memory`")
         selection = select(function, target)
-        for name, code in selection.kernels.items():
-            if name not in seen:
-                seen.add(name)
-                parts.append(_text(code.text, target, assembly))
-        program = convert(module, function, selection, target)
-        parts.append(_text(program_text(program.module, target), target, assembly))
-    return "\n".join(parts)
+        for kernel, code in selection.kernels.items():
+            if kernel not in seen:
+                seen.add(kernel)
+                whole.link_in(_part(code.text, target, assembly, kernel=True))
+        program = program_text(convert(module, function, selection, target).module, target)
+        part = _part(program, target, assembly)
+        if len(functions) > 1:
+            part.get_function(MAIN).name = f"{MAIN}_{name}"
+        whole.link_in(part)
+    return machine.emit_assembly(whole) if assembly else str(whole)
 
 
-def _text(code: str, target: CpuTarget, assembly: bool) -> str:
-    if not assembly:
-        return code
-    parsed, machine = optimized(code, target)
-    return machine.emit_assembly(parsed)
+def _part(text: str, target: CpuTarget, optimize: bool, kernel: bool = False) -> llvm.ModuleRef:
+    """A module to link into the whole."""
+    if optimize:
+        return optimized(text, target, kernel)[0]
+    parsed = llvm.parse_assembly(text)
+    parsed.data_layout = str(target.machine().target_data)
+    return parsed

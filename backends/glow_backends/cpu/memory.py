@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sys import getrefcount
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -22,7 +23,9 @@ ALIGN = 64
 """Bytes to which every buffer is aligned: a cache line, and one AVX-512 register."""
 LARGE_PAGE = 2 * 1024 * 1024
 """Bytes of a large page: weights that pass once a run would otherwise miss the TLB every 4 KiB."""
-_Byte = ctypes.c_char
+_PIECE = 8 * LARGE_PAGE
+"""Bytes of a mapped file that are copied at a time."""
+_byte_of = ctypes.c_char.from_buffer
 _TOO_LARGE = "the program needs {} bytes in one piece, which cannot be had"
 
 
@@ -33,21 +36,44 @@ def rounded(size: int) -> int:
 
 def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array, aligned; a CompileError where the machine has not so much memory."""
-    return placed_array(shape, dtype)[0]
+    return Recycled().array(shape, dtype)[0]
 
 
-def placed_array(shape: Sequence[int], dtype: np.dtype) -> tuple[Array, int]:
-    """`aligned_array`, and its address."""
-    count = dtype.itemsize
-    for extent in shape:
-        count *= extent
-    try:
-        raw = np.empty(count + ALIGN, np.uint8)
-    except MemoryError:
-        raise CompileError(_TOO_LARGE.format(count)) from None
-    where = address(raw)
-    start = -where % ALIGN
-    return np.ndarray(shape, dtype, raw, start), where + start
+class Recycled:
+    """Makes arrays of the memory of those that nobody holds any more: new pages cost more than a copy."""
+
+    _UNUSED = 2
+    """References to a block in which no array lies: from here, and from who counts them."""
+
+    def __init__(self) -> None:
+        #: (memory, bytes of its array, where the array begins in it, address of the array)
+        self._blocks: list[tuple[Array, int, int, int]] = []
+        self._shape: Sequence[int] | None = None
+        self._bytes = 0
+
+    def array(self, shape: Sequence[int], dtype: np.dtype) -> tuple[Array, int]:
+        """As `aligned_array`, and its address. The last two are remembered: one may be held during a call."""
+        if shape is not self._shape:
+            count = dtype.itemsize
+            for extent in shape:
+                count *= extent
+            self._shape, self._bytes = (shape if isinstance(shape, tuple) else None), count
+        for kept in self._blocks:
+            if kept[1] == self._bytes and getrefcount(kept[0]) == self._UNUSED:
+                break
+        else:
+            kept = self._new(self._bytes)
+        return np.ndarray(shape, dtype, kept[0], kept[2]), kept[3]
+
+    def _new(self, count: int) -> tuple[Array, int, int, int]:
+        try:
+            block = np.empty(count + ALIGN, np.uint8)
+        except MemoryError:
+            raise CompileError(_TOO_LARGE.format(count)) from None
+        start = address(block)
+        offset = -start % ALIGN
+        self._blocks = [*self._blocks[-1:], (block, count, offset, start + offset)]
+        return self._blocks[-1]
 
 
 def in_large_pages(memory: mmap.mmap) -> None:
@@ -100,7 +126,7 @@ def mapped_file(path: Path, size: int) -> Array:
 def address(array: Array) -> int:
     """Where the array's first byte is."""
     try:
-        return ctypes.addressof(_Byte.from_buffer(array.data))
+        return ctypes.addressof(_byte_of(array.data))
     except (TypeError, ValueError, BufferError):  # of arrays that are not to be written, empty, or strided
         return array.__array_interface__["data"][0]  # takes three times as long
 
@@ -118,6 +144,37 @@ def give_back() -> None:
     trim = _trimmer()
     if trim is not None:
         trim(0)
+
+
+def mapping_of(array: Array) -> np.memmap | None:
+    """The mapped file that an array is a view of."""
+    mapping: np.memmap | None = None
+    part: object = array
+    while isinstance(part, np.ndarray):
+        if isinstance(part, np.memmap):
+            mapping = cast(np.memmap, part)
+        part = part.base
+    return mapping
+
+
+def copy_released(target: Array, source: Array) -> None:
+    """Copy an array; pages of a mapped file leave this process's memory as soon as they are copied."""
+    root = mapping_of(source)
+    pages = None if root is None or root.mode != "r" else root.base  # others may hold what no file has
+    whole = not source.flags.c_contiguous or source.nbytes <= _PIECE
+    if not isinstance(pages, mmap.mmap) or whole or not hasattr(mmap, "MADV_DONTNEED"):
+        np.copyto(target, source)
+        return
+    to, values = target.reshape(-1), source.reshape(-1)
+    step, begin = _PIECE // source.itemsize, address(np.frombuffer(pages, np.uint8))
+    for first in range(0, values.size, step):
+        piece = values[first : first + step]
+        np.copyto(to[first : first + step], piece)
+        start = -(-(address(piece) - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (address(piece) - begin + piece.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > start:
+            with suppress(OSError):
+                pages.madvise(mmap.MADV_DONTNEED, start, end - start)
 
 
 class WeightBlock:
@@ -141,7 +198,7 @@ class WeightBlock:
                 in_large_pages(self._memory)
             if array.size:
                 held = np.frombuffer(self._memory, array.dtype, array.size, start)
-                np.copyto(held.reshape(array.shape), array)
+                copy_released(held.reshape(array.shape), array)
                 del held  # memory that is seen cannot grow
             self._offsets[key] = start
         return self._offsets[key]

@@ -16,8 +16,10 @@ import numpy as np
 
 from glow_backends.base import Port
 from glow_backends.cpu.memory import rounded
+from glow_dialects.core.arena import plan_offsets
 from glow_dialects.core.conditions import Condition, Symbol
 from glow_dialects.core.extent import Extent
+from glow_dialects.core.extent_json import SizeReader, SizeWriter
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -56,6 +58,25 @@ class Numbers:
         """Where in the table some numbers stand, which are added to it."""
         self.values += values
         return 1 + len(self.lives) + len(self.values) - len(values)
+
+    def written(self, writer: SizeWriter) -> dict[str, Any]:
+        """As data, of which `read` makes them again."""
+        return {
+            "lives": [[life.start, life.end, writer.size(life.bytes)] for life in self.lives],
+            "values": writer.sizes(self.values),
+            "scratch": writer.sizes(self.scratch),
+            "conditions": [writer.condition(c) for c in self.conditions],
+        }
+
+    @staticmethod
+    def read(data: Mapping[str, Any], reader: SizeReader) -> Numbers:
+        """The numbers that were `written`."""
+        return Numbers(
+            [Life(start, end, reader.size(size)) for start, end, size in data["lives"]],
+            list(reader.sizes(data["values"])),
+            list(reader.sizes(data["scratch"])),
+            [reader.condition(c) for c in data["conditions"]],
+        )
 
 
 @dataclass(frozen=True)
@@ -156,8 +177,6 @@ class SizeTables:
         return [life.bytes.at(sizes) if isinstance(life.bytes, Extent) else life.bytes for life in lives]
 
     def _planned(self, sizes: list[int]) -> tuple[list[int], list[int], int]:
-        from glow_passes.instr.plan_memory import plan_offsets
-
         lives = self._numbers.lives
         places = plan_offsets([(life.start, life.end, n) for life, n in zip(lives, sizes, strict=True)])
         ends = (place + n for place, n in zip(places, sizes, strict=True))

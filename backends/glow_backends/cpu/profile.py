@@ -25,6 +25,7 @@ from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import Conversion, ProgramCode
 from glow_backends.cpu.weights import ProgramWeights
+from glow_dialects.core.location import names
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
@@ -40,7 +41,8 @@ class KernelTime:
     `least` is the seconds of its shortest run, `busy` the seconds that each worker computed. `flops`
     counts the floating-point operations of the plain algorithm (0: not counted; Winograd needs fewer,
     so that its rate may pass the machine's peak), `bytes` the operands once each. `start` is the median
-    of the seconds from the start of the run.
+    of the seconds from the start of the run, `nodes` the names of what the step computes: of a model's
+    nodes, or lines of a file.
     """
 
     label: str
@@ -51,6 +53,7 @@ class KernelTime:
     bytes: int
     busy: tuple[float, ...] = ()
     least: float = 0.0
+    nodes: tuple[str, ...] = ()
 
     @property
     def balance(self) -> float:
@@ -186,7 +189,8 @@ def profile(
             label, kernel, flops = step.label, selection.codes.of(step).name, step.flops
         median, least = float(np.median(seconds[:, i])), float(seconds[:, i].min())
         workers = tuple(busy[i].tolist())
-        steps.append(KernelTime(label, kernel, float(starts[i]), median, flops, sizes[i], workers, least))
+        start, nodes = float(starts[i]), names(step.op.location) if step.op is not None else ()
+        steps.append(KernelTime(label, kernel, start, median, flops, sizes[i], workers, least, nodes))
     return Profile(steps, peak * program.bundle.threads)
 
 

@@ -14,12 +14,12 @@ from glow_backends.base import Bound, Port, Program, cores
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
-from glow_backends.cpu.memory import ALIGN, address, aligned_array, placed_array, work_memory, zeros
+from glow_backends.cpu.memory import ALIGN, Recycled, address, aligned_array, work_memory, zeros
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
-from glow_dialects.core.errors import BindingError
+from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.object_pool import Pool
 
@@ -32,6 +32,10 @@ HostStepRunner = Callable[[int, Mapping[str, np.ndarray], np.ndarray], None]
 """(number of the step, arrays by placeholder, arena): runs an instruction outside native code."""
 
 
+WORD = 4
+"""Bytes to which inputs are aligned, at least: kernels read small integers by words."""
+
+
 class _Frame(ctypes.c_void_p):
     """The address of the numbers that `glow_enter` takes, which live as long as it does."""
 
@@ -40,12 +44,18 @@ class _Frame(ctypes.c_void_p):
         super().__init__(ctypes.addressof(self.numbers))
 
 
+def _refused(lacking: Sequence[str]) -> None:
+    """Stands for a program that this machine cannot run; it can be saved for one that can."""
+    raise UnsupportedError(f"the program is for processors with {', '.join(lacking)}, which this one has not")
+
+
 class RunMemory:
     """The memory of one run in flight: arena with scratch behind it, pointers, faults, workers."""
 
     def __init__(self, program: CpuProgram) -> None:
         self._program = ref(program)  # which owns it
         self.bundle, self._linked, self._enter = program.bundle, program.linked, program.enter
+        self._lacks = program.lacks
         bundle, count = self.bundle, len(self.bundle.slots)
         self._room = bundle.arena_bytes + bundle.scratch_bytes
         self._arena = work_memory(self._room)
@@ -61,14 +71,16 @@ class RunMemory:
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
         self._failure: BaseException | None = None
-        self._bound: dict[str, Array] = {}
+        self._state: Mapping[str, Array] = {}
+        self._bound: dict[str, Array] = {}  # what a run's instructions on the host read and write
+        self._outputs = [Recycled() for _ in program.output_slots]
         self._staging: dict[str, Array] = {}
         self.point_to(program.state)
         self._run_bound = self.entry(ctypes.addressof(self.pointers))
 
     def point_to(self, state: Mapping[str, Array]) -> None:
         """Let the code find its states in these arrays."""
-        self._bound |= state
+        self._state = state
         for index, slot in slots_of(self.bundle, ["state", "trainable"]):
             self.pointers[index] = address(state[slot.symbol])
 
@@ -83,21 +95,25 @@ class RunMemory:
         self, program: CpuProgram, inputs: Mapping[str, Array], shapes: Sequence[Sequence[int]]
     ) -> dict[str, Array]:
         """Outputs, of these shapes, by name."""
-        io, bound = self.pointers, self._bound
-        for index, symbol, name in program.input_slots:
+        io, bound, hosted = self.pointers, self._bound, program.host_step is not None
+        for index, symbol, name, alignment in program.input_slots:
             array = inputs[name]
             where = address(array)
-            if where % ALIGN or not array.flags.c_contiguous:
+            if where % alignment or not array.flags.c_contiguous:
                 array = self._staged(symbol, array)
                 where = address(array)
-            bound[symbol] = array
+            if hosted:
+                bound[symbol] = array
             io[index] = where
         results: dict[str, Array] = {}
-        for (index, symbol, name, dtype), shape in zip(program.output_slots, shapes, strict=True):
-            output, io[index] = placed_array(shape, dtype)
-            results[name] = bound[symbol] = output
+        slots = zip(program.output_slots, shapes, self._outputs, strict=True)
+        for (index, symbol, name, dtype), shape, memory in slots:
+            results[name], io[index] = memory.array(shape, dtype)
+            if hosted:
+                bound[symbol] = results[name]
         enter, frame = self._run_bound
         enter(frame)
+        bound.clear()
         self.check()
         return results
 
@@ -111,6 +127,8 @@ class RunMemory:
     def entry(self, io: int) -> tuple[Callable[[Any], None], Any]:
         """A function and the argument with which it runs the program on a table of pointers."""
         weights, arena = address(self.bundle.weights), address(self._arena)
+        if self._lacks:
+            return _refused, self._lacks
         main, threads = self._linked.address(MAIN), self.bundle.threads
         frames = [_Frame(main, io, weights, arena, worker) for worker in range(threads)]
         if self._workers is None:
@@ -139,7 +157,7 @@ class RunMemory:
         try:
             program = self._program()
             assert program is not None and program.host_step is not None
-            program.host_step(number, self._bound, self._arena)
+            program.host_step(number, {**self._state, **self._bound}, self._arena)
         except BaseException as error:  # raised again by `check`: native frames cannot pass it on
             self._failure = error
 
@@ -159,8 +177,9 @@ class CpuProgram(Program):
         self.target = target
         self.report = bundle.report
         self.selection: Selection | None = None
+        self.lacks = target.lacks
         start = time.perf_counter()
-        self.linked = Linked(bundle.objects, target)
+        self.linked = Linked(bundle.objects, target, debug=bundle.source is not None)
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
         self.report.stages["link"] = time.perf_counter() - start
         self.host_step = host
@@ -169,7 +188,8 @@ class CpuProgram(Program):
             memory = self.state[slot.symbol] = zeros(slot.shape, slot.port.dtype)
             if bundle.states[slot.symbol].any():  # pages of zeros are not touched
                 memory[...] = bundle.states[slot.symbol]
-        self.input_slots = [(i, s.symbol, s.name) for i, s in slots_of(bundle, ["input"])]
+        slots = slots_of(bundle, ["input"])
+        self.input_slots = [(i, s.symbol, s.name, max(WORD, s.port.dtype.itemsize)) for i, s in slots]
         self.output_slots = [(i, s.symbol, s.name, s.port.dtype) for i, s in slots_of(bundle, ["output"])]
         self._shapes = [p.shape for p in self.outputs]
         limit = 1 if self.state else max(1, cores() // bundle.threads)

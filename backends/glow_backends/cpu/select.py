@@ -6,21 +6,24 @@ from dataclasses import dataclass, field
 
 from glow_backends.cpu.calls import CallContext, KernelCall, KernelCode, KernelCodes
 from glow_backends.cpu.kernel_table import call_for
-from glow_backends.cpu.memory import ALIGN, rounded
+from glow_backends.cpu.memory import rounded
 from glow_backends.cpu.open_sizes import Life, Numbers
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.token import is_token
 from glow_dialects.core.types import shape_of
+from glow_dialects.instr.loops import ForOp
 from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
     InstrFuncOp,
     ViewOp,
+    WaitOp,
     WeightOp,
-    view_offset,
 )
+from glow_dialects.instr.strides import strides_of
 from glow_passes.instr.plan_memory import lives_of
 
 
@@ -60,6 +63,11 @@ class Selection:
         return [s for s in self.steps if isinstance(s, HostStep)]
 
 
+def _has_gaps(op: InstrOp) -> bool:
+    """Whether elements of a buffer of an instruction are apart; kernels are for dense ones."""
+    return any(strides_of(v.type) is not None for v in op.operands if not is_token(v))
+
+
 def is_open_function(function: InstrFuncOp) -> bool:
     """Whether the sizes of some tensors are known only at run time."""
     return any(
@@ -80,18 +88,25 @@ def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Se
         lives = lives_of(function)
         selection.numbers = Numbers([Life(*life) for life in lives.values()])
         selection.buffers = {alloc: number for number, alloc in enumerate(lives)}
+    if function.memories is not None:
+        raise CompileError("cpu: there is the main memory alone (glow-one-memory joins those of a device)")
+    gaps = False
     for op in function.block.ops:
-        if isinstance(op, WeightOp | AllocOp | ViewOp | DeallocOp):
+        if isinstance(op, ViewOp):
+            gaps |= strides_of(op.result.type) is not None
             continue
+        if isinstance(op, WeightOp | AllocOp | DeallocOp | WaitOp):
+            continue
+        if isinstance(op, ForOp):
+            raise CompileError("cpu: loops of instructions are unrolled before code is made (glow-unroll)")
         if not isinstance(op, InstrOp):
             raise CompileError(f"cpu: {op.name} is not an instruction")
-        # Kernels rely on aligned operands; a view into the middle of a line has none.
-        aligned = all(view_offset(v) % ALIGN == 0 for v in op.operands)
-        call = call_for(op, context) if aligned else None
+        call = None if gaps and _has_gaps(op) else call_for(op, context)
         if call is None:
             selection.steps.append(HostStep(op))
             continue
         call.label = call.label or op.name.removeprefix("glow_instr.")
+        call.op = op
         if selection.numbers is not None:
             selection.numbers.scratch.append(call.scratch)
         else:

@@ -8,7 +8,7 @@ from glow_backends.cpu.calls import KernelCall
 from glow_backends.cpu.emit.common import PARALLEL_BYTES
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.extent import estimate
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import WeightOp, origin
 

@@ -22,39 +22,7 @@ _YIELDS = 100
 """Times that a worker lets others run before it sleeps."""
 
 
-def state_bytes(threads: int) -> int:
-    """Bytes of the state that workers share, zeros before the first run."""
-    return TICKETS + TICKET_BYTES * threads
-
-
-def support_text(target: CpuTarget) -> str:
-    """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`,
-    and where there are several threads of `glow_post` and `glow_serve`.
-
-    `glow_enter` calls frame[0](frame[1], ..., frame[4]): one argument costs a caller less than four.
-    Worker 0 calls `io[slot](step)`. The barrier is the usual counter with generations: the last to
-    come resets the count and the tickets and starts the next generation, the others look at it until it
-    changes.
-    """
-    return _every_text(target) + (_gate_text(target) if target.threads > 1 else "")
-
-
-def _every_text(target: CpuTarget) -> str:
-    x86 = "x86" in target.triple
-    pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
-    declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
-    tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
-    reset = "\n".join(
-        f"  %t{at} = getelementptr i8, ptr %count, i64 {at}\n"
-        f"  store atomic i64 0, ptr %t{at} monotonic, align 8"
-        for at in tickets
-    )
-    return f"""
-target triple = "{target.triple}"
-
-declare i32 @sched_yield()
-{declared}
-
+_CALLS = f"""
 define void @{HOST}(ptr %io, i64 %slot, i64 %step, i64 %worker) {{
 entry:
   %first = icmp eq i64 %worker, 0
@@ -81,6 +49,44 @@ define void @{ENTER}(ptr %frame) {{
   tail call void %main(ptr %io, ptr %weights, ptr %arena, i64 %worker)
   ret void
 }}
+"""
+
+
+def state_bytes(threads: int) -> int:
+    """Bytes of the state that workers share, zeros before the first run."""
+    return TICKETS + TICKET_BYTES * threads
+
+
+def support_text(target: CpuTarget) -> str:
+    """LLVM IR of `glow_host(io, slot, step, worker)`, `glow_barrier(io, slot)` and `glow_enter(frame)`,
+    and where there are several threads of `glow_post` and `glow_serve`.
+
+    `glow_enter` calls frame[0](frame[1], ..., frame[4]): one argument costs a caller less than four.
+    Worker 0 calls `io[slot](step)`. The barrier is the usual counter with generations: the last to
+    come resets the count and the tickets and starts the next generation, the others look at it until it
+    changes.
+    """
+    gate = _gate_text(target) if target.threads > 1 else ""
+    return barrier_text(target) + _CALLS + gate
+
+
+def barrier_text(target: CpuTarget) -> str:
+    """LLVM IR of `glow_barrier(io, slot)`; where no operating system is, workers that wait only look."""
+    x86 = "x86" in target.triple
+    pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
+    declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
+    hosted = any(system in target.triple for system in ("linux", "apple", "darwin"))
+    tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
+    reset = "\n".join(
+        f"  %t{at} = getelementptr i8, ptr %count, i64 {at}\n"
+        f"  store atomic i64 0, ptr %t{at} monotonic, align 8"
+        for at in tickets
+    )
+    return f"""
+target triple = "{target.triple}"
+
+{"declare i32 @sched_yield()" if hosted else ""}
+{declared}
 
 define void @{BARRIER}(ptr %io, i64 %slot) {{
 entry:
@@ -110,7 +116,7 @@ look:
 again:
   br label %wait
 yield:
-  %ignored = call i32 @sched_yield()
+  {"%ignored = call i32 @sched_yield()" if hosted else ""}
   br label %wait
 done:
   ret void

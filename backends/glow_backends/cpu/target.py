@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from glow_backends.cpu.presets import preset_of, registers_of, vectors_of
 from glow_dialects.core.errors import UnsupportedError
 
+_SELECTED = (
+    "sse",
+    "avx",
+    "fma",
+    "bmi",
+    "f16c",
+    "lzcnt",
+    "popcnt",
+    "movbe",
+    "tbm",
+    "xop",
+    "gfni",
+    "neon",
+    "sve",
+)
+"""Beginnings of the names of features whose instructions LLVM selects for plain code."""
+_LEVELS = {32: ("avx", "avx2", "fma", "bmi", "bmi2"), 64: ("avx", "avx2", "fma", "avx512f", "avx512vl")}
+"""What processors named by hand have, by the bytes of a vector."""
 MOST_THREADS = 256
 """No machine that this is for has more cores."""
 
@@ -61,7 +80,8 @@ class CpuTarget:
     """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register.
 
     `has_fp16`: products and sums of float16 at twice the rate of float32; `has_bf16`: pairs of bfloat16
-    products added to float32, at a rate that pays.
+    products added to float32, at a rate that pays. `has_fma`: multiply-add in one rounding is an
+    instruction, not a function of a library.
     """
 
     triple: str
@@ -74,6 +94,7 @@ class CpuTarget:
     has_vnni: bool = False
     has_fp16: bool = False
     has_bf16: bool = False
+    has_fma: bool = True
     threads: int = 1
     costs: Costs = Costs()
 
@@ -86,11 +107,43 @@ class CpuTarget:
         """Whether layers on 16-bit floats (f16, bf16) gain by arithmetic of their own."""
         return {"f16": self.has_fp16, "bf16": self.has_bf16}.get(dtype, False)
 
+    @property
+    def needs(self) -> list[str]:
+        """What a processor must have to run code for this one: the architecture, instructions LLVM uses."""
+        on = {f[1:] for f in self.features.split(",") if f.startswith("+")}
+        if not on:
+            on = set(_LEVELS.get(self.vector_bytes, ())) if "x86" in self.triple else set[str]()
+        on |= {name for has, name in self._chosen() if has}
+        return [self.triple.partition("-")[0], *sorted(f for f in on if f.startswith(_SELECTED))]
+
+    @property
+    def lacks(self) -> list[str]:
+        """Those of `needs` that this machine has not: the architecture alone where that differs."""
+        lacking = [n for n in self.needs if n not in host().needs]
+        return lacking[:1] if self.needs[0] in lacking else lacking
+
+    def _chosen(self) -> list[tuple[bool, str]]:
+        """Arithmetic that kernels ask for by name."""
+        x86 = "x86" in self.triple
+        return [
+            (x86 and self.has_vnni, "avx512vnni"),
+            (x86 and self.has_fp16, "avx512fp16"),
+            (x86 and self.has_bf16, "avx512bf16"),
+        ]
+
     def machine(self) -> llvm.TargetMachine:
         """LLVM's target machine at opt level 3."""
         target = llvm.Target.from_triple(self.triple)
+        hosted = "linux" in self.triple or "apple" in self.triple
+        doubles = [f for f in self.features.split(",") if f[1:] == "d"][-1:] == ["+d"]  # the last is heard
         return target.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default", jit=False
+            cpu=self.cpu,
+            features=self.features,
+            opt=3,
+            reloc="pic" if hosted else "static",
+            codemodel="default",
+            jit=False,
+            abiname="lp64d" if self.triple.startswith("riscv64") and doubles else "",
         )
 
 
@@ -142,31 +195,25 @@ def host(threads: int = 1) -> CpuTarget:
         has_fp16=bool(names.get("avx512fp16")),
         # The cores that have both take several cycles for one vdpbf16ps: float32 is faster there.
         has_bf16=bool(names.get("avx512bf16")) and not names.get("avx512fp16"),
+        has_fma=bool(names.get("fma", "x86" not in llvm.get_process_triple())),
         threads=threads,
     )
 
 
-_NAMED: dict[str, tuple[str, int, int, tuple[str, ...]]] = {
-    "haswell": ("x86_64-unknown-linux-gnu", 32, 16, ()),
-    "skylake-avx512": ("x86_64-unknown-linux-gnu", 64, 32, ()),
-    "znver4": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "bf16")),
-    "znver5": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "bf16")),
-    "sapphirerapids": ("x86_64-unknown-linux-gnu", 64, 32, ("vnni", "fp16")),
-    "cortex-a72": ("aarch64-unknown-linux-gnu", 16, 32, ()),
-    "neoverse-n1": ("aarch64-unknown-linux-gnu", 16, 32, ()),
-}
-
-
+@cache
 def named(cpu: str, threads: int = 1) -> CpuTarget:
-    """The target called `cpu`; UnsupportedError lists the names there are, and the counts of threads."""
+    """The target called `cpu`: "host", a preset's name, or TRIPLE[/CPU[/FEATURES]].
+
+    UnsupportedError lists the names there are, what LLVM does not know, and the counts of threads.
+    """
     if not 1 <= threads <= MOST_THREADS:
         raise UnsupportedError(f"threads={threads}: a program is shared by 1 to {MOST_THREADS} threads")
     if cpu == "host":
         return host(threads)
-    if cpu not in _NAMED:
-        raise UnsupportedError(f"cpu '{cpu}' is unknown; there are: host, {', '.join(_NAMED)}")
     initialize_llvm()
-    triple, vector, registers, has = _NAMED[cpu]
-    features = "-prefer-256-bit" if vector == 64 else ""
-    known: dict[str, Any] = {f"has_{name}": True for name in has}
-    return CpuTarget(triple, cpu, features, vector, registers, threads=threads, **known)
+    preset = preset_of(cpu)
+    target = CpuTarget(preset.triple, preset.cpu, preset.features, 16, 16, preset.l1, preset.l2)
+    size, fused = vectors_of(target.machine(), preset.triple)
+    known: dict[str, Any] = {f"has_{name}": True for name in preset.has}
+    registers = registers_of(preset.triple, size)
+    return replace(target, vector_bytes=size, registers=registers, has_fma=fused, threads=threads, **known)

@@ -23,7 +23,7 @@ from glow_backends.cpu.memory import give_back
 from glow_backends.cpu.select import HostStep, Selection, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
-from glow_backends.cpu.weights import Place, ProgramWeights, WeightPool, content_of, shared_slot
+from glow_backends.cpu.weights import Place, ProgramWeights, content_of, shared_slot
 from glow_dialects.core.attributes import Resource, ResourceAttr, integers
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.extent import Extent, is_open
@@ -71,17 +71,19 @@ def convert(
     selection: Selection,
     target: CpuTarget,
     own: bool = False,
-    pool: WeightPool | None = None,
+    weights: ProgramWeights | None = None,
 ) -> ProgramCode:
     """The program function of a selection, in a module of its own.
 
-    `own`: constants of `source` lose their values when the last kernel's operands are packed. Those that
-    the `pool` has are not packed.
+    `own`: constants of `source` lose their values when the last kernel's operands are packed. `weights`
+    are where constants go, beside those of programs before.
     """
     slots = {n: i for i, n in enumerate(placeholders(source))}
     if selection.numbers is not None:
         slots[NUMBERS] = len(slots)
-    code = ProgramCode(ModuleOp([]), ProgramWeights(pool), slots)
+    weights = weights or ProgramWeights()
+    weights.begin()
+    code = ProgramCode(ModuleOp([]), weights, slots)
     conversion = Conversion(code, function, selection, target)
     if own and not selection.host_steps:
         conversion.uses = Counter(n for c in selection.calls for n in map(_constant_name, c.operands) if n)

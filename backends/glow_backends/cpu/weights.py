@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from glow_backends.cpu.faults import FAULT_SLOT
-from glow_backends.cpu.memory import WeightBlock, address
+from glow_backends.cpu.memory import WeightBlock, address, mapping_of
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -54,7 +54,7 @@ class WeightPool:
 
 
 class ProgramWeights:
-    """The constants of a program that is being made."""
+    """The constants of a program that is being made, or of several that share a block."""
 
     def __init__(self, pool: WeightPool | None = None) -> None:
         self.pool = pool
@@ -85,6 +85,14 @@ class ProgramWeights:
             self.shared.append(block)
         return Place(1 + number, offset)
 
+    def begin(self) -> None:
+        """Begin another program, which may call other constants by the same names."""
+        self._known.clear()
+
+    def values(self, array: Array) -> int:
+        """Where in the program's own block these values are."""
+        return self._own.place(f"values|{content_of(array)}", array)
+
     def build(self) -> Array:
         """The program's own block; nothing can be placed any more."""
         return self._own.build()
@@ -93,21 +101,10 @@ class ProgramWeights:
 def content_of(array: Array) -> str:
     """A text that stands for the contents of an array: its place in a mapped file, or else a digest."""
     form = f"{array.dtype} {array.shape}"
-    root = _mapping(array)
+    root = mapping_of(array)
     if root is not None and root.filename is not None:
         status = os.stat(root.filename)
         file = f"{root.filename} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
         return f"{form} {array.strides} {file} {root.offset + address(array) - address(root)}"
     plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return f"{form} {hashlib.sha256(memoryview(cast(Any, plain))).hexdigest()}"
-
-
-def _mapping(array: Array) -> np.memmap | None:
-    """The mapped file that an array is a view of."""
-    mapping: np.memmap | None = None
-    part: object = array
-    while isinstance(part, np.ndarray):
-        if isinstance(part, np.memmap):
-            mapping = cast(np.memmap, part)
-        part = part.base
-    return mapping

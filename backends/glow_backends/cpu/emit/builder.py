@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from itertools import count
 
-import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit.line_builder import LineBuilder, Lines, vector
+from glow_backends.cpu.emit.row_runs import bits_of_f32
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.extent import Extent, computed
 
@@ -90,10 +90,6 @@ class KernelFunction(ir.Function):
         return block
 
 
-def _bits_of_f32(value: float) -> list[int]:
-    return [int(np.float32(value).view(np.int32))]
-
-
 def mark_open(module: ir.Module) -> None:
     """Let the kernels of a module take sizes in a table, since some are known only at run time."""
     module.open_sizes = True  # pyright: ignore[reportAttributeAccessIssue]
@@ -112,11 +108,11 @@ def sizes_of(function: ir.Function) -> tuple[int, ...]:
 class KernelBuilder:
     """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker, [ptr tickets])`.
 
-    All pointers are 64-byte aligned, and `noalias` unless operands may be `shared`: several results,
-    each of which may lie where another operand does, must not be stored before that is loaded. With
-    `target.threads > 1` the kernel does the share of `worker` (see `share`, and `items`, for which each
-    worker has a line of `tickets`). Shapes are constants of the code, but for what a `sized` kernel reads
-    by `size`: kernels that differ in nothing else are one piece of code.
+    Pointers are aligned as their elements are, since inputs lie where callers have them, and `noalias`
+    unless operands may be `shared`: several results, each of which may lie where another operand does, must
+    not be stored before that is loaded. With `target.threads > 1` the kernel does the share of `worker` (see
+    `share`, and `items`, for which each worker has a line of `tickets`). Shapes are constants of the code,
+    but for what a `sized` kernel reads by `size`: kernels that differ in nothing else are one piece of code.
     """
 
     def __init__(
@@ -136,11 +132,10 @@ class KernelBuilder:
         self.function = KernelFunction(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("nounwind")
-        for argument in self.function.args:
-            if argument.type == PTR:
-                if not shared:
+        if not shared:
+            for argument in self.function.args:
+                if argument.type == PTR:
                     argument.add_attribute("noalias")
-                argument.attributes.align = 64
         self.operands: Sequence[ir.Value] = self.function.args[:operands]
         self.worker: ir.Value = self.function.args[operands + sized]
         self._tickets: ir.Value | None = self.function.args[-1] if several else None
@@ -174,7 +169,7 @@ class KernelBuilder:
     def number(self, value: float, key: Hashable) -> ir.Value:
         """A vector of `value`, an f32, as an argument of the call; asked for again by the same key."""
         if key not in self._numbers:
-            place = self._place(computed(_bits_of_f32, value))  # pyright: ignore[reportArgumentType]
+            place = self._place(computed(bits_of_f32, value))  # pyright: ignore[reportArgumentType]
             scalar = self._entry.load(place, typ=F32, align=4)
             self._numbers[key] = splat(self._entry, scalar, self.target.lanes)
         return self._numbers[key]
@@ -355,8 +350,10 @@ class KernelBuilder:
         return self.b.call(self.module.globals.get(name) or ir.Function(self.module, kind, name), values)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-        """x * y + z in one rounding."""
-        return self.intrinsic("fma", [x, y, z])
+        """x * y + z in one rounding, or in two where that would be a call of a library."""
+        if "+relaxed-simd" in self.target.features and x.type == ir.VectorType(F32, 4):
+            return self.named_intrinsic("llvm.wasm.relaxed.madd.v4f32", [x, y, z], [])
+        return self.intrinsic("fma" if self.target.has_fma else "fmuladd", [x, y, z])
 
     # Control flow.
     @contextmanager

@@ -12,7 +12,8 @@ from llvmlite import ir
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.values import Active
-from glow_dialects.core.extent import Extent
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent, are_equal
 
 Index = int | ir.Value
 PARALLEL_BYTES = 32 * 1024
@@ -63,11 +64,12 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dim
     """
     dims: list[Dim] = []
     for axis, extent in enumerate(shape):
-        if extent == 1:
+        if are_equal(extent, 1):
             continue
         dim = Dim(extent, tuple(s[axis] for s in strides))
         if dims and all(
-            outer == inner * extent for outer, inner in zip(dims[-1].strides, dim.strides, strict=True)
+            are_equal(outer, inner * extent)
+            for outer, inner in zip(dims[-1].strides, dim.strides, strict=True)
         ):
             dims[-1] = Dim(dims[-1].extent * extent, dim.strides)
         else:
@@ -83,7 +85,7 @@ def length(k: KernelBuilder, count: int) -> Index:
 def share(k: KernelBuilder, count: int, bytes_touched: int) -> tuple[Index, Index]:
     """This worker's part of range(count); worker 0 has it all when there is little to do."""
     stop = length(k, count)
-    if k.target.threads == 1 or bytes_touched >= PARALLEL_BYTES:
+    if k.target.threads == 1 or estimate(bytes_touched) >= PARALLEL_BYTES:
         return k.share(stop)
     first = k.b.icmp_signed("==", k.worker, k.i(0))
     return 0, k.b.select(first, k.i(stop), k.i(0))
@@ -126,7 +128,7 @@ def nest(
 
     Loops of one iteration are not emitted. `shared` false: the caller divides something else.
     """
-    axis = best_axis(extents, k.target.threads) if extents and shared else -1
+    axis = best_axis(estimate(tuple(extents)), k.target.threads) if extents and shared else -1
     if not extents and shared:
         with first_worker(k):
             yield []
@@ -148,7 +150,7 @@ def _nest(
         low, high = share(k, extent, bytes_touched)
     else:
         low, high = 0, length(k, extent)
-    if extent == 1 and isinstance(high, int):
+    if isinstance(high, int) and extent == 1:
         with _nest(k, extents, axis, bytes_touched, [*done, 0]) as indices:
             yield indices
         return

@@ -4,62 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import KernelBuilder
-from glow_backends.cpu.emit.pointwise import Pointwise, Step, emit_pointwise
-from glow_backends.cpu.emit.pointwise_rules import Param
+from glow_backends.cpu.emit.pointwise import Pointwise, emit_pointwise
 
-GATE = "gate"
-"""The step `gate`: the value where its operand is positive, else 0 (the gradient of a relu)."""
-BINARY = ("add", "sub", "mul", "div", "max", "min", GATE)
-"""Steps that read one more operand, as their right-hand side."""
-_SHORT = (*BINARY, "neg", "abs", "relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "sqrt")
+BINARY = ("add", "sub", "mul", "div", "max", "min")
+"""Operators that join an epilogue with what stands on their right: one more operand, or a number."""
+_SHORT = frozenset(
+    {
+        *BINARY, "neg", "abs", "relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "sqrt",
+        "constant", "cmp_gt", "select",
+    }
+)  # fmt: skip
 """Steps of a few instructions."""
 
 
 @dataclass(frozen=True)
-class EpilogueStep:
-    """An element-wise operator by its graph name, with its parameters.
-
-    A binary one with a parameter, such as `mul(0.5)`, has that number as its right-hand side.
-    """
-
-    op: str
-    params: tuple[Param, ...] = ()
-
-    @property
-    def binary(self) -> bool:
-        """Whether it reads an extra operand."""
-        return self.op in BINARY and not self.params
-
-
-@dataclass(frozen=True)
 class Epilogue:
-    """result = steps(scale * sum + bias).
+    """result = program(scale * sum + bias, extras).
 
-    `bias`: an operand with one value an output channel. Each binary step (`BINARY`) takes one more
-    operand of the result's shape and layout as its right-hand side, such as a residual. Operand
-    order: bias, then these extras in the order of the steps, after the weights. `inplace`: one of
-    them lies where the result goes, so that no element may be computed twice.
+    `bias`: an operand with one value an output channel. The inputs of `program` behind the first are
+    extra operands of the result's shape and layout, such as a residual. Operand order: bias, then these,
+    after the weights. The program has floats of one type; it runs in f64 where sums do, else in f32.
+    `inplace`: an extra operand lies where the result goes, so that no element may be computed twice.
     """
 
     bias: bool = False
     scale: float | None = None
-    steps: tuple[EpilogueStep, ...] = ()
+    program: Pointwise = Pointwise(1, (), (0,))
     inplace: bool = False
 
     @property
     def long(self) -> bool:
         """Whether the steps are so many instructions that their code is kept short by a loop."""
-        return any(step.op not in _SHORT for step in self.steps)
+        return any(step.op not in _SHORT for step in self.program.steps)
 
     @property
     def extras(self) -> int:
-        """How many operands the steps read."""
-        return sum(step.binary for step in self.steps)
+        """How many operands the program reads."""
+        return self.program.inputs - 1
 
     @property
     def operands(self) -> int:
@@ -82,50 +67,20 @@ class Epilogue:
             value = k.b.fmul(value, k.splat(float(self.scale), lanes, scalar))
         if bias is not None:
             value = k.b.fadd(value, bias)
-        if not self.steps:
+        if not self.program.steps:
             return value
         dtype = "f64" if str(scalar) == "double" else "f32"
         # Kernels that differ in a factor or summand only are one.
         free = k.sized and dtype == "f32" and lanes == k.target.lanes
-        numbers = [k.number(n, ("epilogue", i)) for i, n in enumerate(self.numbers)] if free else []
-        program = self._program(dtype, len(numbers))
+        constants = self._numbers() if free else {}
+        numbers = [k.number(n, ("epilogue", i)) for i, n in enumerate(constants.values())]
+        program = self.program.computed_in(dtype, list(constants))
         return emit_pointwise(k, program, [value, *(load(e) for e in extras), *numbers])[0]
 
-    @property
-    def numbers(self) -> list[float]:
-        """The right-hand sides of binary steps that are one number."""
-        return [
-            float(cast(float, step.params[0])) for step in self.steps if step.op in BINARY and step.params
-        ]
-
-    def _program(self, dtype: str, numbers: int) -> Pointwise:
-        inputs = 1 + self.extras + numbers
-        steps: list[Step] = []
-        current, extra, number = 0, 1, 1 + self.extras
-        for step in self.steps:
-            args, params = (current,), step.params
-            if step.op == GATE:
-                zero = inputs + len(steps)
-                steps.append(Step("constant", (), (0.0,), dtype))
-                steps.append(Step("cmp_gt", (extra, zero), (), "i1"))
-                steps.append(Step("select", (zero + 1, current, zero), (), dtype))
-                current, extra = zero + 2, extra + 1
-                continue
-            if step.binary:
-                args, extra = (current, extra), extra + 1
-            elif step.op in BINARY and numbers:
-                args, number, params = (current, number), number + 1, ()
-            elif step.op in BINARY:
-                steps.append(Step("constant", (), step.params, dtype))
-                args, params = (current, inputs + len(steps) - 1), ()
-            steps.append(Step(step.op, args, params, dtype))
-            current = inputs + len(steps) - 1
-        return Pointwise(inputs, tuple(steps), (current,), (dtype,) * inputs)
-
-
-def residual_clip(low: float | None = None, high: float | None = None) -> tuple[EpilogueStep, ...]:
-    """The steps of a residual block: add the extra operand, then clamp to [low, high]."""
-    if low is None and high is None:
-        return (EpilogueStep("add"),)
-    bounds = (float("-inf") if low is None else low, float("inf") if high is None else high)
-    return EpilogueStep("add"), EpilogueStep("clip", bounds)
+    def _numbers(self) -> dict[int, float]:
+        """The constants that are right-hand sides of binary steps and nothing else, by their places."""
+        steps = self.program.steps
+        sides = {s.args[1] for s in steps if s.op in BINARY}
+        other = {a for s in steps for i, a in enumerate(s.args) if s.op not in BINARY or i == 0}
+        constants = {v: self.program.constant(v) for v in sorted(sides - other)}
+        return {v: float(n) for v, n in constants.items() if n is not None}

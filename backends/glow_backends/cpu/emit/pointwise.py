@@ -78,6 +78,18 @@ class Pointwise:
         number = step.params[0] if step.op == "constant" else None
         return number if isinstance(number, float | int) else None
 
+    def computed_in(self, dtype: str, taken: Sequence[int] = ()) -> Pointwise:
+        """The same steps on floats of `dtype`; the constants `taken` become inputs behind the others."""
+        inputs = self.inputs + len(taken)
+        place = {v: v for v in range(self.inputs)} | {v: self.inputs + i for i, v in enumerate(taken)}
+        steps: list[Step] = []
+        for value, step in enumerate(self.steps, self.inputs):
+            if value not in place:
+                place[value] = inputs + len(steps)
+                kind = step.dtype if step.dtype == "i1" else dtype
+                steps.append(Step(step.op, tuple(place[a] for a in step.args), step.params, kind))
+        return Pointwise(inputs, tuple(steps), tuple(place[o] for o in self.outputs), (dtype,) * inputs)
+
 
 def emit_pointwise(k: KernelBuilder, program: Pointwise, values: Sequence[ir.Value]) -> list[ir.Value]:
     """The program's outputs for inputs in registers: scalars or equally long vectors.

@@ -117,7 +117,10 @@ def _python_mod(x: Vec, y: Vec) -> Vec:
 
 
 def _floor_div(x: Vec, y: Vec) -> Vec:
-    quotient = (x - _python_mod(x, y)) / y
+    r, b = vecmath.libm(x, "fmod", y), x.k.b
+    quotient = (x - r) / y
+    below = b.and_(r.compare("!=", 0.0), b.xor(r.compare("<", 0.0), y.compare("<", 0.0)))
+    quotient = (quotient - 1.0).where(below, quotient)
     low = quotient.unary("floor")
     low = (low + 1.0).where((quotient - low).compare(">", 0.5), low)
     return low.where(y.compare("!=", 0.0), x / y)

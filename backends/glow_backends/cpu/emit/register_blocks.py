@@ -13,6 +13,7 @@ from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first
+from glow_backends.cpu.emit.row_runs import RowRun, cut_alike, ends_of
 from glow_backends.cpu.target import CpuTarget
 
 ALIKE = 1.02
@@ -100,42 +101,6 @@ def choose_block(
     least, best = min(candidates, key=lambda f: f[0])
     alike = [b for cost, b in candidates if cost <= ALIKE * least and b.vectors == best.vectors]
     return max(alike, key=lambda b: b.rows)
-
-
-def ends_of(rows: int) -> tuple[int, ...]:
-    """The rows of the tiles that may follow those of `rows` rows, where any number of rows is cut alike."""
-    ends = ((16, (16, 8, 4)), (10, (8, 4)), (7, (6, 3)), (5, (4, 2)), (0, ()))
-    return next(end for least, end in ends if rows >= least)
-
-
-@dataclass(frozen=True)
-class RowRun:
-    """Tiles [start, stop) of `rows` rows, which follow each other and begin at row `last` at the latest."""
-
-    start: int
-    stop: int
-    rows: int
-    last: int
-
-
-def cut_alike(total: int, rows: int) -> tuple[RowRun, ...]:
-    """`total` rows in tiles of `rows` rows, and of `ends_of` them where those are needed, once each.
-
-    The last tile begins early enough to end with the last row.
-    """
-    full, rest = divmod(total, rows)
-    ends, used = ends_of(rows), list[int]()
-    for i, end in enumerate(ends):
-        if rest > sum(ends[i + 1 :]):
-            used.append(end)
-            rest -= end
-    if rest > 0 or sum(used) >= rows:
-        full, used = full + 1, []
-    runs = [RowRun(0, full, rows, total - rows)]
-    for end in ends:
-        start, place = runs[-1].stop, full * rows + sum(e for e in used if e > end)
-        runs.append(RowRun(start, start + (end in used), end, min(place, total - end)))
-    return tuple(runs)
 
 
 def cut_evenly(total: int, rows: int, once: bool = False) -> tuple[RowRun, ...]:
@@ -384,7 +349,8 @@ def each_row(
 class Output:
     """Where a block's sums go: element `at` + r `row_step` + v `vector_step` for row r, vector v.
 
-    `stored`: the elements of `y` and of the extras.
+    `stored`: the elements of `y` and of the extras. `row_at`: the number to take for r, another one where
+    the rows of a block do not follow each other.
     """
 
     y: ir.Value
@@ -398,6 +364,10 @@ class Output:
     extras: Sequence[ir.Value] = ()
     live: int | None = None
     stored: str = "f32"
+    row_at: Callable[[Index], Index] | None = None
+
+    def _row(self, row: Index) -> Index:
+        return row if self.row_at is None else self.row_at(row)
 
     def store(self, k: KernelBuilder, sums: Sequence[ir.Value], vectors: int, epilogue: Epilogue) -> None:
         """Apply the epilogue to the sums and store them."""
@@ -410,7 +380,7 @@ class Output:
         ]
 
         def finish(row: Index, sums: Sequence[ir.Value]) -> None:
-            start = k.mul(row, self.row_step)
+            start = k.mul(self._row(row), self.row_step)
             for v, value in enumerate(sums):
                 at = k.add(start, k.mul(self.vector_step, v))
                 live = self._live(v, vectors)
@@ -431,7 +401,7 @@ class Output:
             load_first(
                 k,
                 self.y,
-                k.add(k.add(self.at, k.mul(self.row_step, row)), k.mul(self.vector_step, v)),
+                k.add(k.add(self.at, k.mul(self.row_step, self._row(row))), k.mul(self.vector_step, v)),
                 lanes,
                 self._live(v, vectors),
             )

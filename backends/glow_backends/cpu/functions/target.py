@@ -173,7 +173,8 @@ class LlvmTarget:
         b, zero = self.builder, ir.Constant(x.type, 0)
         if x.type == F64:
             up = b.uitofp(b.fcmp_ordered(">", x, zero), F64)
-            return b.fsub(up, b.uitofp(b.fcmp_ordered("<", x, zero), F64))
+            sign = b.fsub(up, b.uitofp(b.fcmp_ordered("<", x, zero), F64))
+            return b.select(b.fcmp_unordered("uno", x, x), x, sign)
         up = b.zext(b.icmp_signed(">", x, zero), I64)
         return b.sub(up, b.zext(b.icmp_signed("<", x, zero), I64))
 
@@ -185,11 +186,23 @@ class LlvmTarget:
 
     def float_rest(self, x: ir.Value, by: ir.Value) -> ir.Value:
         """x % by with the sign of `by`."""
+        rest, wrong = self._float_rest(x, by)
+        return self.builder.select(wrong, self.builder.fadd(rest, by), rest)
+
+    def float_quotient(self, x: ir.Value, by: ir.Value) -> ir.Value:
+        """x // by: the whole number that `x % by` leaves, where rounding x / by may give the next one."""
+        b, one = self.builder, ir.Constant(F64, 1.0)
+        rest, wrong = self._float_rest(x, by)
+        quotient = b.fdiv(b.fsub(x, rest), by)
+        whole = self.external("llvm.roundeven.f64", F64, [b.select(wrong, b.fsub(quotient, one), quotient)])
+        return b.select(b.fcmp_ordered("==", by, ir.Constant(F64, 0.0)), b.fdiv(x, by), whole)
+
+    def _float_rest(self, x: ir.Value, by: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """What is left with the sign of x, and whether that is not the sign of `by`."""
         b, zero = self.builder, ir.Constant(F64, 0.0)
         rest = self.external("fmod", F64, [x, by])
         signs = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", by, zero))
-        wrong = b.and_(b.fcmp_unordered("!=", rest, zero), signs)
-        return b.select(wrong, b.fadd(rest, by), rest)
+        return rest, b.and_(b.fcmp_unordered("!=", rest, zero), signs)
 
     def absolute(self, x: ir.Value) -> ir.Value:
         """|x| of an int."""
@@ -385,7 +398,7 @@ FLOATS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
     Div: lambda t, a, b: t.builder.fdiv(a, b),
     Pow: lambda t, a, b: t.external("llvm.pow.f64", F64, [a, b]),
     Mod: LlvmTarget.float_rest,
-    FloorDiv: lambda t, a, b: t.external("llvm.floor.f64", F64, [t.builder.fdiv(a, b)]),
+    FloorDiv: LlvmTarget.float_quotient,
     Neg: lambda t, x: t.builder.fneg(x),
     Abs: lambda t, x: t.external("llvm.fabs.f64", F64, [x]),
     Sign: LlvmTarget.sign,

@@ -7,14 +7,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.emit.filters import FORMS, plain_filter, sizes_of
 from glow_backends.cpu.emit.packing import block_channels, blocked_shape, unblock_channels
-from glow_backends.cpu.steps import check_columns, check_extras, run_steps, steps_of
+from glow_backends.cpu.ops.fused_body import EpilogueOp, check_columns, run_epilogue
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import (
     bool_prop,
@@ -88,14 +87,13 @@ def blocked(op: PureOp, value: Any) -> tuple[int, int, int, int, int]:
 
 
 @graph_op
-class ConvOp(PureOp):
-    """steps(conv(input, filter) + bias) on blocked activations.
+class ConvOp(EpilogueOp):
+    """body(conv(input, filter) + bias, extras) on blocked activations.
 
     `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
     `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel.
-    Each binary step takes the next of `extras`, of the result's type. `packed` is the filter in the
-    algorithm's own order, where it is not a constant. The result has the filter's element type: on
-    16-bit floats a plain image is f32.
+    `packed` is the filter in the algorithm's own order, where it is not a constant. The result has the
+    filter's element type: on 16-bit floats a plain image is f32.
     """
 
     name = "glow_cpu.conv"
@@ -106,7 +104,6 @@ class ConvOp(PureOp):
     pads = ints_prop()
     dilations = ints_prop()
     group = int_prop(1)
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     form = str_prop("OIHW")
     input = operand_def(Tensor)
     filter = operand_def(Tensor)
@@ -136,9 +133,6 @@ class ConvOp(PureOp):
         sizes = output_sizes(shape[2:4], kernel, *window)
         return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.filter))]
 
-    def check(self) -> None:
-        check_extras(self)
-
     def reference(
         self,
         result: Array,
@@ -155,13 +149,13 @@ class ConvOp(PureOp):
         window = (self.strides, self.pads, self.dilations)
         y = convolve(input, filter, *window, group, bias)
         plain = [unblock_channels(e, out) for e in extras]
-        y = run_steps(steps_of(self.properties["steps"]), y, plain)
+        y = run_epilogue(self.body, y, plain)
         result[...] = block_channels(y, self.lanes)
 
 
 @graph_op
-class PlaneConvOp(PureOp):
-    """steps(conv(input, filter) + bias) of few output channels on NCHW, without pads.
+class PlaneConvOp(EpilogueOp):
+    """body(conv(input, filter) + bias, extras) of few output channels on NCHW, without pads.
 
     The stride along rows is 1; one of `phases` has become as many channels. `filter` is OIHW; each
     binary step takes the next of `extras`.
@@ -171,7 +165,6 @@ class PlaneConvOp(PureOp):
     row_stride = int_prop(1)
     phases = int_prop(1)
     dilations = ints_prop((1, 1))
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     input = operand_def(Tensor)
     filter = operand_def(Tensor)
     bias = opt_operand_def(Tensor)
@@ -186,15 +179,12 @@ class PlaneConvOp(PureOp):
         window = ((self.row_stride, 1), (0, 0, 0, 0), self.dilations)
         return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]
 
-    def check(self) -> None:
-        check_extras(self)
-
     def reference(
         self, result: Array, input: Array, filter: Array, bias: Array | None, extras: Sequence[Array]
     ) -> None:
         strides = (self.row_stride, 1)
         y = convolve(input, filter, strides, (0, 0, 0, 0), self.dilations, 1, bias)
-        result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
+        result[...] = run_epilogue(self.body, y, extras)
 
 
 @graph_op
@@ -236,8 +226,8 @@ class PoolOp(PureOp):
 
 
 @graph_op
-class GemmOp(PureOp):
-    """steps(scale * op(a) @ op(b) + bias); op transposes the last two axes where asked.
+class GemmOp(EpilogueOp):
+    """body(scale * op(a) @ op(b) + bias, extras); op transposes the last two axes where asked.
 
     The axes before the last two broadcast as in numpy.matmul; `bias` has one value a column, each
     of `extras` the result's type.
@@ -247,7 +237,6 @@ class GemmOp(PureOp):
     transpose_a = bool_prop(False)
     transpose_b = bool_prop(False)
     scale = opt_float_prop()
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     a = operand_def(Tensor)
     b = operand_def(Tensor)
     bias = opt_operand_def(Tensor)
@@ -269,7 +258,7 @@ class GemmOp(PureOp):
 
     def check(self) -> None:
         check_columns(self)
-        check_extras(self)
+        super().check()
 
     def reference(
         self, result: Array, a: Array, b: Array, bias: Array | None, extras: Sequence[Array]
@@ -280,4 +269,4 @@ class GemmOp(PureOp):
         if self.scale is not None:
             y = y * y.dtype.type(self.scale)
         y = y if bias is None else y + bias
-        result[...] = run_steps(steps_of(self.properties["steps"]), y, extras)
+        result[...] = run_epilogue(self.body, y, extras)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Block
-from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.emit.filters import FORMS, FilterPackSpec, pack_filter, plain_filter, sizes_of
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
-from glow_backends.cpu.steps import run_steps, steps_of
+from glow_backends.cpu.ops.fused_body import EpilogueOp, run_epilogue
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, check_choice, float_prop, int_prop, ints_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor
@@ -90,16 +89,12 @@ class ConvWeightsOp(PureOp):
 
 
 @graph_op
-class BatchNormTrainOp(PureOp):
-    """steps(glow.batch_norm_train(input)) on blocked activations; scale, bias and statistics are plain.
-
-    Each binary step takes the next of `extras`, of the result's type.
-    """
+class BatchNormTrainOp(EpilogueOp):
+    """body(glow.batch_norm_train(input), extras) on blocks; scale, bias and statistics are plain."""
 
     name = "glow_cpu.batch_norm_train"
     INPLACE = ("input", "extras")
     epsilon = float_prop(1e-5)
-    steps = prop_def(ArrayAttr, default_value=ArrayAttr([]))
     input = operand_def(Tensor)
     scale = operand_def(Tensor)
     bias = operand_def(Tensor)
@@ -125,7 +120,7 @@ class BatchNormTrainOp(PureOp):
         centre, spread = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
         unit = (x - _row(centre)) / np.sqrt(_row(spread) + np.float32(self.epsilon))
         others = [unblock_channels(e, len(scale)) for e in extras]
-        y = run_steps(steps_of(self.properties["steps"]), unit * _row(scale) + _row(bias), others)
+        y = run_epilogue(self.body, unit * _row(scale) + _row(bias), others)
         result[...] = block_channels(y, input.shape[-1])
         mean[...], variance[...] = centre, spread
 

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, strides_of
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import GemmOp
-from glow_backends.cpu.steps import steps_of
 from glow_dialects.core.types import dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -31,7 +31,7 @@ _SWAPPED = (0, 1, 3, 2)
 
 def _plain_product(op: GemmOp) -> bool:
     """Whether a product has no epilogue."""
-    return not (present(op.bias) or steps_of(op.properties["steps"]) or op.scale is not None)
+    return not (present(op.bias) or op.body is not None or op.scale is not None)
 
 
 def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
@@ -48,8 +48,7 @@ def _scores(value: SSAValue) -> tuple[GemmOp, list[SSAValue]] | None:
     product = producer(value, GemmOp, single=True)
     if product is None:
         return None
-    steps = steps_of(product.properties["steps"])
-    if any(s.op != "add" or not s.binary for s in steps):
+    if any(step.op != "add" for step in program_of(product.body).steps):
         return None
     return product, [*masks, *present(product.bias), *product.extras]
 

@@ -24,6 +24,7 @@ from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.estimates import estimate
 from glow_dialects.ops.module import ConstantOp, GetOp, functions
 from glow_passes.contract import GraphPass
 
@@ -43,7 +44,8 @@ def packing_cycles(spec: DirectConvSpec, tile: int, target: CpuTarget) -> float:
 
 
 def algorithm_cycles(spec: DirectConvSpec, target: CpuTarget, winograd: bool = True) -> dict[str, float]:
-    """Estimated cycles of each algorithm for a convolution."""
+    """Estimated cycles of each algorithm for a convolution, of usual sizes."""
+    spec = estimate(spec)
     direct = DIRECT_HALVES if supports_half(spec, target) else DIRECT
     costs = {"direct": direct.cycles(spec, target)}
     for tile in winograd_tiles(spec) if winograd else ():
@@ -56,6 +58,7 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
     With `changing` the filter is packed at every run, which counts too.
     """
+    spec = estimate(spec)
     packable = spec.kernel == (3, 3) and spec.strides == spec.dilations == (1, 1)
     costs = algorithm_cycles(spec, target, winograd=packable or not changing)
     if changing:
@@ -68,6 +71,7 @@ def choose(spec: DirectConvSpec, target: CpuTarget, search: bool = False, changi
 
 def choose_weights(spec: ConvWeightsSpec, target: CpuTarget) -> str:
     """The algorithm with the least estimated time for the gradient of a filter."""
+    spec = estimate(spec)
     tiles = supports_winograd_weights(spec) and WinogradWeights().faster(spec, target)
     return "winograd4" if tiles else "direct"
 

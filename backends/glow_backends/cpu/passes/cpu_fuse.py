@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Region, SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.emit.epilogue import BINARY, GATE, EpilogueStep
+from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
+from glow_backends.cpu.ops.fused_body import BodyBuilder, EpilogueOp, taken_body
 from glow_backends.cpu.ops.layers import ConvOp, GemmOp, PlaneConvOp, UnblockOp
 from glow_backends.cpu.passes.few_bits import expanded, packed_weights
 from glow_backends.cpu.passes.uniform_values import known_number
-from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_backends.cpu.target import named
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
@@ -51,13 +51,27 @@ def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
     names = [n for n, _ in op.operand_groups()]
     operands = [changes.pop(n, op.operand_group(n)) for n in names]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
-    return type(op)(*operands, **{**known, **changes})
+    body = changes.pop("body") if "body" in changes else taken_body(op)
+    return type(op)(*operands, body=body, **{**known, **changes})
 
 
-def fused(op: Kernel, step: EpilogueStep, extras: Sequence[SSAValue]) -> GraphOp:
-    """`op` with one more step in its epilogue."""
-    steps = steps_attr([*steps_of(op.properties["steps"]), step])
-    return rebuilt(op, steps=steps, extras=[*op.extras, *extras])
+def fused(kernel: Kernel, op: GraphOp, own: int, number: float | None = None) -> GraphOp:
+    """`kernel` with `op`, whose operand `own` it makes, behind its body; the other one may be a number."""
+    body, extras = followed(kernel, op, own, number)
+    return rebuilt(kernel, body=body, extras=[*kernel.extras, *extras])
+
+
+def followed(
+    kernel: EpilogueOp, op: GraphOp, own: int, number: float | None = None
+) -> tuple[Region, list[SSAValue]]:
+    """The body of `kernel` with `op` behind it, and the values that it reads."""
+    body = BodyBuilder.behind(kernel)
+    extras = [v for i, v in enumerate(op.operands) if i != own]
+    if number is None:
+        others = [body.argument(v) for v in extras]
+    else:
+        others, extras = [body.number(number, v) for v in extras], []
+    return body.finish(body.apply(op, [*body.results, *others])), extras
 
 
 def _kernel(value: SSAValue) -> Kernel | None:
@@ -67,9 +81,9 @@ def _kernel(value: SSAValue) -> Kernel | None:
 
 
 def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
-    """relu(conv(x) {steps}) -> conv(x) {steps, relu}; add(conv(x), y) -> conv(x, y) {steps, add}.
+    """relu(conv(x)) -> conv(x) {relu}; add(conv(x) {relu}, y) -> conv(x, y) {relu, add}: the body grows.
 
-    A number as the right-hand side stands in the step: mul(conv(x), 0.5) -> conv(x) {mul(0.5)}.
+    A number as the right-hand side stands in the body.
     """
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
         return None
@@ -82,22 +96,22 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
             number = known_number(operands[other], r.symbols)
             kernel = None if number is None else _kernel(operands[own])
             if kernel is not None and operands[own].type == result.type:
-                return r(fused(kernel, EpilogueStep(name, (number,)), []))
+                return r(fused(kernel, op, own, number))
     if any(v.type != result.type for v in operands):
         return None
     if len(operands) == 1:
         kernel = _kernel(operands[0])
-        return None if kernel is None else r(fused(kernel, EpilogueStep(name, parameters(op)), []))
+        return None if kernel is None else r(fused(kernel, op, 0))
     if name not in BINARY or len(operands) != 2:
         return None
     sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
-    kernels = [(k, operands[other]) for own, other in sides if (k := _kernel(operands[own]))]
+    kernels = [(k, own) for own, _ in sides if (k := _kernel(operands[own]))]
     if not kernels:
         return None
     if len(kernels) == 2 and kernels[0][0].is_before_in_block(kernels[1][0]):
         kernels.reverse()  # the later one: its sums wait for nothing that is not there
-    kernel, other = kernels[0]
-    return r(fused(kernel, EpilogueStep(name), [other]))
+    kernel, own = kernels[0]
+    return r(fused(kernel, op, own))
 
 
 def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
@@ -176,11 +190,15 @@ def gate_of(op: SelectOp, symbols: Symbols) -> SSAValue | None:
 
 
 def gated(op: SelectOp, r: Rewriter) -> SSAValue | None:
-    """select(y > 0, conv(x), 0) -> conv(x, y) {gate}."""
+    """select(y > 0, conv(x), 0) -> conv(x, y) {select(y > 0, x, 0)}."""
     kernel, gate = _kernel(op.lhs), gate_of(op, r.symbols)
     if kernel is None or gate is None or op.lhs.type != op.result.type:
         return None
-    return r(fused(kernel, EpilogueStep(GATE), [gate]))
+    body = BodyBuilder.behind(kernel)
+    tested, zero = body.argument(gate), body.number(0.0, gate)
+    passed = body.add(CmpGtOp(tested, zero))
+    region = body.finish(body.add(SelectOp(passed, *body.results, zero)))
+    return r(rebuilt(kernel, body=region, extras=[*kernel.extras, gate]))
 
 
 def to_gemm(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
@@ -222,7 +240,7 @@ def transposed_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     kernel, rank = producer(op.input, GemmOp, single=True), len(shape_of(op.input))
     if kernel is None or op.permutation != (*range(rank - 2), rank - 1, rank - 2):
         return None
-    if kernel.bias is not None or steps_of(kernel.properties["steps"]):
+    if kernel.bias is not None or kernel.body is not None:
         return None
     if any(len(shape_of(v)) != rank or r.array(v) is not None for v in (kernel.a, kernel.b)):
         return None
@@ -241,7 +259,7 @@ def scaled(op: GraphOp, r: Rewriter) -> SSAValue | None:
         if kernel is None or value.type != op.results[0].type:
             continue
         number = r.uniform(factor)
-        if number is None or kernel.bias is not None or steps_of(kernel.properties["steps"]):
+        if number is None or kernel.bias is not None or kernel.body is not None:
             continue
         number = 1 / number if isinstance(op, DivOp) else number
         return r(rebuilt(kernel, scale=(kernel.scale or 1.0) * number))
@@ -254,7 +272,7 @@ def biased(op: GraphOp, r: Rewriter) -> SSAValue | None:
         kernel = producer(value, GemmOp, single=True) or producer(value, BlockGemmOp, single=True)
         if kernel is None or value.type != op.results[0].type:
             continue
-        if kernel.bias is not None or steps_of(kernel.properties["steps"]):
+        if kernel.bias is not None or kernel.body is not None:
             continue
         columns = shape_of(value)[-1]
         vector = _vector(other, columns, r)
@@ -287,7 +305,7 @@ def folded(op: GraphOp, r: Rewriter) -> SSAValue | None:
         pairs.append((op.operands[1], op.operands[0]))
     for value, other in pairs:
         kernel = producer(value, ConvOp, single=True)
-        if kernel is None or value.type != op.results[0].type or steps_of(kernel.properties["steps"]):
+        if kernel is None or value.type != op.results[0].type or kernel.body is not None:
             continue
         count = shape_of(kernel.filter)[0]
         vector = _channels(r.array(other), shape_of(value), count)
@@ -347,7 +365,7 @@ PATTERNS = (
 class CpuFusePass(GraphPass):
     """Matrix products become glow_cpu.gemm; element-wise operators join the kernel before them.
 
-    relu(add(conv(x, w, b), y)) -> conv(x, w, b, y) {steps = ["add", "relu"]}
+    relu(add(conv(x, w, b), y)) -> conv(x, w, b, y) {(sum, y): relu(add(sum, y))}
 
     `cpu`: "host" or a name such as "haswell", which says what weights of few bits can stay packed for.
     """

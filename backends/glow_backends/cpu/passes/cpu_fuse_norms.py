@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +9,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.emit.epilogue import BINARY, EpilogueStep
+from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
 from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
-from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, gate_of
+from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, followed, gate_of
 from glow_backends.cpu.passes.cpu_stack import sort
-from glow_backends.cpu.steps import parameters, steps_attr, steps_of
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import fused
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.module import FuncOp, functions
 from glow_dialects.ops.select import SelectOp
@@ -32,8 +31,8 @@ def _norm(value: SSAValue) -> BatchNormTrainOp | None:
     return norm if norm is not None and norm.result is value else None
 
 
-def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValue]] | None:
-    """The normalisation that an element-wise operator follows, the step it is, and what that reads."""
+def _source(op: GraphOp) -> tuple[BatchNormTrainOp, int] | None:
+    """The normalisation that an element-wise operator follows, and which operand that makes."""
     name, operands = op.name.removeprefix("glow."), list(op.operands)
     if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None or not operands:
         return None
@@ -43,18 +42,19 @@ def _step(op: GraphOp) -> tuple[BatchNormTrainOp, EpilogueStep, Sequence[SSAValu
         return None
     if len(operands) == 1:
         norm = _norm(operands[0])
-        return None if norm is None else (norm, EpilogueStep(name, parameters(op)), [])
+        return None if norm is None else (norm, 0)
     if name not in BINARY or len(operands) != 2:
         return None
     sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
-    norms = [(n, operands[other]) for own, other in sides if (n := _norm(operands[own]))]
+    norms = [(n, own) for own, _ in sides if (n := _norm(operands[own]))]
     if len(norms) == 2 and norms[0][0].is_before_in_block(norms[1][0]):
         norms.reverse()  # the later one waits for nothing that is not there
-    return (norms[0][0], EpilogueStep(name), [norms[0][1]]) if norms else None
+    return norms[0] if norms else None
 
 
 def _replace(old: GraphOp, new: GraphOp, before: GraphOp) -> None:
     """Put `new` in front of `before` and in the place of `old`."""
+    new.location = fused((old.location, before.location))
     Builder.before(before).insert(new)
     for result, new_result in zip(old.results, new.results, strict=True):
         new_result.name_hint = result.name_hint
@@ -64,15 +64,14 @@ def _replace(old: GraphOp, new: GraphOp, before: GraphOp) -> None:
 
 
 def _follow(op: GraphOp) -> bool:
-    """relu(norm(x)) -> norm(x) {steps = ["relu"]}."""
-    fused = _step(op)
-    if fused is None:
+    """relu(norm(x)) -> norm(x) {relu}."""
+    source = _source(op)
+    if source is None:
         return False
-    norm, step, extras = fused
-    steps = steps_attr([*steps_of(norm.properties["steps"]), step])
-    every = [*norm.extras, *extras]
-    epsilon = norm.epsilon
-    new = BatchNormTrainOp(norm.input, norm.scale, norm.bias, every, steps=steps, epsilon=epsilon)
+    norm, own = source
+    body, extras = followed(norm, op, own)
+    operands = (norm.input, norm.scale, norm.bias, [*norm.extras, *extras])
+    new = BatchNormTrainOp(*operands, body=body, epsilon=norm.epsilon)
     _replace(norm, new, op)
     op.results[0].replace_all_uses_with(new.results[0])
     op.detach()

@@ -19,7 +19,8 @@ from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.definition import SEGMENTS
-from glow_dialects.core.extent import Extent, estimate
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
@@ -73,7 +74,8 @@ def _cycles(op: GraphOp, images: int, target: CpuTarget, winograd: bool) -> floa
     spec = replace(conv_spec(op), batch=images)
     costs = algorithm_cycles(spec, target, winograd)
     name = min(costs, key=lambda n: costs[n])
-    weights, image = bytes_of(op.filter.type), bytes_of(op.results[0].type) + bytes_of(op.input.type)
+    weights = bytes_of(op.filter.type)
+    image = estimate(bytes_of(op.results[0].type) + bytes_of(op.input.type))
     kept = weights + image // shape_of(op.input)[0] <= target.l2
     if name != "direct" or kept or plan_conv(spec, target).images_inside:
         return costs[name]
@@ -117,6 +119,8 @@ def _part_of(op: GraphOp, operands: dict[SSAValue, SSAValue], part: int) -> Grap
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
     if isinstance(op, SliceOp):
         known["ends"] = (part, *op.ends[1:])
+    if op.regions:
+        known["body"] = op.regions[0].clone()
     results = [tensor((part, *shape_of(r)[1:]), element_of(r)) for r in op.results]
     return type(op)(*groups, results=results, **known)
 
@@ -130,6 +134,7 @@ def split(run: Sequence[GraphOp], images: int, part: int) -> None:
     for first in range(0, images, part):
         known: dict[SSAValue, SSAValue] = {}
         for op in run:
+            b.location = op.location
             for value in _batched(op):
                 if value not in known:
                     sizes = (part, *shape_of(value)[1:])
@@ -141,6 +146,8 @@ def split(run: Sequence[GraphOp], images: int, part: int) -> None:
                 if old in pieces:
                     pieces[old].append(result)
     for value, parts in pieces.items():
+        assert isinstance(value.owner, GraphOp)
+        b.location = value.owner.location
         joined = b(ConcatOp(parts, axis=0))
         joined.name_hint = value.name_hint
         value.replace_uses_with_if(joined, lambda use: use.operation not in inside)

@@ -16,6 +16,7 @@ from glow_backends.cpu.kernels.language.integer_block_gemm import (
     stored_point,
 )
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
+from glow_backends.cpu.ops.fused_body import taken_body
 from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp, QuantizeRowsOp
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.types import present
@@ -38,9 +39,9 @@ def integers(op: BlockGemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None
     wide = in_pairs(op.bits, target)
     rows = r.insert(QuantizeRowsOp(rounded.input, block=op.block, point=point, wide=wide))
     form: dict[str, Any] = {n: op.properties[n] for n in FORM if n in op.properties}
-    form["steps"] = op.properties["steps"]
     weights = (op.codes, op.scales, present(op.points))
-    return r(IntegerBlockGemmOp(*rows.results, *weights, present(op.bias), op.extras, **form))
+    operands = (rows.codes, *weights, present(op.bias), op.extras, rows.factors)
+    return r(IntegerBlockGemmOp(*operands, body=taken_body(op), **form))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_backends.cpu.memory import ALIGN
+from glow_dialects.core.extent import are_equal
 from glow_dialects.core.instr_op import InstrOp, is_instr_of
 from glow_dialects.core.types import bytes_of, shape_of
 from glow_dialects.instr.memory import (
@@ -72,14 +73,14 @@ def _block_offset(op: SliceOp) -> int | None:
     """The element at which a slice starts, if its elements are neighbours; else None."""
     size, part = shape_of(op.input), shape_of(op.result)
     starts, steps = op.starts, op.steps
-    if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if n > 1):
+    if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if not are_equal(n, 1)):
         return None
     whole = True  # all axes so far are taken entirely
     offset, stride = 0, 1
     for start, have, wanted in zip(starts[::-1], size[::-1], part[::-1], strict=True):
-        if not whole and wanted != 1:
+        if not whole and not are_equal(wanted, 1):
             return None
-        whole = whole and wanted == have
+        whole = whole and are_equal(wanted, have)
         offset += start * stride
         stride *= have
     return offset
@@ -96,9 +97,10 @@ def view_slice(function: InstrFuncOp, op: SliceOp) -> bool:
     if _written_between(op, base, result):
         return False
     count = max(1, prod(shape_of(source)))
-    if (view_offset(source) + offset * (bytes_of(source.type) // count)) % ALIGN:
+    if not are_equal((view_offset(source) + offset * (bytes_of(source.type) // count)) % ALIGN, 0):
         return False
     view = ViewOp.of(source, result.type, offset)  # pyright: ignore[reportArgumentType]
+    view.location = op.location
     function.block.insert_op_before(view, op)
     op.detach()
     op.erase()
@@ -114,7 +116,7 @@ def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
         return False
     starts = [sum(prod(shape_of(p)) for p in parts[:i]) for i in range(len(parts))]
     element = bytes_of(result.type) // max(1, prod(shape_of(result)))
-    if any(start * element % ALIGN for start in starts) or len(_writers(result)) != 1:
+    if any(not are_equal(start * element % ALIGN, 0) for start in starts) or len(_writers(result)) != 1:
         return False
     block = function.block
     positions = {item: i for i, item in enumerate(block.ops)}
@@ -134,13 +136,16 @@ def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
         block.insert_op_before(result.owner, first)
     for part, start, movable in zip(parts, starts, placed, strict=True):
         view = ViewOp.of(result, part.type, start)  # pyright: ignore[reportArgumentType]
+        view.location = op.location
         if movable:
             assert isinstance(part.owner, AllocOp)
             block.insert_op_before(view, part.owner)
             _replace(part, view.result)
         else:
             block.insert_op_before(view, op)
-            block.insert_op_before(CopyOp(view.result, part), op)
+            copy = CopyOp(view.result, part)
+            copy.location = op.location
+            block.insert_op_before(copy, op)
     op.detach()
     op.erase()
     return True
@@ -155,7 +160,7 @@ def place(function: InstrFuncOp) -> int:
         elif is_instr_of(op, ConcatOp):
             saved += place_concat(function, op)
     if saved:
-        shrink(function)
+        shrink(function.block)
     return saved
 
 

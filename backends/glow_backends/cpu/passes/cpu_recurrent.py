@@ -14,10 +14,19 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
 from glow_dialects.core.term import Term
-from glow_dialects.core.types import Array, UniformQuantizedType, present, shape_of, tensor, tensor_of
+from glow_dialects.core.types import (
+    Array,
+    UniformQuantizedType,
+    element_of,
+    present,
+    shape_of,
+    tensor,
+    tensor_of,
+)
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.recurrent import GraphMath, RecurrentOp
@@ -68,7 +77,8 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     if units:
         projected = _product_of_bytes(flat, columns, units[0], bias, r)
     else:
-        projected = r(FullyConnectedOp(flat, weight(columns, "weights"), bias))
+        running = _running(op.lengths, steps, r) if op.lengths is not None else None
+        projected = r(FullyConnectedOp(flat, weight(columns, "weights"), bias, predicate=running))
     projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
 
     def state(name: str) -> list[SSAValue]:
@@ -96,6 +106,13 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     result, *last = op_by_direction.results
     turned = [r(TransposeOp(v, permutation=(1, 0, 2))) for v in last]
     return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
+
+
+def _running(lengths: SSAValue, steps: int, r: Rewriter) -> SSAValue:
+    """[T N]: which samples have which steps; the inputs of others are not wanted."""
+    kind, (samples,) = element_of(lengths), shape_of(lengths)
+    step = Term(r(IotaOp(results=tensor((steps,), kind))), r).reshape((steps, 1))
+    return (Term(lengths, r).reshape((1, samples)) > step).reshape((steps * samples,)).value
 
 
 def _product_of_bytes(x: SSAValue, whole: Array, units: SSAValue, bias: SSAValue, r: Rewriter) -> SSAValue:
@@ -126,7 +143,8 @@ PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split), Pattern((LstmOp, GruOp, RnnO
 class CpuRecurrentPass(GraphPass):
     """lstm(x, w, r, b) -> recurrent(fully_connected(x, w^T, b), r).
 
-    One matrix product serves all steps and directions; what depends on the step before is a loop.
+    One matrix product serves all steps and directions; what depends on the step before is a loop. Samples
+    that end early need neither: the product has a predicate.
     Where weights are no constants it is the loop of training, which needs none packed.
     """
 

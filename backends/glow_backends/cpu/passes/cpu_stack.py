@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
-from glow_backends.cpu.emit.pointwise import Pointwise, Step, supports
-from glow_backends.cpu.ops.stack import StackOp, steps_attr
+from glow_backends.cpu.emit.pointwise import supports
+from glow_backends.cpu.ops.fused_body import BodyBuilder
+from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.passes.uniform_values import known_number
-from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
-from glow_backends.cpu.steps import parameters
+from glow_backends.cpu.quantized_steps import is_quantized
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import shape_of
+from glow_dialects.core.location import fused
+from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.ops.module import FuncOp, SaveOp, functions
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
@@ -105,13 +106,19 @@ class _Groups:
         return list(unique.values())
 
 
+def _number(value: SSAValue, symbols: Symbols) -> float | int | bool | None:
+    """The number that a value is, where a body can say it: as f64."""
+    number = known_number(value, symbols)
+    return None if isinstance(number, int) and int(float(number)) != number else number
+
+
 def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
     """The loop's inputs: operands from outside that are not known numbers."""
     inside = set(members)
     inputs: dict[SSAValue, None] = {}
     for op in members:
         for value in op.operands:
-            if value.owner not in inside and known_number(value, symbols) is None:
+            if value.owner not in inside and _number(value, symbols) is None:
                 inputs[value] = None
     return list(inputs)
 
@@ -125,40 +132,30 @@ def _stored(members: Sequence[Operation]) -> list[SSAValue]:
 def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     """The loop of a group; None where there is nothing to gain."""
     inputs = _inputs(members, symbols)
-    numbers = any(known_number(v, symbols) is not None for m in members for v in m.operands)
+    numbers = any(_number(v, symbols) is not None for m in members for v in m.operands)
     stored = _stored(members)
     if (len(members) == 1 and not numbers) or not inputs or not stored:
         return None
-    place: dict[SSAValue, int] = {v: i for i, v in enumerate(inputs)}
-    steps: list[Step] = []
-    constants: dict[tuple[str, str], int] = {}
+    body = BodyBuilder(inputs)
+    place: dict[SSAValue, SSAValue] = dict(zip(inputs, body.results, strict=True))
+    constants: dict[tuple[str, Attribute], SSAValue] = {}
 
-    def argument(value: SSAValue) -> int:
+    def argument(value: SSAValue) -> SSAValue:
         if value in place:
             return place[value]
-        number, kind = known_number(value, symbols), dtype_name(value)
-        key = (repr(number), kind)
+        number = _number(value, symbols)
+        assert number is not None
+        key = (repr(number), element_of(value))
         if key not in constants:
-            steps.append(Step("constant", (), (number,), kind))
-            constants[key] = len(inputs) + len(steps) - 1
+            constants[key] = body.number(number, value)
         return constants[key]
 
     for op in members:
         assert isinstance(op, GraphOp)
-        args = tuple(argument(v) for v in op.operands)
-        kind = dtype_name(op.results[0])
-        if is_quantized(op):
-            parts = Steps(len(inputs), steps)
-            place[op.results[0]] = expand(op, op.results[0], op.operands, args, parts)
-            continue
-        steps.append(Step(op.name.removeprefix("glow."), args, parameters(op), kind))
-        place[op.results[0]] = len(inputs) + len(steps) - 1
-    program = Pointwise(
-        len(inputs), tuple(steps), tuple(place[v] for v in stored), tuple(dtype_name(v) for v in inputs)
-    )
-    stack = StackOp(
-        inputs, results=[v.type for v in stored], steps=steps_attr(program), outputs=program.outputs
-    )
+        place[op.results[0]] = body.apply(op, [argument(v) for v in op.operands])
+    region = body.finish(*(place[v] for v in stored))
+    stack = StackOp(inputs, results=[v.type for v in stored], body=region)
+    stack.location = fused(m.location for m in members)
     for old, new in zip(stored, stack.results, strict=True):
         new.name_hint = old.name_hint
     return stack
@@ -219,7 +216,7 @@ def sort(function: FuncOp) -> None:
 class CpuStackPass(GraphPass):
     """Connected element-wise operators of one shape become one glow_cpu.stack.
 
-    %a = sub %x, %y; %b = exp %a  ->  %b = stack %x, %y {steps = ["%2 = sub %0, %1", "%3 = exp %2"]}
+    %a = sub %x, %y; %b = exp %a  ->  %b = stack %x, %y {(%0, %1): %2 = sub %0, %1; %3 = exp %2; yield %3}
     """
 
     name = "glow-cpu-stack"

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
+from glow_backends.cpu.ops.fused_body import taken_body
 from glow_backends.cpu.ops.layers import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import element_of, present, shape_of
@@ -27,9 +28,8 @@ def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | Non
     if not has_block_kernel(*known, target) or any(r.array(v) is None for v in weights.operands):
         return None
     form: dict[str, Any] = {n: weights.properties[n] for n in FORM if n in weights.properties}
-    form["steps"] = op.properties["steps"]
-    points = present(weights.points)
-    return r(BlockGemmOp(op.a, weights.codes, weights.scales, points, present(op.bias), op.extras, **form))
+    operands = (op.a, weights.codes, weights.scales, present(weights.points), present(op.bias), op.extras)
+    return r(BlockGemmOp(*operands, body=taken_body(op), **form))
 
 
 def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:

@@ -15,10 +15,11 @@ from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.pointwise import Pointwise
 from glow_backends.cpu.emit.windows import pads_of_two, pair
 from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
+from glow_backends.cpu.ops.fused_body import body_of
 from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
 from glow_backends.cpu.ops.quantized import PairsConvOp
 from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
-from glow_backends.cpu.ops.stack import StackOp, steps_attr
+from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.target import CpuTarget
@@ -33,6 +34,7 @@ from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
+from glow_dialects.ops.windows import window_counts
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
 
@@ -213,12 +215,10 @@ def average(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
 
 
 def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
-    """Means of windows of one size: sums as a convolution with ones, requantised by a loop."""
+    """Means of windows: sums as a convolution with ones, requantised by a loop."""
     last, rank = op.layout == "NHWC", len(shape_of(op.input))
-    counted = op.count_include_pad or not any(op.pads)
     bytes_only = is_byte(op.input) and is_byte(op.results[0])
-    size = prod(op.kernel)
-    if rank != 4 or not counted or not bytes_only or 255 * size >= 1 << 24:
+    if rank != 4 or not bytes_only or 255 * prod(op.kernel) >= 1 << 24:
         return False
     form = blocked(op.input, region, last)
     channels = op.sizes(op.input)[1]
@@ -243,10 +243,16 @@ def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
             group=channels,
         )
     )
-    limits, steps = shifted(op), Steps(1)
-    real = steps.with_number("mul", 0, float(np.float32(scale_of(source) / scale_of(to) / size)))
+    window = (op.kernel, op.strides, op.pads, op.dilations)
+    counts = window_counts(shape_of(form.value)[2:4], window, op.count_include_pad)
+    factors = (scale_of(source) / scale_of(to) / counts).astype(np.float32)
+    limits, parts = shifted(op), [total]
+    if factors.min() < factors.max():  # windows at the border hold fewer places
+        parts.append(region.weight(factors[..., None], "factors"))
+    steps = Steps(len(parts))
+    real = steps.add("mul", 0, 1) if parts[1:] else steps.with_number("mul", 0, float(factors.flat[0]))
     result = finish(steps, real, to, limits["low"], limits["high"], "u8")
-    new = region.add(_stack([total], steps, result, tensor(shape_of(total), to)))
+    new = region.add(_stack(parts, steps, result, tensor(shape_of(total), to)))
     region.remember(op.result, replace(form, value=new))
     return True
 
@@ -254,7 +260,7 @@ def windows(op: QuantizedAvgPoolOp, region: Region, target: CpuTarget) -> bool:
 def _stack(values: list[SSAValue], steps: Steps, result: int, kind: Any) -> StackOp:
     dtypes = tuple(dtype_name(v) for v in values)
     program = Pointwise(len(values), tuple(steps.steps), (result,), dtypes)
-    return StackOp(values, results=[kind], steps=steps_attr(program), outputs=(result,))
+    return StackOp(values, results=[kind], body=body_of(program))
 
 
 def lookup(op: LookupOp, region: Region, target: CpuTarget) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Region as Body
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.emit.epilogue import EpilogueStep
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
+from glow_backends.cpu.ops.fused_body import BodyBuilder
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose
 from glow_backends.cpu.passes.regions import Region
-from glow_backends.cpu.steps import steps_attr
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
@@ -78,7 +78,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
             bias,
             [] if total is None else [total],
             algorithm="depthwise" if supports_depthwise(spec) else "direct",
-            steps=steps_attr([] if total is None else [EpilogueStep("add")]),
+            body=None if total is None else _sum(total),
             lanes=lanes,
             strides=strides[1:],
             pads=flat_pads,
@@ -88,6 +88,12 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         total = region.add(new)
     assert total is not None
     return _finish(op, region, total, last)
+
+
+def _sum(value: SSAValue) -> Body:
+    """The body that adds an element of `value`."""
+    body = BodyBuilder([value, value])
+    return body.finish(body.add(AddOp(*body.results)))
 
 
 def _finish(op: ConvOp, region: Region, total: SSAValue, last: bool) -> bool:

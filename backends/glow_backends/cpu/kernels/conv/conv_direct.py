@@ -33,15 +33,16 @@ from glow_backends.cpu.emit.register_blocks import (
     stream_parts,
     zeros,
 )
+from glow_backends.cpu.emit.tile_runs import TileRun
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, in_chunks, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
-    TileRun,
     filter_rows,
 )
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array
 
 
@@ -118,13 +119,17 @@ class _Phase:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Pixels from `pixel` on of output rows [row, row + lines), the `number`-th tile of its item."""
+    """Pixels from `pixel` on of output rows [row, row + lines), the `number`-th tile of its item.
+
+    It is the `index`-th of its rows.
+    """
 
     run: TileRun
     row: Index
     lines: int
     pixel: Index
     number: Index
+    index: Index
 
 
 TileVisit = Callable[[_Tile], None]
@@ -142,9 +147,10 @@ class DirectEmission:
         height, width = plan.spec.size
         self.plane = k.size(height * width * self.depth)
         line = width * self.depth  # a constant where pixels of several rows are named by their distance
-        self.line: Index = k.size(line) if plan.lines == 1 else line
+        apart = plan.lines == 1 or isinstance(line, Extent)
+        self.line: Index = k.size(line) if apart else line
         dilated = line * plan.spec.dilations[0]
-        self.filter_line: Index = k.size(dilated) if plan.lines == 1 else dilated
+        self.filter_line: Index = k.size(dilated) if apart else dilated
         self.out_plane = k.size(prod(plan.spec.out_size) * self.lanes)
         self.out_line = k.size(plan.spec.out_size[1] * self.lanes)
         self.filter_size = k.size(plan.depth_blocks * prod(plan.spec.kernel) * self.depth * self.width)
@@ -239,7 +245,8 @@ class DirectEmission:
                 if plan.lines == 2:
                     passed = k.b.lshr(passed, k.i(1))
                 of_row = k.b.sub(k.i(tile), k.i(self.first_tile))
-                visit(_Tile(run, row, lines, pixel, k.add(k.mul(passed, self.tiles_an_item), of_row)))
+                number = k.add(k.mul(passed, self.tiles_an_item), of_row)
+                visit(_Tile(run, row, lines, pixel, number, tile))
 
     def _in_chunks(self, rows: tuple[Index, Index], tiles: tuple[Index, Index]) -> None:
         """All tiles take some input blocks, whose weights then stay in L1, before the next."""
@@ -285,7 +292,18 @@ class DirectEmission:
         at = k.add(y, k.mul(tile.pixel, self.lanes))
         for j in range(tile.lines):
             own = sums[j * count : (j + 1) * count]
-            self.store(k.add(at, k.mul(self.out_line, j)), tile.run.rows, own)
+            self._keep_row(k.add(at, k.mul(self.out_line, j)), tile, own)
+
+    def _keep_row(self, at: Index, tile: _Tile, sums: Sequence[ir.Value]) -> None:
+        """Store a tile's pixels of a row; where that matters, those of the tile before it not again."""
+        k, run, vectors = self.k, tile.run, self.plan.block.vectors
+        if not run.once:
+            self.store(at, run.rows, sums)
+            return
+        new = k.b.sub(k.i(k.mul(tile.index, self.plan.block.rows)), k.i(tile.pixel))
+        for row in range(run.rows):
+            with k.b.if_then(k.b.icmp_signed(">=", k.i(row), new)):
+                self.store(k.add(at, row * self.lanes), 1, sums[row * vectors : (row + 1) * vectors])
 
     def _phases(self, inside: Sequence[tuple[Index, Index]]) -> list[_Phase]:
         """The filter rows that output rows share, of those `inside` the image: the last, both, the first."""

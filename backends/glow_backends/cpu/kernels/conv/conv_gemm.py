@@ -315,8 +315,6 @@ class _Emission:
 def emit_conv_gemm(module: ir.Module, name: str, spec: ConvGemmSpec, target: CpuTarget) -> ir.Function:
     """The kernel of a spec; its matrix product is a function of its own beside it."""
     inner = emit_gemm(module, f"{name}_product", spec.product(target), _single(target))
-    for argument in inner.args:
-        argument.attributes.align = 0  # samples start anywhere
     k = KernelBuilder(module, name, 4 + spec.bias, target, sized=True)
     _Emission(k, spec, inner).emit()
     return k.finish()

@@ -384,8 +384,6 @@ def emit_conv_panels(module: ir.Module, name: str, spec: ConvGemmSpec, target: C
         width = plan.vectors * target.lanes
         gemm = GemmSpec(forward.out_channels // spec.group, width, forward.rows, packed_b=True)
         product = emit_gemm(module, f"{name}_product", gemm, single)
-        for argument in product.args:
-            argument.attributes.align = 0  # weights of a group start anywhere
     k = KernelBuilder(module, name, 4 + spec.bias, target, sized=product is not None)
     size = plan.size + (_filter_size(spec) if spec.mode == "data" else 0)
     scratch = k.gep(k.operands[-1], k.mul(k.worker, size) if target.threads > 1 else 0)

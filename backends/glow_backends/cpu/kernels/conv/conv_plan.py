@@ -15,14 +15,16 @@ from glow_backends.cpu.emit.register_blocks import (
     may_overlap,
     shared_block,
 )
+from glow_backends.cpu.emit.tile_runs import TileRun, tile_runs
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
-    TileRun,
     alike_runs,
     last_pixel,
-    tile_runs,
+    open_runs,
 )
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 
 _MANY_WEIGHTS = 4
 """Weights of a block, as a multiple of L1, from which on every tile waits for all of them."""
@@ -45,6 +47,8 @@ class ConvPlan:
     in_rest: int
     out_blocks: int
     runs: tuple[TileRun, ...]
+    #: Tiles of a row.
+    tiles: int
     rows_an_item: int
     tiles_an_item: int
     bands: tuple[tuple[int, int, int], ...] = ()
@@ -54,11 +58,6 @@ class ConvPlan:
     first: int = 0
     count: int = 0
     rest: ConvPlan | None = None
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of a row."""
-        return self.runs[-1].stop
 
     @property
     def filters(self) -> int:
@@ -137,19 +136,44 @@ def lying(spec: DirectConvSpec) -> DirectConvSpec:
     )
 
 
-@cache
 def plan_conv(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
-    """Choose the register block and how many rows and tiles one item of work has."""
-    lanes = target.lanes
+    """Choose the register block and how many rows and tiles one item of work has: for the usual sizes."""
     if spec.kernel == (1, 1) and spec.strides == (1, 1) and not any(spec.pads):
         spec = replace(spec, size=(1, prod(spec.size)))
     if spec.size[1] == 1 and spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]):
         spec = lying(spec)
+    usual = estimate(spec)
+    plan = _planned(usual, target)
+    return plan if usual is spec else _opened(plan, spec)
+
+
+def _opened(plan: ConvPlan, spec: DirectConvSpec) -> ConvPlan:
+    """The plan for any size: with tiles of a row that suit any number of pixels."""
+    rest, width, rows = plan.rest and _opened(plan.rest, spec), spec.out_size[1], plan.block.rows
+    if not isinstance(width, Extent):
+        return replace(plan, spec=spec, rest=rest)
+    if not (spec.pads[1] or spec.pads[3]):
+        assert width >= rows, "rows are those of a usual size"
+        runs = alike_runs(width, rows, spec.epilogue.inplace)
+        tiles = runs[-1].stop
+    else:
+        runs, tiles = open_runs(spec, rows, _ENDS), ceil_div(width, rows)
+    return replace(plan, spec=spec, rest=rest, runs=runs, tiles=tiles)
+
+
+_ENDS = (4, 8)
+"""Pixels of the last tile of a row, where that is not as long as the others and the run tells how many."""
+
+
+@cache
+def _planned(spec: DirectConvSpec, target: CpuTarget) -> ConvPlan:
+    """The plan for known sizes."""
+    lanes = target.lanes
     banded = not spec.whole_groups(lanes)
     groups = 1 if banded else spec.group
     inputs, outputs = spec.in_channels // groups, ceil_div(spec.out_channels // groups, lanes)
     in_blocks, in_rest = (inputs, 0) if spec.plain_input else divmod(inputs, lanes)
-    base = ConvPlan(spec, Block(1, 1), groups, in_blocks, in_rest, outputs, (), 0, 0)
+    base = ConvPlan(spec, Block(1, 1), groups, in_blocks, in_rest, outputs, (), 0, 0, 0)
     whole = (
         _whole_blocks(spec.out_size[1], outputs, target)
         if spec.uneven and groups == 1 and not banded
@@ -193,7 +217,7 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
     if pair is not None:
         alike, block, lines = False, Block(width, pair.vectors), 2
     last = last_pixel(spec, block.rows)
-    runs = alike_runs(width, block.rows) if alike else tile_runs(spec, block.rows, last)
+    runs = alike_runs(width, block.rows) if alike else tile_runs(spec.row, block.rows, last)
     tiles = runs[-1].stop
     # An item's pixels of all input channels stay in L2 while the weights pass, which stay there if they can.
     room = target.l2 // 8 if _weight_bytes(spec) <= target.l2 // 2 else target.l2 // 2
@@ -210,6 +234,7 @@ def _cut(base: ConvPlan, first: int, outputs: int, target: CpuTarget, banded: bo
         base,
         block=block,
         runs=runs,
+        tiles=tiles,
         rows_an_item=rows_an_item,
         tiles_an_item=tiles_an_item,
         bands=bands_of(spec, block.vectors * lanes, lanes) if banded else (),

@@ -19,8 +19,8 @@ from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.windows import pair
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import PlaneConvOp
-from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import present
 
@@ -136,7 +136,7 @@ class PlaneConv(Kernel[PlaneConvOp, PlaneConvSpec]):
             row_stride=op.row_stride,
             dilations=pair(op.dilations, 1),
             phases=op.phases,
-            epilogue=Epilogue(bias=op.bias is not None, steps=steps_of(op.properties["steps"])),
+            epilogue=Epilogue(bias=op.bias is not None, program=program_of(op.body)),
         )
         return spec if supports_plane(spec, context.target) else None
 

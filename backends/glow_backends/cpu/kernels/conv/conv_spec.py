@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 from glow_backends.cpu.calls import dtype_name, shape
@@ -10,11 +11,17 @@ from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum
-from glow_backends.cpu.emit.register_blocks import cut_alike, may_overlap
+from glow_backends.cpu.emit.open_blocks import cut_open
+from glow_backends.cpu.emit.register_blocks import may_overlap
+from glow_backends.cpu.emit.row_runs import cut_alike
+from glow_backends.cpu.emit.tile_runs import Row, TileRun, run_kinds, run_numbers
 from glow_backends.cpu.emit.windows import pair, window
 from glow_backends.cpu.kernel import inplace, kept
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import ConvOp
-from glow_backends.cpu.steps import steps_of
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.estimates import estimate, usually
+from glow_dialects.core.extent import Extent, computed
 from glow_dialects.ops.conv import ConvOp as PlainConvOp
 
 
@@ -56,6 +63,13 @@ class DirectConvSpec:
         return sizes[0], sizes[1]
 
     @property
+    def row(self) -> Row:
+        """A row of the image, and how the filter passes over it."""
+        return Row(
+            self.size[1], self.kernel[1], self.strides[1], self.pads[1], self.pads[3], self.dilations[1]
+        )
+
+    @property
     def flops(self) -> int:
         """Products and sums."""
         taps = prod(self.kernel) * self.in_channels // self.group
@@ -72,79 +86,55 @@ class DirectConvSpec:
         return self.group == 1 or not any(count % lanes for count in counts)
 
 
-@dataclass(frozen=True)
-class TileRun:
-    """Tiles [start, stop) of a row, of `rows` pixels each, that read the same filter columns.
-
-    `columns`: for each filter column the half-open range of the tile's pixels inside the image;
-    None when all are. A tile begins at pixel `last` at the latest.
-    """
-
-    start: int
-    stop: int
-    rows: int
-    columns: tuple[tuple[int, int], ...] | None
-    last: int
-
-
 def last_pixel(spec: DirectConvSpec, rows: int) -> int:
     """Where the last tile of a row begins at the latest."""
     width = spec.out_size[1]
     return width if spec.epilogue.inplace or not may_overlap(width, rows) else width - rows
 
 
-def tile_runs(spec: DirectConvSpec, rows: int, last: int) -> tuple[TileRun, ...]:
-    """The tiles of an output row in runs of the same kind, `rows` pixels in each full tile.
+def open_runs(spec: DirectConvSpec, rows: int, ends: Sequence[int] = ()) -> tuple[TileRun, ...]:
+    """As `tile_runs`, for rows of pixels whose number the run tells: all that may occur, some of them empty.
 
-    The last tile begins at pixel `last` at the latest.
+    The last tile has the least number of the `ends` that is enough, or `rows`, and begins early enough
+    to end with the row.
     """
-    out_width = spec.out_size[1]
-    runs: list[TileRun] = []
-    if spec.kernel[1] == 1 and not (spec.pads[1] or spec.pads[3]) and last + rows <= out_width:
-        return (TileRun(0, ceil_div(out_width, rows), rows, None, last),)  # the usual case, and a long row
-    tiles, inner = ceil_div(out_width, rows), _inner_tiles(spec, rows, last)
-    for tile in (*range(inner.start), *inner[:1], *range(inner.stop, tiles)):
-        pixel = min(tile * rows, last)
-        count = min(rows, out_width - pixel)
-        columns = columns_inside(spec, pixel, count)
-        stop = inner.stop if tile in inner else tile + 1
-        if runs and (runs[-1].rows, runs[-1].columns) == (count, columns):
-            runs[-1] = replace(runs[-1], stop=stop)
-        else:
-            runs.append(TileRun(tile, stop, count, columns, last))
-    return tuple(runs)
+    size, out, stride = spec.size[1], spec.out_size[1], spec.strides[1]
+    outside = ceil_div(max(0, spec.pads[3]), stride)
+    alone = estimate(out) < rows + outside  # a tile may be at both ends of a row
+    assert out >= rows + (0 if alone else outside), "rows are those of a usual size"
+    phase = estimate(size) % stride
+    if stride <= _PHASES or not usually((size - phase) % stride, "==", 0):
+        phase = -1
+    numbers_of_row = spec.kernel[1], stride, spec.pads[1], spec.pads[3], spec.dilations[1]
+    more = 0 if alone else outside
+    cut = (*numbers_of_row, rows, more, phase, *(end for end in ends if end < rows))
+    kinds, numbers = run_kinds(*cut), computed(run_numbers, size, *cut)
+    if len(kinds) > _MOST_KINDS:
+        raise OpenSizes("a convolution's rows end in too many ways")
+    thirds = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return tuple(
+        TileRun(start, stop, count, columns, last, once=spec.epilogue.inplace)
+        for (start, stop, last), (count, columns) in zip(thirds, kinds, strict=True)
+    )
 
 
-def alike_runs(width: int, rows: int) -> tuple[TileRun, ...]:
+_PHASES = 2
+"""Strides that rows of all sizes share code for: what is outside the image depends on what they leave."""
+_MOST_KINDS = 24
+"""Kinds of runs of a kernel, each of which is code of its own."""
+
+
+def alike_runs(width: int, rows: int, once: bool = False) -> tuple[TileRun, ...]:
     """The tiles of a row of `width` pixels, no filter column of which is outside, as `cut_alike` has them."""
-    return tuple(TileRun(r.start, r.stop, r.rows, None, r.last) for r in cut_alike(width, rows))
-
-
-def columns_inside(spec: DirectConvSpec, pixel: int, count: int) -> tuple[tuple[int, int], ...] | None:
-    """`TileRun.columns` for `count` pixels from `pixel` on."""
-    columns: list[tuple[int, int]] = []
-    for s in range(spec.kernel[1]):
-        first = pixel * spec.strides[1] - spec.pads[1] + s * spec.dilations[1]
-        low = min(max(0, ceil_div(-first, spec.strides[1])), count)
-        high = max(min(count, ceil_div(spec.size[1] - first, spec.strides[1])), low)
-        columns.append((low, high) if low < high else (0, 0))
-    return None if all(c == (0, count) for c in columns) else tuple(columns)
-
-
-def _inner_tiles(spec: DirectConvSpec, rows: int, last: int) -> range:
-    """The tiles of `rows` pixels, one behind the other, all of whose filter columns are inside the image."""
-    stride, reach = spec.strides[1], (spec.kernel[1] - 1) * spec.dilations[1]
-    tiles = ceil_div(spec.out_size[1], rows)
-    start = min(ceil_div(ceil_div(spec.pads[1], stride), rows), tiles)
-    inside = (spec.size[1] - 1 + spec.pads[1] - reach) // stride + 1  # pixels up to the last such one
-    return range(start, max(start, min(inside, spec.out_size[1], last + rows) // rows))
+    runs = cut_open(width, rows, once) if isinstance(width, Extent) else cut_alike(width, rows)
+    return tuple(TileRun(r.start, r.stop, r.rows, None, r.last) for r in runs)
 
 
 def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Index, Index]:
     """The filter rows [low, high) inside the image for an output row, in a sized kernel."""
     height, count, dilation = spec.size[0], spec.kernel[0], spec.dilations[0]
     reach = (spec.out_size[0] - 1) * spec.strides[0] - spec.pads[0] + (count - 1) * dilation
-    if spec.pads[0] == 0 and reach < height:
+    if spec.pads[0] == 0 and (spec.pads[2] == 0 or (not isinstance(height, Extent) and reach < height)):
         return 0, count
     top = k.b.sub(k.i(spec.pads[0]), k.i(k.mul(row, spec.strides[0])))
     before = maximum(k, k.add(top, dilation - 1), 0)
@@ -172,7 +162,7 @@ def conv_spec(op: ConvOp) -> DirectConvSpec:
         plain_input=len(size) == 4,
         epilogue=Epilogue(
             bias=op.bias is not None,
-            steps=steps_of(op.properties["steps"]),
+            program=program_of(op.body),
             inplace=inplace(op.result, op.extras),
         ),
         stored=dtype_name(op.result),

@@ -9,7 +9,7 @@ of most lengths have the same code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -21,16 +21,17 @@ from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.register_blocks import Output
+from glow_backends.cpu.emit.tile_runs import TileRun, columns_inside, tile_runs
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
-    TileRun,
-    columns_inside,
     filter_rows,
-    tile_runs,
+    open_runs,
 )
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array
 
 
@@ -54,22 +55,30 @@ _SHORT_RUNS = (4, 8)
 
 @dataclass(frozen=True)
 class RowPlan:
-    """`pixels` output pixels make a register block; the last one of a row begins at `last`."""
+    """`pixels` output pixels make a register block."""
 
     pixels: int
-    last: int
     runs: tuple[TileRun, ...]
 
 
-@cache
 def plan_row(spec: DirectConvSpec, target: CpuTarget) -> RowPlan:
-    """Choose the register block, which leaves registers for loads."""
+    """Choose the register block, for the usual sizes."""
+    usual = estimate(spec)
+    plan = _planned_row(usual, target)
+    if not isinstance(spec.out_size[1], Extent):
+        return plan
+    return replace(plan, runs=open_runs(spec, plan.pixels, _SHORT_RUNS))
+
+
+@cache
+def _planned_row(spec: DirectConvSpec, target: CpuTarget) -> RowPlan:
+    """The register block leaves registers for loads."""
     width = spec.out_size[1]
     most = min(width, target.registers // 2 - 2)
     costs = {pixels: _row_cycles(spec, pixels) for pixels in range(1, most + 1)}
     pixels = max(p for p, cost in costs.items() if cost <= _ALIKE * min(costs.values()))
     last = width - _last_run(spec, pixels)
-    return RowPlan(pixels, last, _shared_runs(spec, pixels, tile_runs(spec, pixels, last)))
+    return RowPlan(pixels, _shared_runs(spec, pixels, tile_runs(spec.row, pixels, last)))
 
 
 def _last_run(spec: DirectConvSpec, pixels: int) -> int:
@@ -98,8 +107,8 @@ def _shared_runs(spec: DirectConvSpec, pixels: int, runs: tuple[TileRun, ...]) -
     if width <= pixels or spec.epilogue.inplace:
         return runs
     ends = (n for n in (pixels, *_SHORT_RUNS) if n <= pixels)
-    kinds = [(pixels, columns_inside(spec, 0, pixels)), (pixels, None)]
-    kinds += [(count, columns_inside(spec, width - count, count)) for count in ends]
+    kinds = [(pixels, columns_inside(spec.row, 0, pixels)), (pixels, None)]
+    kinds += [(count, columns_inside(spec.row, width - count, count)) for count in ends]
     distinct = {(run.rows, run.columns): run for run in runs}
     if not distinct.keys() <= set(kinds):
         return runs
@@ -127,8 +136,7 @@ class DepthwiseEmission:
         lines, planes, out_line = k.size(height), k.size(blocks), k.size(width)
         x_plane, x_line = k.size(spec.size[0] * spec.size[1]), k.size(spec.size[1])
         self.filter_line = k.size(spec.dilations[0] * spec.size[1] * lanes)
-        last = k.size(plan.last)
-        runs = [(run, k.size(run.start), k.size(run.stop)) for run in plan.runs]
+        runs = [(run, *map(k.size, (run.start, run.stop, run.last))) for run in plan.runs]
         with k.items(items) as item:
             plane, row = split_index(k, item, [0, lines])
             block = k.b.urem(k.i(plane), planes)
@@ -137,7 +145,7 @@ class DepthwiseEmission:
             x_row = k.add(k.mul(plane, x_plane), k.mul(start, x_line))
             y_row = k.mul(item, out_line)
             w = k.gep(self.w, k.mul(block, spec.kernel[0] * spec.kernel[1] * lanes))
-            for run, run_start, run_stop in runs:
+            for run, run_start, run_stop, last in runs:
                 with k.loop(run_start, run_stop) as tile:
                     pixel = minimum(k, k.mul(tile, plan.pixels), last)
                     left = k.add(k.mul(pixel, spec.strides[1]), -spec.pads[1])
@@ -145,7 +153,13 @@ class DepthwiseEmission:
                     sums = self._sums(run, x, w, top, bottom)
                     at = k.mul(k.add(y_row, pixel), lanes)
                     bias_at = k.mul(block, lanes)
-                    self.store(at, bias_at, sums)
+                    if not run.once:
+                        self.store(at, bias_at, sums)
+                        continue
+                    new = k.b.sub(k.i(k.mul(tile, plan.pixels)), k.i(pixel))
+                    for place, value in enumerate(sums):
+                        with k.b.if_then(k.b.icmp_signed(">=", k.i(place), new)):
+                            self.store(k.add(at, place * lanes), bias_at, [value])
 
     def _sums(self, run: TileRun, x: ir.Value, w: ir.Value, first: Index, last: Index) -> list[ir.Value]:
         k, spec, lanes = self.k, self.spec, self.lanes

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from glow_backends.cpu.emit.row_runs import short_tiles
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.winograd_tiles import tap_steps, tile_shape, tiles_across, window_side
+from glow_dialects.core.extent import computed
 
 LOW, NARROW = 2, 1
 """Bits of a point: tiles of one row (column) less leave it out."""
@@ -53,7 +55,7 @@ def tile_order(conv: DirectConvSpec, tile: int) -> TileOrder:
     short: list[int] = []
     rows = zip(tiles_across(conv, tile), conv.out_size, tile_shape(conv, tile), tap_steps(conv), strict=True)
     for count, outputs, length, step in rows:
-        few = min(count, count * length - outputs) if step == 1 else 0
+        (few,) = computed(short_tiles, outputs, length) if step == 1 else (0,)
         full.append(count - few)
         short.append(few)
     return TileOrder(conv.batch, (full[0], full[1]), (short[0], short[1]))

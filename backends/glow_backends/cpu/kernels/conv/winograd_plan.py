@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +16,7 @@ from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.winograd_order import LOW, NARROW, TileOrder, point_bits, tile_order
 from glow_backends.cpu.kernels.conv.winograd_tiles import window_side
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ class WinogradPlan:
     @property
     def fewest_passes(self) -> int:
         """Over the weights of a point that some tiles leave out along one axis at most, in a block."""
-        counts = (len(self.order.needed(kind)) for kind in {0, LOW, NARROW} & set(self.bits))
-        return ceil_div(ceil_div(min(counts), self.blocks), self.block.rows)
+        order, blocks = estimate(self.order), estimate(self.blocks)
+        counts = (len(order.needed(kind)) for kind in {0, LOW, NARROW} & set(self.bits))
+        return ceil_div(ceil_div(min(counts), blocks), self.block.rows)
 
     @property
     def scratch(self) -> int:
@@ -109,8 +111,18 @@ class WinogradPlan:
         return self.blocks * _spilled(4 * self.scratch, target)
 
 
-@cache
 def plan_winograd(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
+    """How the tiles are cut: for the usual sizes."""
+    usual = estimate(spec)
+    plan = _planned(usual, target)
+    if usual is spec:
+        return plan
+    order = tile_order(spec.conv, spec.tile)
+    return replace(plan, order=order, blocks=ceil_div(order.total, plan.tiles))
+
+
+@cache
+def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     """Choose the register block, the number of tiles taken at once, and the workers' shares."""
     conv, lanes = spec.conv, target.lanes
     order, bits = tile_order(conv, spec.tile), point_bits(conv, spec.tile)

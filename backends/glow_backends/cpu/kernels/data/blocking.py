@@ -25,6 +25,8 @@ from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
 from glow_backends.cpu.kernels.data.layouts import block_spec, unblock_spec
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import usually
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.instr_op import is_instr_of
 
 
@@ -98,7 +100,7 @@ class _Emission:
             tile = k.index((image, sizes[1]), (block, 1))
             blocked = k.index((tile, block_size), (pixel, lanes))
 
-            pixels = min(lanes, spec.plane)
+            pixels = spec.plane if usually(spec.plane, "<", lanes) else lanes
             if self.rest and spec.channels > lanes:
                 with k.b.if_else(k.b.icmp_signed("<", k.i(block), whole_blocks)) as (then, otherwise):
                     with then:
@@ -110,6 +112,9 @@ class _Emission:
 
     def _square(self, plain: Index, blocked: Index, channels: int, pixels: int) -> None:
         k, spec, lanes = self.k, self.spec, self.lanes
+        if isinstance(pixels, Extent):
+            self._part(plain, blocked, channels, k.i(pixels))
+            return
         zero, steps = k.splat(0.0, lanes), [k.mul(self.plane, c) for c in range(channels)]
         if spec.unblock:
             rows = [
@@ -125,6 +130,25 @@ class _Emission:
         ]
         for p, value in enumerate(transpose(k, rows)[:pixels]):
             k.store(value, self.result, k.add(blocked, p * lanes))
+
+    def _part(self, plain: Index, blocked: Index, channels: int, pixels: ir.Value) -> None:
+        """The same for pixels of which the run tells how many there are: less than lanes."""
+        k, lanes = self.k, self.lanes
+        steps = [k.mul(self.plane, c) for c in range(channels)]
+        exist = [k.b.icmp_signed("<", k.i(p), pixels) for p in range(lanes)]
+        if self.spec.unblock:
+            here = [k.b.select(there, k.i(lanes), k.i(0)) for there in exist]
+            places = [k.add(blocked, p * lanes) for p in range(lanes)]
+            pairs = zip(places, here, strict=True)
+            rows = [load_first(k, self.source, place, lanes, live) for place, live in pairs]
+            for c, value in enumerate(transpose(k, rows)[:channels]):
+                store_first(k, value, self.result, k.add(plain, steps[c]), pixels)
+            return
+        zeros = [k.splat(0.0, lanes)] * (lanes - channels)
+        rows = [load_first(k, self.source, k.add(plain, step), lanes, pixels) for step in steps]
+        for p, value in enumerate(transpose(k, [*rows, *zeros])):
+            with k.b.if_then(exist[p]):
+                k.store(value, self.result, k.add(blocked, p * lanes))
 
 
 def emit_blocking(module: ir.Module, name: str, spec: BlockingSpec, target: CpuTarget) -> ir.Function:

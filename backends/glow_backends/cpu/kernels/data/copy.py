@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -159,7 +159,7 @@ class _Copy:
                     for part in range(4):
                         move(k.add(i, part * self.lanes), self.lanes, self.lanes)
             with common.last_worker(k) if divided else nullcontext():
-                cover = common.sized_strips if step in (0, 1) or self.source is None else common.strips
+                cover = common.sized_strips if step in (0, 1) or self.source is None else _backwards
                 for place, lanes, active in cover(k, common.length(k, start), extent - start, self.lanes, 4):
                     move(place, lanes, active)
 
@@ -316,6 +316,20 @@ def _bytes_of_words(k: KernelBuilder, rows: Sequence[ir.Value]) -> list[ir.Value
     assert total is not None
     lanes = [k.b.extract_element(total, ir.Constant(I32, i)) for i in range(8)]
     return [k.b.bitcast(lane, rows[0].type) for lane in lanes]
+
+
+def _backwards(
+    k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
+) -> Iterator[tuple[Index, int, Active]]:
+    """As `strips`: where only the run tells how many there are, the last ones one by one."""
+    if not isinstance(count, Extent):
+        yield from common.strips(k, low, count, lanes, unroll)
+        return
+    whole = k.add(low, count // lanes * lanes)
+    with k.loop(low, whole, lanes) as i:
+        yield i, lanes, lanes
+    with k.loop(whole, k.add(low, count)) as i:
+        yield i, 1, 1
 
 
 def _shuffle(k: KernelBuilder, x: ir.Value, y: ir.Value, order: Sequence[int]) -> ir.Value:

@@ -12,8 +12,11 @@ from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.memory import maximum, minimum
+from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.ops.concat import ConcatOp
 
 
@@ -38,7 +41,7 @@ def emit_interleave(module: ir.Module, name: str, spec: InterleaveSpec, target: 
     low, high = common.share(k, blocks, size)
     with k.loop(low, high) as block:
         _block(k, spec, k.mul(block, lanes), lanes, lanes)
-    if rest:
+    if isinstance(rest, Extent) or rest:
         with common.last_worker(k) if target.threads > 1 else nullcontext():
             _block(k, spec, blocks * lanes, lanes, rest)
     return k.finish()
@@ -49,9 +52,14 @@ def _block(k: KernelBuilder, spec: InterleaveSpec, first: Index, lanes: int, act
     dtype, many = f"u{8 * spec.width}", spec.sources
     loaded = [values.load(k, source, first, dtype, lanes, active) for source in k.operands[1:]]
     for part in range(many):
-        exist = min(lanes, active * many - part * lanes)
-        if exist <= 0:
-            return
+        exist: Active
+        if isinstance(active, Extent):
+            left = minimum(k, k.add(k.mul(k.i(active), many), -part * lanes), lanes)
+            exist = values.first_lanes(k, lanes, k.i(maximum(k, left, 0)))
+        else:
+            exist = min(lanes, active * many - part * lanes)
+            if exist <= 0:
+                return
         wanted = [divmod(part * lanes + i, many) for i in range(lanes)]  # (element, source)
         merged = loaded[wanted[0][1]]
         if lanes > 1:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from glow_backends.cpu.emit.common import broadcast_strides, product, row_major
 from glow_backends.cpu.kernels.data.copy import Box, CopySpec
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import Extent, are_equal
+from glow_dialects.ops.pad import sources
 
 Shape = Sequence[int]
 _MOST_BOXES = 48
@@ -115,15 +118,18 @@ def pad_constant_spec(shape: Shape, pads: Shape, width: int, fill: int) -> CopyS
     return CopySpec(width, 1, tuple(b for b in boxes if product(b.extents)), fill)
 
 
-def lookup_spec(shape: Shape, places: Sequence[Sequence[int]], width: int) -> CopySpec | None:
-    """result[i, j, ...] = source[places[0][i], places[1][j], ...], by runs of equally spaced places.
+Run = tuple[int, int, int, int]
+"""(position, count, first place, step) of equally spaced places along an axis."""
+
+
+def lookup_spec(shape: Shape, sizes: Shape, runs: Sequence[Sequence[Run]], width: int) -> CopySpec | None:
+    """result[i, j, ...] = source[places[0][i], places[1][j], ...], of `sizes`, by the runs of places.
 
     None where that takes too many copies.
     """
-    runs = [_runs(axis) for axis in places]
     if product([len(r) for r in runs]) > _MOST_BOXES:
         return None
-    have, strides = row_major(shape), row_major([len(p) for p in places])
+    have, strides = row_major(shape), row_major(sizes)
     boxes: list[Box] = []
     for choice in itertools.product(*runs):
         boxes.append(
@@ -139,9 +145,26 @@ def lookup_spec(shape: Shape, places: Sequence[Sequence[int]], width: int) -> Co
     return CopySpec(width, 1, tuple(boxes))
 
 
-def _runs(places: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    """(position, count, first place, step) of maximal runs; runs of step 1 are preferred."""
-    runs: list[tuple[int, int, int, int]] = []
+def padded_runs(size: int, begin: int, end: int, mode: str) -> Sequence[Run]:
+    """The runs of places along a padded axis of a known size, or of one that the padding does not exceed."""
+    if not isinstance(size, Extent):
+        return _runs([int(i) for i in sources(size, begin, end, mode)])
+    inner, behind = (begin, size, 0, 1), begin + size
+    runs: tuple[Run, ...]
+    if mode == "edge":
+        runs = (0, begin, 0, 0), inner, (behind, end, size - 1, 0)
+    elif mode == "wrap":
+        runs = (0, begin, size - begin, 1), inner, (behind, end, 0, 1)
+    else:
+        runs = (0, begin, begin, -1), inner, (behind, end, size - 2, -1)
+    if mode != "edge" and size <= max(begin, end):
+        raise OpenSizes("a border is wider than what it copies")
+    return [run for run in runs if not are_equal(run[1], 0)]
+
+
+def _runs(places: Sequence[int]) -> list[Run]:
+    """Maximal runs; those of step 1 are preferred."""
+    runs: list[Run] = []
     at = 0
     while at < len(places):
         best = (at, 1, places[at], 0)

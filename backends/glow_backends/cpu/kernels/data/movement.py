@@ -20,7 +20,7 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.literal import LiteralOp
-from glow_dialects.ops.pad import PadOp, sources
+from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
@@ -140,8 +140,8 @@ class Pad(_Movement[PadOp]):
             fill = int.from_bytes(value.tobytes(), sys.byteorder)
             return layouts.pad_constant_spec(size, pads, width, fill)
         rows = zip(size, pads[: len(size)], pads[len(size) :], strict=True)
-        places = [[int(i) for i in sources(n, a, z, mode)] for n, a, z in rows]
-        return layouts.lookup_spec(size, places, width)
+        runs = [layouts.padded_runs(n, a, z, mode) for n, a, z in rows]
+        return layouts.lookup_spec(size, shape(op.result), runs, width)
 
 
 class Literal(_Movement[LiteralOp]):

@@ -13,10 +13,15 @@ from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, tab
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.memory import maximum, minimum
+from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, float_typed, known
 from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
 from glow_backends.cpu.kernels.data.layouts import transpose_spec
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.ops.resize import ResizeOp, Taps, taps
 
 _ALIGN = 64
@@ -26,7 +31,8 @@ _ALIGN = 64
 class AxisPass:
     """[outer, size, inner] -> [outer, new_size, inner]: sums of weights[j, t] * input[places[j, t]].
 
-    `repeat` f > 0 says that result[j] is input[j / f], and neither table is read.
+    `repeat` f > 0 says that result[j] is input[j / f], and no weights are read; nor are places where
+    the run tells the size.
     """
 
     outer: int
@@ -59,7 +65,8 @@ class ResizeSpec:
     def scratch(self) -> int:
         """Bytes of work space a worker: two buffers, each with room for any intermediate result."""
         sizes = [p.outer * p.new_size * p.inner for p in self.passes[:-1]]
-        return 2 * -(-max(sizes, default=0) * values.size(self.working) // _ALIGN) * _ALIGN
+        most = sum(sizes) if is_open(sizes) else max(sizes, default=0)
+        return 2 * -(-most * values.size(self.working) // _ALIGN) * _ALIGN
 
 
 def emit_resize(module: ir.Module, name: str, spec: ResizeSpec, target: CpuTarget) -> ir.Function:
@@ -117,8 +124,7 @@ class _Pass:
                 self._repeated(base, to)
                 return
             with k.loop(0, common.length(k, step.new_size)) as j:
-                row = [k.load(places, k.add(k.mul(j, step.taps), t), I32) for t in range(step.taps)]
-                starts = [k.add(base, k.mul(k.b.sext(r, I64), inner)) for r in row]
+                starts = [k.add(base, k.mul(place, inner)) for place in self._sources(places, j)]
                 factors: list[ir.Value] = []
                 if weights is not None:
                     factors = [
@@ -126,6 +132,14 @@ class _Pass:
                         for t in range(step.taps)
                     ]
                 self._line(starts, factors, k.add(to, k.mul(j, inner)))
+
+    def _sources(self, places: ir.Value, result: ir.Value) -> list[ir.Value]:
+        """The elements of the axis that a result is made of."""
+        k, step = self.k, self.step
+        if step.repeat and isinstance(step.new_size, Extent):
+            return [k.b.udiv(result, k.i(step.repeat))]
+        at = k.mul(result, step.taps)
+        return [k.b.sext(k.load(places, k.add(at, t), I32), I64) for t in range(step.taps)]
 
     def _line(self, starts: Sequence[Index], factors: Sequence[ir.Value], to: Index) -> None:
         """One result of the axis, for every position behind it."""
@@ -147,12 +161,19 @@ class _Pass:
         """Every element of a contiguous row `repeat` times, by shuffles."""
         k, repeat = self.k, self.step.repeat
         pointer, _, kind = self.source
-        for place, lanes, active in common.strips(k, 0, self.step.size, self.lanes, 1):
+        size = self.step.size
+        cover = common.sized_strips if isinstance(size, Extent) else common.strips
+        for place, lanes, active in cover(k, 0, size, self.lanes, 1):
             x = values.load(k, pointer, k.add(base, place), kind, lanes, active)
             for part in range(repeat):
-                exist = min(lanes, active * repeat - part * lanes)
-                if exist <= 0:
-                    break
+                exist: Active
+                if isinstance(active, int):
+                    exist = min(lanes, active * repeat - part * lanes)
+                    if exist <= 0:
+                        break
+                else:
+                    left = k.add(k.mul(k.i(size % self.lanes), repeat), -part * lanes)
+                    exist = values.first_lanes(k, lanes, k.i(maximum(k, minimum(k, left, lanes), 0)))
                 value = x
                 if lanes > 1:
                     order = [ir.Constant(I32, (part * lanes + i) // repeat) for i in range(lanes)]
@@ -169,7 +190,7 @@ class ResizeCopy(Kernel[ResizeOp, CopySpec]):
 
     def match(self, op: ResizeOp, context: CallContext) -> CopySpec | None:
         size = shape(op.input)
-        if not known(op) or taps(op, list(size)):
+        if not known(op) or taps(op, size):
             return None
         return transpose_spec((prod(size),), (0,), values.size(dtype_name(op.input)))
 
@@ -186,6 +207,8 @@ class Resize(Kernel[ResizeOp, ResizeSpec]):
     def match(self, op: ResizeOp, context: CallContext) -> ResizeSpec | None:
         size, sampled = list(shape(op.input)), _in_order(op)
         weighted = _weighted(sampled)
+        if weighted and any(t.repeat for t in sampled):
+            raise OpenSizes("an axis is interpolated, another repeated")
         if not known(op) or any(t.outside is not None and t.outside.any() for t in sampled):
             return None
         if weighted and float_typed(op) is None:
@@ -193,8 +216,8 @@ class Resize(Kernel[ResizeOp, ResizeSpec]):
         first = min(t.axis for t in sampled)
         passes: list[AxisPass] = []
         for tap in sampled:
-            axis, (new_size, each) = tap.axis, tap.indices.shape
-            repeat = 0 if weighted else _repeat(tap, size[axis])
+            axis, new_size, each = tap.axis, op.sizes[tap.axis], tap.indices.shape[1]
+            repeat = 0 if weighted else tap.repeat or _repeat(tap, size[axis])
             passes.append(
                 AxisPass(prod(size[first:axis]), size[axis], new_size, prod(size[axis + 1 :]), each, repeat)
             )
@@ -205,7 +228,8 @@ class Resize(Kernel[ResizeOp, ResizeSpec]):
         real = np.float64 if spec.dtype == "f64" else np.float32
         operands: list[Operand] = [op.result, op.input]
         for tap in _in_order(op):
-            operands.append(table("places", np.ascontiguousarray(tap.indices.astype(np.int32))))
+            indices = np.zeros((1, 1)) if tap.repeat else tap.indices
+            operands.append(table("places", np.ascontiguousarray(indices.astype(np.int32))))
             if spec.weighted:
                 operands.append(table("weights", np.ascontiguousarray(tap.weights.astype(real))))
         return operands
@@ -217,7 +241,7 @@ class Resize(Kernel[ResizeOp, ResizeSpec]):
 def _in_order(op: ResizeOp) -> list[Taps]:
     """The axes that are sampled, in the order of the passes."""
     size = shape(op.input)
-    growing = prod(shape(op.result)) > prod(size)
+    growing = estimate(prod(shape(op.result))) > estimate(prod(size))
     return sorted(taps(op, list(size)), key=lambda t: -t.axis if growing else t.axis)
 
 

@@ -29,7 +29,8 @@ from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.reduction.line import Line, same
 from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.extent import Extent, estimate
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 
 Strides = tuple[int, int, int, int]
 """Elements between neighbours in batch, heads, rows and columns."""

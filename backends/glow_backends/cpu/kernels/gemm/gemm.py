@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.builder import I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import (
     Index,
@@ -34,10 +34,8 @@ from glow_backends.cpu.emit.register_blocks import (
     Block,
     Loop,
     Output,
-    RowRun,
     Stream,
     choose_block,
-    cut_alike,
     cut_evenly,
     may_overlap,
     multiply,
@@ -46,9 +44,11 @@ from glow_backends.cpu.emit.register_blocks import (
     stream_parts,
     zeros,
 )
+from glow_backends.cpu.emit.row_runs import RowRun, cut_alike, halves, tiles_of_group
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.errors import OpenSizes
-from glow_dialects.core.extent import Extent, computed, estimate, is_open
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent, computed, is_open
 from glow_dialects.core.types import broadcast_shapes
 
 _CHUNK = 16
@@ -67,7 +67,8 @@ class GemmSpec:
 
     A is (*a_batch, m, k), or (*a_batch, k, m) with `trans_a`; B is (*b_batch, k, n), or
     (*b_batch, n, k) with `trans_b`, or what `pack_b` made of either when `packed_b`. The batch
-    shapes broadcast. Operands: C, A, B, [bias], [extras], [scratch].
+    shapes broadcast. Operands: C, A, B, [bias], [extras], [live], [scratch]. With `some_rows`, of one
+    matrix A that is not transposed, `live` (m), i1, says which rows of C are wanted; others stay as they are.
     """
 
     m: int
@@ -80,6 +81,7 @@ class GemmSpec:
     b_batch: tuple[int, ...] = ()
     epilogue: Epilogue = field(default_factory=Epilogue)
     accumulate: bool = False
+    some_rows: bool = False
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -134,14 +136,16 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     open_k = isinstance(spec.k, Extent)
     limit = 8 if not spec.trans_a and not open_k and spec.k % 1024 == 0 else 32
     # Rows may be computed twice where nothing that a first result replaces is read.
-    once = spec.accumulate or spec.epilogue.inplace or (not open_k and spec.k > _DEEP)
+    once = spec.accumulate or spec.epilogue.inplace or (not open_k and spec.k > _DEEP) or spec.some_rows
     alike = None
     if is_open((spec.m, spec.n)):
         block = open_block(spec.m, spec.n, target, limit)
     else:
         alike = None if once else shared_block(spec.m, vectors, target, limit)
         block = alike or choose_block(spec.m, vectors, target, limit)
-    if isinstance(spec.m, Extent):
+    if spec.some_rows:  # as many tiles as any choice of rows may need
+        runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, spec.m),)
+    elif isinstance(spec.m, Extent):
         runs = cut_open(spec.m, block.rows, once)
     elif alike is not None and not may_overlap(spec.m, block.rows):
         runs = cut_alike(spec.m, block.rows)
@@ -165,7 +169,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     slices = ceil_div(spec.k, _DEEP // 2) if deep else 1
     length = ceil_div(spec.k, slices) if deep else spec.k
     items = prod(spec.batch) * ceil_div(spec.n, width)
-    (group,) = computed(_tiles_of_group, spec.m, length, tiles, items, block.rows, budget, target.threads)
+    (group,) = computed(tiles_of_group, spec.m, length, tiles, items, block.rows, budget, target.threads)
     few = block.rows * block.vectors < 8 and not deep and not open_k
     chains = 8 // (block.rows * block.vectors) if few else 1
     return Plan(
@@ -181,17 +185,6 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     )
 
 
-def _tiles_of_group(
-    m: int, length: int, tiles: int, items: int, rows: int, budget: int, threads: int
-) -> list[int]:
-    """Tiles whose rows of A stay in the cache while every panel passes over them."""
-    group = max(4, budget // (length * rows)) if m * length > budget else tiles
-    group = min(group, tiles)
-    if items < 4 * threads and threads > 1:
-        group = min(group, max(1, tiles * items // (4 * threads)))
-    return [group]
-
-
 def pack_b(matrix: np.ndarray, spec: GemmSpec, target: CpuTarget) -> np.ndarray:
     """B of a spec with `packed_b`, (*batch, k, n) or transposed, as (*batch, panels, k, width)."""
     width = plan_gemm(spec, target).block.vectors * target.lanes
@@ -200,6 +193,12 @@ def pack_b(matrix: np.ndarray, spec: GemmSpec, target: CpuTarget) -> np.ndarray:
 
 def gemm_scratch_bytes(spec: GemmSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand; 0 means that the kernel takes none."""
+    numbers = 4 * spec.m * target.threads if spec.some_rows else 0
+    return _panel_bytes(spec, target) + numbers
+
+
+def _panel_bytes(spec: GemmSpec, target: CpuTarget) -> int:
+    """Bytes of the workers' panels of B."""
     plan = plan_gemm(spec, target)
     if plan.source is not Source.SCRATCH:
         return 0
@@ -218,14 +217,46 @@ class _Emission:
         self.c, self.a, self.b = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        live_rows = next(operands) if spec.some_rows else None
         scratch = gemm_scratch_bytes(spec, k.target) > 0
         self.scratch = next(operands) if scratch else None
         self.depth = k.opened(spec.k)
         self.a_row: Index = 1 if spec.trans_a else self.depth
         self.a_step: Index = k.size(spec.m) if spec.trans_a else 1
         self.runs = [(run.rows, k.size(run.start), k.size(run.stop), k.size(run.last)) for run in plan.runs]
+        if live_rows is not None:
+            self.runs = self._live_runs(live_rows)
         self.group = k.size(plan.group)
         self.live: int | None = None  # valid lanes of the last vector of the current panel
+
+    def _live_runs(self, live: ir.Value) -> list[tuple[int, Index, Index, Index]]:
+        """Write the numbers of the live rows to scratch; the runs that take each of them once."""
+        k, spec, rows = self.k, self.spec, self.plan.block.rows
+        assert self.scratch is not None
+        own = k.mul(k.worker, k.size(spec.m)) if k.target.threads > 1 else 0
+        panels = _panel_bytes(spec, k.target)
+        self.rows = numbers = k.gep(k.gep(self.scratch, k.size(panels) if panels else 0, I8), own, I32)
+
+        def note(row: ir.Value, found: list[ir.Value]) -> list[ir.Value]:
+            k.store(k.b.trunc(row, I32), numbers, found[0], I32)
+            return [k.b.add(found[0], k.b.zext(k.load(live, row, I8), I64))]
+
+        (count,) = k.reduce_loop(0, k.size(spec.m), 1, [k.i(0)], note)
+        full, rest = k.b.sdiv(count, k.i(rows)), k.b.srem(count, k.i(rows))
+        runs: list[tuple[int, Index, Index, Index]] = [(rows, 0, full, k.mul(full, rows))]
+        tile, place = full, k.mul(full, rows)
+        for size in halves(rows):
+            used = k.b.zext(k.b.icmp_signed("!=", k.b.and_(rest, k.i(size)), k.i(0)), I64)
+            after = k.b.add(tile, used)
+            runs.append((size, tile, after, place))
+            tile, place = after, k.add(place, k.mul(used, size))
+        return runs
+
+    def _row(self, place: Index) -> Index:
+        """The row of A and C at a place."""
+        if not self.spec.some_rows:
+            return place
+        return self.k.b.sext(self.k.load(self.rows, place, I32), I64)
 
     def emit(self) -> None:
         """Items (batch, group of row tiles, panel), shared by the workers."""
@@ -340,12 +371,15 @@ class _Emission:
         last: bool,
     ) -> None:
         k, spec, plan = self.k, self.spec, self.plan
-        a = k.gep(a, k.mul(row, self.a_row))
-        offsets = [k.mul(self.a_row, r) for r in range(rows)]
+        if spec.some_rows:
+            offsets = [k.mul(self._row(k.add(row, r)), self.a_row) for r in range(rows)]
+        else:
+            a = k.gep(a, k.mul(row, self.a_row))
+            offsets = [k.mul(self.a_row, r) for r in range(rows)]
         epilogue = spec.epilogue if last else Epilogue()
         output = Output(
             self.c,
-            k.add(c, k.mul(row, spec.n)),
+            c if spec.some_rows else k.add(c, k.mul(row, spec.n)),
             rows,
             k.opened(spec.n),
             self.lanes,
@@ -354,6 +388,7 @@ class _Emission:
             self.c_column,
             self.extras if last else (),
             self.live,
+            row_at=(lambda r: self._row(k.add(row, r))) if spec.some_rows else None,
         )
         if plan.chains > 1:
             sums = multiply_in_chains(k, a, offsets, b, vectors, loop, plan.chains, read)
@@ -424,12 +459,18 @@ class _Emission:
         def squares(start: Index, live_k: Index) -> None:
             for v in range(vectors):
                 rows = self.live if self.live is not None and v == vectors - 1 else lanes
-                read = [
-                    load_first(k, b, k.add(start, k.mul(self.depth, v * lanes + r)), lanes, live_k)
-                    if r < rows
-                    else k.splat(0.0, lanes)
-                    for r in range(lanes)
-                ]
+                read: list[ir.Value] = []
+                for r in range(lanes):
+                    if isinstance(
+                        rows, Extent
+                    ):  # rows beyond the last one are read as that one, and not stored
+                        row = k.add(v * lanes, minimum(k, r, k.size(rows - 1)))
+                    elif r < rows:
+                        row = v * lanes + r
+                    else:
+                        read.append(k.splat(0.0, lanes))
+                        continue
+                    read.append(load_first(k, b, k.add(start, k.mul(self.depth, row)), lanes, live_k))
                 assert self.scratch is not None
                 for i, value in enumerate(transpose(k, read)[: live_k if isinstance(live_k, int) else lanes]):
                     at = k.add(k.mul(k.add(start, i), self.width), v * lanes)
@@ -448,9 +489,10 @@ class _Emission:
 
 
 def emit_gemm(module: ir.Module, name: str, spec: GemmSpec, target: CpuTarget) -> ir.Function:
-    """The kernel `name(C, A, B, [bias], [extras], [scratch], worker)` of a spec."""
+    """The kernel `name(C, A, B, [bias], [extras], [live], [scratch], worker)` of a spec."""
     plan = plan_gemm(spec, target)
     scratch = int(gemm_scratch_bytes(spec, target) > 0)
-    k = KernelBuilder(module, name, 3 + spec.epilogue.operands + scratch, target, sized=True)
+    operands = 3 + spec.epilogue.operands + spec.some_rows + scratch
+    k = KernelBuilder(module, name, operands, target, sized=True)
     _Emission(k, spec.folded(), plan).emit()
     return k.finish()

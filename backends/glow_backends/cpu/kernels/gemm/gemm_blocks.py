@@ -30,7 +30,7 @@ from glow_backends.cpu.emit.register_blocks import (
 )
 from glow_backends.cpu.kernel import Kernel, inplace
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.steps import steps_of
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
@@ -377,7 +377,6 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
 
     def match(self, op: BlockGemmOp, context: CallContext) -> BlockGemmSpec | None:
         (*lead, _), (columns, _) = shape(op.a), shape(op.codes)
-        steps = steps_of(op.properties["steps"])
         return BlockGemmSpec(
             prod(lead),
             columns,
@@ -387,7 +386,7 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
             op.point,
             op.levels,
             op.points is not None,
-            Epilogue(op.bias is not None, None, steps, inplace(op.result, op.extras)),
+            Epilogue(op.bias is not None, None, program_of(op.body), inplace(op.result, op.extras)),
         )
 
     def operands(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:

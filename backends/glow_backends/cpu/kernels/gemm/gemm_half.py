@@ -28,8 +28,8 @@ from glow_backends.cpu.emit.register_blocks import (
 )
 from glow_backends.cpu.emit.values import F16
 from glow_backends.cpu.kernel import Kernel, inplace
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import GemmOp
-from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, present
 
@@ -153,8 +153,7 @@ class HalfGemm(Kernel[GemmOp, HalfGemmSpec]):
         if op.transpose_a or not context.target.computes(stored):
             return None
         (*_, k), n = shape(op.a), shape(op.result)[-1]
-        steps = steps_of(op.properties["steps"])
-        epilogue = Epilogue(op.bias is not None, op.scale, steps, inplace(op.result, op.extras))
+        epilogue = Epilogue(op.bias is not None, op.scale, program_of(op.body), inplace(op.result, op.extras))
         return HalfGemmSpec(prod(shape(op.a)) // k, n, k, stored, epilogue)
 
     def operands(self, op: GemmOp, spec: HalfGemmSpec, context: CallContext) -> list[Operand | None]:

@@ -22,6 +22,8 @@ from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_til
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import UniformQuantizedType, element_of, present
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_fully_connected import IntegerProductOp, QuantizedFullyConnectedOp
@@ -61,7 +63,7 @@ class Int8GemmSpec:
 
 def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
     """The register block of a product."""
-    return choose_block(spec.m, ceil_div(spec.n, target.lanes), room_of(target, spec.pairs))
+    return choose_block(estimate(spec.m), ceil_div(spec.n, target.lanes), room_of(target, spec.pairs))
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class RowTiles:
 
 def row_tiles(total: int, size: int, again: bool = True) -> RowTiles:
     """`total` rows in tiles of about `size`; the last takes some of another's `again` where that is cheap."""
+    if isinstance(total, Extent):
+        assert total >= size, "the block is for the usual number of rows"
+        return RowTiles(size, ceil_div(total, size), total - size, 0)
     height, full, rest = even_tiles(total, size)
     count = full + (rest > 0)
     if rest and not (again and may_overlap(total, height)):

@@ -27,7 +27,7 @@ from glow_backends.cpu.kernels.gemm.gemm_int8 import (
 )
 from glow_backends.cpu.ops.quantized import factor_of
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import element_of
+from glow_dialects.core.types import broadcast_shapes, element_of
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.requantize import zero_of
@@ -55,7 +55,7 @@ class Int8StackSpec:
     @property
     def batch(self) -> tuple[int, ...]:
         """The result's batch shape."""
-        return np.broadcast_shapes(self.a_batch, self.b_batch)
+        return broadcast_shapes(self.a_batch, self.b_batch)
 
     def folded(self) -> Int8StackSpec:
         """The same product with the batch of a taken as more rows where b has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -10,9 +11,10 @@ from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.kernel import Kernel, O, inplace
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import GemmOp
-from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.operator import Operator
 from glow_dialects.core.types import present
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
@@ -39,6 +41,15 @@ def product_spec(
         b_batch=tuple(b_batch),
         epilogue=epilogue or Epilogue(),
     )
+
+
+def of_rows(spec: GemmSpec | None, op: Operator) -> GemmSpec | None:
+    """A product's spec with the predicate of its instruction, which is for the rows of one matrix, if any."""
+    if spec is None or op.predicate is None:
+        return spec
+    if spec.trans_a or spec.batch or shape(op.predicate) != (spec.m,):
+        return None
+    return replace(spec, some_rows=True)
 
 
 def right_side(b: SSAValue, spec: GemmSpec, context: CallContext) -> Operand | None:
@@ -68,12 +79,12 @@ class Matmul(_Product[MatmulOp | BatchMatmulOp]):
     OPS = (MatmulOp, BatchMatmulOp)
 
     def match(self, op: MatmulOp | BatchMatmulOp, context: CallContext) -> GemmSpec | None:
-        return None if op.predicate is not None else product_spec(context, (op.result, op.lhs, op.rhs))
+        return of_rows(product_spec(context, (op.result, op.lhs, op.rhs)), op)
 
     def operands(
         self, op: MatmulOp | BatchMatmulOp, spec: GemmSpec, context: CallContext
     ) -> list[Operand | None]:
-        return [op.result, op.lhs, right_side(op.rhs, spec, context)]
+        return [op.result, op.lhs, right_side(op.rhs, spec, context), *present(op.predicate)]
 
 
 class FullyConnected(_Product[FullyConnectedOp]):
@@ -84,10 +95,11 @@ class FullyConnected(_Product[FullyConnectedOp]):
     def match(self, op: FullyConnectedOp, context: CallContext) -> GemmSpec | None:
         epilogue = Epilogue(bias=op.bias is not None)
         buffers = op.result, op.input, op.weights
-        return None if op.predicate is not None else product_spec(context, buffers, epilogue=epilogue)
+        return of_rows(product_spec(context, buffers, epilogue=epilogue), op)
 
     def operands(self, op: FullyConnectedOp, spec: GemmSpec, context: CallContext) -> list[Operand | None]:
-        return [op.result, op.input, right_side(op.weights, spec, context), *present(op.bias)]
+        weights = right_side(op.weights, spec, context)
+        return [op.result, op.input, weights, *present(op.bias), *present(op.predicate)]
 
 
 class Gemm(_Product[GemmOp]):
@@ -96,10 +108,10 @@ class Gemm(_Product[GemmOp]):
     OPS = (GemmOp,)
 
     def match(self, op: GemmOp, context: CallContext) -> GemmSpec | None:
-        steps = steps_of(op.properties["steps"])
-        epilogue = Epilogue(op.bias is not None, op.scale, steps, inplace(op.result, op.extras))
+        epilogue = Epilogue(op.bias is not None, op.scale, program_of(op.body), inplace(op.result, op.extras))
         transposed = op.transpose_a, op.transpose_b
-        return product_spec(context, (op.result, op.a, op.b), transposed, epilogue)
+        return of_rows(product_spec(context, (op.result, op.a, op.b), transposed, epilogue), op)
 
     def operands(self, op: GemmOp, spec: GemmSpec, context: CallContext) -> list[Operand | None]:
-        return [op.result, op.a, right_side(op.b, spec, context), *present(op.bias), *op.extras]
+        right = right_side(op.b, spec, context)
+        return [op.result, op.a, right, *present(op.bias), *op.extras, *present(op.predicate)]

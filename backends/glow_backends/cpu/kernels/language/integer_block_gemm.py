@@ -24,8 +24,8 @@ from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import Output, even_tiles, zeros
 from glow_backends.cpu.emit.values import F16
 from glow_backends.cpu.kernel import Kernel, inplace
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp
-from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
@@ -360,9 +360,7 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         scales = context.constant(op.scales)
         if scales is None:
             return None
-        epilogue = Epilogue(
-            op.bias is not None, None, steps_of(op.properties["steps"]), inplace(op.result, op.extras)
-        )
+        epilogue = Epilogue(op.bias is not None, None, program_of(op.body), inplace(op.result, op.extras))
         point = stored_point(op.bits, op.point, context.target)
         points = op.points is not None
         half = _fits_half(scales)

@@ -17,8 +17,8 @@ from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
-from glow_backends.cpu.steps import steps_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.instr_op import is_instr_of
 
@@ -217,7 +217,7 @@ class BlockedBatchNorm(Kernel[BatchNormTrainOp | BatchNormBackwardOp, BlockedNor
         backward, gate, epilogue = is_instr_of(op, BatchNormBackwardOp), False, Epilogue()
         if is_instr_of(op, BatchNormBackwardOp):
             gate = op.gate is not None
-        else:
-            epilogue = Epilogue(steps=steps_of(op.properties["steps"]))
+        elif is_instr_of(op, BatchNormTrainOp):
+            epilogue = Epilogue(program=program_of(op.body))
         channels = shape(op.scale)[0]
         return BlockedNormSpec(batch, channels, height * width, op.epsilon, backward, gate, epilogue)

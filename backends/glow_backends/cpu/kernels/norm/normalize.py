@@ -16,6 +16,7 @@ from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import power
 from glow_backends.cpu.kernel import Kernel, float_typed
 from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
+from glow_backends.cpu.kernels.reduction.reduce import number_like
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.core.types import present
@@ -81,17 +82,20 @@ def emit_layer_norm(module: ir.Module, name: str, spec: LayerNormSpec, target: C
 
 def _moments(line: Line, epsilon: float, rms: bool = False) -> tuple[Vec | None, Vec]:
     """(mean, 1 / sqrt(variance + epsilon)) of a line, the variance from centred elements."""
-    count = float(line.count)
+
+    def average(total: Vec) -> Vec:
+        return total / number_like(total, line.count)
+
     if rms:
         squares = line.reduce("sum", lambda x, at: x * x)
-        return None, 1.0 / (squares / count + epsilon).sqrt()
-    mean = line.reduce("sum", same) / count
+        return None, 1.0 / (average(squares) + epsilon).sqrt()
+    mean = average(line.reduce("sum", same))
 
     def square(x: Vec, at: At) -> Vec:
         d = x - line.spread(mean, at.lanes)
         return d * d
 
-    variance = line.reduce("sum", square) / count
+    variance = average(line.reduce("sum", square))
     return mean, 1.0 / (variance + epsilon).sqrt()
 
 

@@ -16,14 +16,15 @@ from glow_backends.cpu.emit.common import Dim, Index
 from glow_backends.cpu.emit.pointwise import Pointwise, Step, cast, emit_pointwise, supports
 from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, O, known
-from glow_backends.cpu.ops.stack import StackOp, program_in
+from glow_backends.cpu.ops.fused_body import program_of
+from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.core.operator import Operator
-from glow_dialects.instr.memory import CopyOp
+from glow_dialects.instr.memory import CopyOp, StartCopyOp
 from glow_dialects.ops.splat import SplatOp
 
 
@@ -280,12 +281,12 @@ class Elementwise(_LoopKernel[Operator]):
         return loop_spec(program, [out], ins)
 
 
-class Copy(_LoopKernel[CopyOp]):
+class Copy(_LoopKernel[CopyOp | StartCopyOp]):
     """A copy is a loop without steps."""
 
-    OPS = (CopyOp,)
+    OPS = (CopyOp, StartCopyOp)
 
-    def match(self, op: CopyOp, context: CallContext) -> ElementwiseSpec:
+    def match(self, op: CopyOp | StartCopyOp, context: CallContext) -> ElementwiseSpec:
         return loop_spec(Pointwise(1, (), (0,), (dtype_name(op.src),)), [op.dest], [op.src])
 
 
@@ -295,4 +296,4 @@ class Stack(_LoopKernel[StackOp]):
     OPS = (StackOp,)
 
     def match(self, op: StackOp, context: CallContext) -> ElementwiseSpec:
-        return loop_spec(program_in(op), op.result, op.inputs)
+        return loop_spec(program_of(op.body), op.result, op.inputs)

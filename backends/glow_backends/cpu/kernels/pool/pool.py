@@ -19,11 +19,14 @@ from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import float_table, maximum, minimum
+from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.pool.pool_spec import AnyPool, PoolSpec, pool_spec
 from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, combiner, emit_reduce, identity
 from glow_backends.cpu.ops.layers import PoolOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent, are_equal, is_open
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 
@@ -38,12 +41,21 @@ def emit_pool(module: ir.Module, name: str, spec: PoolSpec, target: CpuTarget) -
     if common.product((spec.outer, spec.inner, *spec.out_size)):
         # Axes with a window of one element are not pooled: they count as outer or inner.
         spec = _simplified(spec)
-        width = spec.size[-1] + spec.pads[len(spec.size) - 1] + spec.pads[-1]
-        if spec.inner == 1 and width <= _ROW and spec.kernel[-1] <= _UNROLLED and spec.strides[-1] <= 4:
+        if spec.inner == 1 and _suits_rows(spec):
             _Rows(k, spec).emit()
         else:
             _Channels(k, spec).emit()
     return k.finish()
+
+
+def _suits_rows(spec: PoolSpec) -> bool:
+    """Whether `_Rows` takes a pool of neighbouring results."""
+    pads = spec.pads[len(spec.size) - 1], spec.pads[-1]
+    means = spec.mode == "avg" and not spec.count_include_pad
+    if any(pads) and means and isinstance(spec.size[-1], Extent):
+        return False  # how many elements each window has
+    width = spec.size[-1] + sum(pads)
+    return width <= _ROW and spec.kernel[-1] <= _UNROLLED and spec.strides[-1] <= 4
 
 
 def _simplified(spec: PoolSpec) -> PoolSpec:
@@ -65,7 +77,7 @@ def _simplified(spec: PoolSpec) -> PoolSpec:
 
 
 Bounds = list[tuple[Index, Index]]
-Parts = list[tuple[int, int]]
+Parts = list[tuple[int, Active]]
 
 
 class _Pool:
@@ -162,11 +174,10 @@ class _Channels(_Pool):
         k, spec = self.k, self.spec
         *rows, columns = spec.out_size
         kernel = spec.kernel[-1]
-        full = [o for o in range(columns) if spec.span(self.rank - 1, o) == (0, kernel)]
+        low, high = spec.full_windows(self.rank - 1)
         vectors = -(-spec.inner // self.lanes)
         if kernel * min(vectors, 4) > 2 * _UNROLLED:
-            full = []
-        low, high = (full[0], full[-1] + 1) if full else (columns, columns)
+            low = high = columns
         with common.nest(k, [spec.outer, *rows], spec.bytes_touched) as (o, *places):
             outer_bounds = [self.bounds(axis, p) for axis, p in enumerate(places)]
             base = k.index(
@@ -177,17 +188,17 @@ class _Channels(_Pool):
                 *zip([o, *places], common.row_major([spec.outer, *spec.out_size, spec.inner]), strict=False)
             )
             for start, stop in ((0, low), (high, columns)):
-                if start < stop:
+                if is_open((start, stop)) or start < stop:
                     with k.loop(start, stop) as column:
                         bounds = [*outer_bounds, self.bounds(self.rank - 1, column)]
                         self._pixels(base, to, column, 1, bounds, [0], self.steps)
-            if not full:
+            if are_equal(low, high):
                 return
             together = max(1, min(4 if vectors == 1 else 1, _UNROLLED // kernel))
             taps = [i * self.steps[-1] for i in range(kernel)]
             stop = low + (high - low) // together * together
             for start, end, pixels in ((low, stop, together), (stop, high, 1)):
-                if start < end:
+                if is_open((start, end)) or start < end:
                     with k.loop(start, end, pixels) as column:
                         self._pixels(base, to, column, pixels, outer_bounds, taps, self.steps[:-1])
 
@@ -258,12 +269,13 @@ class _Rows(_Pool):
             self._in_registers()
             return
         direct = not rows and not before and not after and spec.strides[-1] == 1 and temporary == self.dtype
-        row = values.stack(k, values.storage(temporary), before + width + after + 4 * self.lanes)
+        room = _ROW if isinstance(width, Extent) else before + width + after
+        row = values.stack(k, values.storage(temporary), room + 4 * self.lanes)
         if not direct:
             for at in [*range(0, before, self.lanes), before + width]:
                 values.store(k, self.start(self.lanes), row, at, temporary)
-            for at in range(before + width, before + width + after, self.lanes):
-                values.store(k, self.start(self.lanes), row, at, temporary)
+            for at in range(0, after, self.lanes):
+                values.store(k, self.start(self.lanes), row, before + width + at, temporary)
         for base, to, bounds, counts in self._places():
             if not direct:
                 self._column_sums(base, bounds, row, before, temporary)
@@ -302,9 +314,9 @@ class _Rows(_Pool):
         k, spec, lanes = self.k, self.spec, self.lanes
         stride, dilation, kernel = spec.strides[-1], spec.dilations[-1], spec.kernel[-1]
         for base, to, bounds, counts in self._places():
-            for place, _, active in common.strips(k, 0, spec.out_size[-1], lanes, 1):
-                reach, start = self._reach(active), k.add(base, k.mul(place, stride))
-                parts = [(i, min(lanes, reach - i)) for i in range(0, reach, lanes)]
+            for place, _, active in _strips(k, spec.out_size[-1], lanes, 1):
+                start = k.add(base, k.mul(place, stride))
+                parts = self._parts(active)
 
                 def rows(
                     at: Index, carried: list[ir.Value], start: Index = start, parts: Parts = parts
@@ -316,20 +328,33 @@ class _Rows(_Pool):
                     return [self.combine(k, c, x) for c, x in zip(carried, loaded, strict=True)]
 
                 pieces = self.window(bounds, self._steps, [self.start(lanes) for _ in parts], rows)
-                total = _pick(k, pieces, 0, stride, lanes, active)
+                wanted = active if isinstance(active, int) else lanes
+                total = _pick(k, pieces, 0, stride, lanes, wanted)
                 for tap in range(1, kernel):
-                    picked = _pick(k, pieces, tap * dilation, stride, lanes, active)
+                    picked = _pick(k, pieces, tap * dilation, stride, lanes, wanted)
                     total = self.combine(k, total, picked)
                 value = self.mean(total, [*counts, kernel])
                 values.store(k, value, self.result, k.add(to, place), self.dtype, active)
 
+    def _parts(self, active: Active) -> list[tuple[int, Active]]:
+        """The vectors that `active` neighbouring windows read: where they lie, and the lanes that count."""
+        k, lanes = self.k, self.lanes
+        if isinstance(active, int):
+            reach = self._reach(active)
+            return [(i, min(lanes, reach - i)) for i in range(0, reach, lanes)]
+        count = k.i(self.spec.out_size[-1] % lanes)
+        reach = k.add(k.mul(k.b.sub(count, k.i(1)), self.spec.strides[-1]), self._reach(1))
+        starts = range(0, self._reach(lanes), lanes)
+        here = (maximum(k, minimum(k, k.add(reach, -i), lanes), 0) for i in starts)
+        return [(i, values.first_lanes(k, lanes, k.i(n))) for i, n in zip(starts, here, strict=True)]
+
     def _column_sums(self, base: Index, bounds: Bounds, row: ir.Value, before: int, dtype: str) -> None:
         """row[before + x] = the window's rows combined at column x."""
         k, width = self.k, self.spec.size[-1]
-        group = max(1, min(4, width // self.lanes))
+        group = max(1, min(4, estimate(width) // self.lanes))
         block = group * self.lanes
 
-        def vectors(first: Index, parts: Sequence[tuple[int, int, int]]) -> None:
+        def vectors(first: Index, parts: Sequence[tuple[int, int, Active]]) -> None:
             def body(place: Index, carried: list[ir.Value]) -> list[ir.Value]:
                 at = k.add(k.add(base, place), first)
                 return [
@@ -344,9 +369,13 @@ class _Rows(_Pool):
                 values.store(k, total, row, k.add(first, before + offset), dtype, active)
 
         whole = width // block * block
-        if whole:
+        if isinstance(width, Extent) or whole:
             with k.loop(0, whole, block) as x:
                 vectors(x, [(i * self.lanes, self.lanes, self.lanes) for i in range(group)])
+        if isinstance(width, Extent):
+            for x, lanes, active in _strips(k, width - whole, self.lanes, 1):
+                vectors(k.add(x, whole), [(0, lanes, active)])
+            return
         rest = [(x, self.lanes, min(self.lanes, width - x)) for x in range(whole, width, self.lanes)]
         if rest:
             vectors(0, rest)
@@ -356,15 +385,18 @@ class _Rows(_Pool):
         k, spec = self.k, self.spec
         axis = self.rank - 1
         columns, stride = spec.out_size[-1], spec.strides[-1]
-        spans = [spec.span(axis, o) for o in range(columns)]
-        widths = np.array([max(1, high - low) for low, high in spans], np.float64)
-        same = int(widths[0]) if (widths == widths[0]).all() else None
+        if isinstance(columns, Extent):  # no means of windows that the border cuts: see `_suits_rows`
+            widths, same = None, spec.kernel[-1]
+        else:
+            spans = [spec.span(axis, o) for o in range(columns)]
+            widths = np.array([max(1, high - low) for low, high in spans], np.float64)
+            same = int(widths[0]) if (widths == widths[0]).all() else None
         table = None
-        if spec.mode == "avg" and same is None and not spec.count_include_pad:
+        if spec.mode == "avg" and widths is not None and same is None and not spec.count_include_pad:
             table = float_table(k, widths, self.kind)
         if same is not None:
             counts = [*counts, same]
-        for place, lanes, active in common.strips(k, 0, columns, self.lanes, 2):
+        for place, lanes, active in _strips(k, columns, self.lanes, 2):
             total = self.start(lanes)
             for tap in range(spec.kernel[-1]):
                 at = k.add(k.add(start, k.mul(place, stride)), tap * spec.dilations[-1])
@@ -374,15 +406,22 @@ class _Rows(_Pool):
             values.store(k, value, self.result, k.add(to, place), self.dtype, active)
 
     def _strided(
-        self, row: ir.Value, at: Index, stride: int, lanes: int, active: int, dtype: str
+        self, row: ir.Value, at: Index, stride: int, lanes: int, active: Active, dtype: str
     ) -> ir.Value:
         """`lanes` elements `stride` apart, of which `active` are wanted."""
         k = self.k
         if stride == 1 or lanes == 1:
             return values.load(k, row, at, dtype, lanes, active)
+        active = active if isinstance(active, int) else lanes  # there is room behind a row
         wanted = (active - 1) * stride + 1
         pieces = [values.load(k, row, k.add(at, i * lanes), dtype, lanes) for i in range(-(-wanted // lanes))]
         return _pick(k, pieces, 0, stride, lanes, active)
+
+
+def _strips(k: KernelBuilder, count: int, lanes: int, unroll: int) -> Iterator[tuple[Index, int, Active]]:
+    """All of a row, vector by vector, whether its length is known or not."""
+    cover = common.sized_strips if isinstance(count, Extent) else common.strips
+    yield from cover(k, 0, count, lanes, unroll)
 
 
 def _pick(

@@ -7,8 +7,10 @@ from typing import cast
 
 from glow_backends.cpu.calls import dtype_name, shape
 from glow_backends.cpu.emit import common, values
+from glow_backends.cpu.emit.row_runs import full_windows
 from glow_backends.cpu.kernel import float_typed, known
 from glow_backends.cpu.ops.layers import PoolOp
+from glow_dialects.core.extent import computed
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
@@ -49,6 +51,13 @@ class PoolSpec:
         step = self.dilations[axis]
         inside = [i for i in range(self.kernel[axis]) if 0 <= first + i * step < self.size[axis]]
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
+
+    def full_windows(self, axis: int) -> tuple[int, int]:
+        """The half-open range of places of an axis whose windows are all inside the input."""
+        reach = (self.kernel[axis] - 1) * self.dilations[axis]
+        shape = self.strides[axis], self.pads[axis], reach
+        low, high = computed(full_windows, self.size[axis], self.out_size[axis], *shape)
+        return low, high
 
     @property
     def bytes_touched(self) -> int:

@@ -1,134 +1,50 @@
 """LSTM, GRU and RNN: the loop over time, with the input already projected by a matrix product.
 
 Every step multiplies the states of a block of samples with the packed recurrent weights (vectors
-along the outputs, one pass over the weights a step), then applies the cell to whole vectors.
+along the outputs, one pass over the weights a step), then applies the cell to whole vectors. Where
+samples have lengths, blocks are of samples of like lengths, and a step is done for those only that
+have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
-import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit import common, values, vecmath
-from glow_backends.cpu.emit.builder import F32, I8, I32, I64, KernelBuilder
+from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.integer import I16, dot2
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.pointwise_rules import FLOAT
 from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.kernels.recurrent.lengths import Lengths, order_bytes
+from glow_backends.cpu.kernels.recurrent.recurrent_plan import RecurrentPlan, RecurrentSpec, recurrent_plan
 from glow_backends.cpu.target import CpuTarget
-
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-Function = tuple[str, float, float]
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import is_open
 
 _NAMES = {
     "leakyrelu": "leaky_relu", "thresholdedrelu": "thresholded_relu", "hardsigmoid": "hard_sigmoid",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class RecurrentSpec:
-    """Steps T, samples N, hidden H, directions D, gates G (i o f c; z r h; one).
-
-    `reverse` and `functions` (name, alpha, beta) have one entry a direction. Operands: result
-    [T, D, N, H], last state [D, N, H], for LSTM the last cell, projected input [T, N, D, G, H],
-    packed recurrence (`pack_recurrence`), then those that are there: recurrent bias [D, G, H],
-    lengths [N], initial state and cell [D, N, H], peepholes [D, 3, H] (i o f), scales [D, G, H] (the
-    recurrence holds whole numbers of type `scales` then, see glow.lstm); then scratch.
-    """
-
-    kind: str
-    steps: int
-    samples: int
-    hidden: int
-    reverse: tuple[bool, ...]
-    functions: tuple[tuple[Function, ...], ...]
-    clip: float = 0.0
-    input_forget: bool = False
-    linear_before_reset: bool = False
-    bias: bool = False
-    lengths: str = ""
-    initial_state: bool = False
-    initial_cell: bool = False
-    peepholes: bool = False
-    dtype: str = "f32"
-    scales: str = ""
-
-    @property
-    def gates(self) -> int:
-        """Gates of the cell."""
-        return GATES[self.kind]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Rows of a block of samples, vectors of a block of outputs, blocks a gate."""
-
-    rows: int
-    vectors: int
-    blocks: int
-    lanes: int
-
-    @property
-    def width(self) -> int:
-        """Outputs of a gate, filled up to whole blocks."""
-        return self.blocks * self.vectors * self.lanes
-
-
-def _plan(spec: RecurrentSpec, target: CpuTarget) -> _Plan:
-    lanes = max(1, target.vector_bytes // values.width(spec.dtype))
-    rows = next(r for r in (4, 3, 2, 1) if spec.samples % r == 0)
-    if rows == 1 and spec.samples > 4:
-        rows = 4
-    needed = -(-spec.hidden // lanes)
-    most = max(1, min(8 if rows == 1 else 4, (target.registers - 4) // (rows + 1)))
-    if spec.scales and rows == 1:  # weights are read where they are multiplied
-        most = min(8, target.registers - 4)
-    blocks = -(-needed // most)
-    return _Plan(rows, -(-needed // blocks), blocks, lanes)
-
-
-def pack_recurrence(weights: np.ndarray, spec: RecurrentSpec, target: CpuTarget) -> np.ndarray:
-    """[D, G H, H] -> [D, G, blocks, H (input), outputs of a block], missing outputs zero.
-
-    Whole numbers have two inputs of an output side by side.
-    """
-    plan, hidden = _plan(spec, target), spec.hidden
-    directions = len(spec.reverse)
-    if spec.scales:
-        weights = pad_to(weights.astype(np.dtype(f"int{spec.scales[1:]}")), 2, 2)
-        hidden = weights.shape[2]
-    padded = np.zeros((directions, spec.gates, plan.width, hidden), weights.dtype)
-    padded[:, :, : spec.hidden] = weights.reshape(directions, spec.gates, spec.hidden, hidden)
-    split = padded.reshape(directions, spec.gates, plan.blocks, -1, hidden)
-    if not spec.scales:
-        return np.ascontiguousarray(np.moveaxis(split, 3, 4))
-    return np.ascontiguousarray(np.moveaxis(split.reshape(*split.shape[:4], -1, 2), 3, 4))
-
-
-def recurrence_form(spec: RecurrentSpec, target: CpuTarget) -> str:
-    """All that `pack_recurrence` depends on but the weights."""
-    plan = _plan(spec, target)
-    return f"{len(spec.reverse)} {spec.gates} {plan.width} {plan.blocks} {spec.scales}"
-
-
 def recurrent_scratch_bytes(spec: RecurrentSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand, for all workers."""
-    return _worker_elements(spec, target) * values.size(spec.dtype) * target.threads
+    order = order_bytes(spec.samples, spec.steps) if spec.lengths else 0
+    return (_worker_elements(spec, target) * values.size(spec.dtype) + order) * target.threads
 
 
 def _worker_elements(spec: RecurrentSpec, target: CpuTarget) -> int:
-    plan = _plan(spec, target)
+    plan = recurrent_plan(spec, target)
     return (spec.gates + 3 + bool(spec.scales)) * plan.rows * plan.width
 
 
 def recurrent_parts(spec: RecurrentSpec, target: CpuTarget) -> int:
     """How many workers may share the network: blocks of samples in each direction."""
-    return len(spec.reverse) * -(-spec.samples // _plan(spec, target).rows)
+    return len(spec.reverse) * -(-spec.samples // recurrent_plan(spec, target).rows)
 
 
 def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: CpuTarget) -> ir.Function:
@@ -139,47 +55,85 @@ def emit_recurrent(module: ir.Module, name: str, spec: RecurrentSpec, target: Cp
     )
     outputs = 3 if spec.kind == "lstm" else 2
     k = KernelBuilder(module, name, outputs + 2 + sum(optional) + 1, target)
-    plan = _plan(spec, target)
+    plan = recurrent_plan(spec, target)
     if spec.samples * spec.hidden:
         size = 4 * spec.samples * spec.gates * spec.hidden * spec.steps * values.size(spec.dtype)
         whole, rest = divmod(spec.samples, plan.rows)
+        lengths = _lengths(k, spec) if spec.lengths else None
+
+        def block(rows: int, direction: int, first: Index) -> None:
+            _Block(k, spec, replace(plan, rows=rows), direction, first, lengths).emit()
+
         for direction in range(len(spec.reverse)):
             # Where there is one block, each direction has a worker of its own.
             alone = common.last_worker if direction else common.first_worker
-            if whole > 1:
-                with common.nest(k, [whole], size) as (block,):
-                    _Block(k, spec, plan, direction, k.mul(block, plan.rows)).emit()
+            if is_open((whole,)) or whole > 1:
+                with _blocks(k, spec, whole, size) as number:
+                    block(plan.rows, direction, k.mul(number, plan.rows))
             elif whole:
                 with alone(k):
-                    _Block(k, spec, plan, direction, 0).emit()
-            if rest:
+                    block(plan.rows, direction, 0)
+            if is_open((rest,)):
+                with alone(k), k.loop(k.mul(whole, plan.rows), spec.samples) as sample:
+                    block(1, direction, sample)
+            elif rest:
                 with alone(k):
-                    tail = replace(plan, rows=rest)
-                    _Block(k, spec, tail, direction, whole * plan.rows).emit()
+                    block(rest, direction, whole * plan.rows)
     return k.finish()
+
+
+def _lengths(k: KernelBuilder, spec: RecurrentSpec) -> Lengths:
+    """The lengths, with the samples' order at this worker's place behind what all work in."""
+    operands = list(k.operands)
+    place = (3 if spec.kind == "lstm" else 2) + 2 + spec.bias
+    states = k.gep(
+        operands[-1], _worker_elements(spec, k.target) * k.target.threads, values.compute(spec.dtype)
+    )
+    own = k.gep(states, k.mul(k.worker, order_bytes(spec.samples, spec.steps)), I8)
+    return Lengths(k, operands[place], spec.lengths, spec.samples, spec.steps, own)
+
+
+@contextmanager
+def _blocks(k: KernelBuilder, spec: RecurrentSpec, count: int, size: int) -> Generator[Index]:
+    """for each block of samples, shared by the workers; in turn where the first ones take longest."""
+    if spec.lengths and k.target.threads > 1 and estimate(size) >= common.PARALLEL_BYTES:
+        with k.loop(k.worker, k.opened(count), k.target.threads) as number:
+            yield number
+    else:
+        with common.nest(k, [count], size) as (number,):
+            yield number
 
 
 class _Block:
     """A block of samples in one direction, through all steps."""
 
     def __init__(
-        self, k: KernelBuilder, spec: RecurrentSpec, plan: _Plan, direction: int, first: Index
+        self,
+        k: KernelBuilder,
+        spec: RecurrentSpec,
+        plan: RecurrentPlan,
+        direction: int,
+        first: Index,
+        lengths: Lengths | None,
     ) -> None:
         self.k, self.spec, self.plan = k, spec, plan
-        self.direction, self.first = direction, first
+        self.direction, self.first, self.lengths = direction, first, lengths
+        #: The rows that have the steps which are being emitted: the first ones.
+        self.live = plan.rows
         self.kind = values.compute(spec.dtype)
         operands = list(k.operands)
         self.result, self.last_state = operands.pop(0), operands.pop(0)
         self.last_cell = operands.pop(0) if spec.kind == "lstm" else None
         self.projected, self.weights = operands.pop(0), operands.pop(0)
         self.bias = operands.pop(0) if spec.bias else None
-        self.lengths = operands.pop(0) if spec.lengths else None
+        if spec.lengths:
+            operands.pop(0)
         self.initial_state = operands.pop(0) if spec.initial_state else None
         self.initial_cell = operands.pop(0) if spec.initial_cell else None
         self.peepholes = operands.pop(0) if spec.peepholes else None
         self.scales = operands.pop(0) if spec.scales else None
         work = k.gep(operands.pop(0), k.mul(k.worker, _worker_elements(spec, k.target)), self.kind)
-        whole = _plan(spec, k.target).rows * plan.width
+        whole = recurrent_plan(spec, k.target).rows * plan.width
         self.sums = work
         self.state, self.cell, self.reset = (
             k.gep(work, (spec.gates + i) * whole, self.kind) for i in range(3)
@@ -189,12 +143,32 @@ class _Block:
 
     def emit(self) -> None:
         """Initial states, all steps, last states."""
-        k, spec = self.k, self.spec
+        spec, rows = self.spec, self.plan.rows
         self._start(self.state, self.initial_state)
         if self.last_cell is not None:
             self._start(self.cell, self.initial_cell)
-        with k.loop(0, spec.steps) as i:
-            step = k.b.sub(k.i(spec.steps - 1), i) if spec.reverse[self.direction] else i
+        if self.lengths is None:
+            self._steps(0, spec.steps)
+        else:
+            # Samples of falling lengths: the first `live` ones have the steps from stops[live] on.
+            stops = [*(self.lengths.of(self.lengths.sample(self.first, row)) for row in range(rows)), 0]
+            lives = range(1, rows + 1) if spec.reverse[self.direction] else range(rows, 0, -1)
+            for live in lives:
+                self.live = live
+                self._steps(stops[live], stops[live - 1])
+            self.live = rows
+            self._zeros(stops)
+        self._finish(self.last_state, self.state)
+        if self.last_cell is not None:
+            self._finish(self.last_cell, self.cell)
+
+    def _steps(self, start: Index, stop: Index) -> None:
+        """The steps start ... stop - 1 of the live rows, in the direction's order."""
+        k, spec = self.k, self.spec
+        with k.loop(start, stop) as i:
+            step = i
+            if spec.reverse[self.direction]:
+                step = k.b.sub(k.b.sub(k.i(k.add(start, stop)), k.i(1)), i)
             gru_reset = spec.kind == "gru" and not spec.linear_before_reset
             if spec.scales:
                 self._multiply_bytes()
@@ -204,14 +178,28 @@ class _Block:
                 self._rows(lambda row, h, lanes, active: self._reset_gate(step, row, h, lanes, active))
                 self._multiply(self.reset, 2, 3)
             self._rows(lambda row, h, lanes, active: self._cell(step, row, h, lanes, active))
-        self._finish(self.last_state, self.state)
-        if self.last_cell is not None:
-            self._finish(self.last_cell, self.cell)
+
+    def _zeros(self, stops: Sequence[Index]) -> None:
+        """The results of steps that samples do not have."""
+        k, spec = self.k, self.spec
+        for row in range(self.plan.rows):
+            sample = self._sample(row)
+            with k.loop(stops[row], spec.steps) as step:
+                place = k.add(k.mul(step, len(spec.reverse) * spec.samples * spec.hidden), sample)
+                for h, lanes, active in common.strips(k, 0, spec.hidden, self.plan.lanes, 1):
+                    kind = ir.VectorType(self.kind, lanes) if lanes > 1 else self.kind
+                    values.store(k, values.zero(kind), self.result, k.add(place, h), spec.dtype, active)
 
     # Memory.
+    def _number(self, row: Index) -> Index:
+        """The sample of a row."""
+        if self.lengths is None:
+            return self.k.add(self.first, row)
+        return self.lengths.sample(self.first, row)
+
     def _sample(self, row: Index) -> Index:
         """Offset of a sample's state in a tensor [D, N, H]."""
-        place = self.k.add(self.direction * self.spec.samples, self.k.add(self.first, row))
+        place = self.k.add(self.direction * self.spec.samples, self._number(row))
         return self.k.mul(place, self.spec.hidden)
 
     def _start(self, buffer: ir.Value, initial: ir.Value | None) -> None:
@@ -238,7 +226,7 @@ class _Block:
         k, spec, plan = self.k, self.spec, self.plan
         block = plan.vectors * plan.lanes
         vector = ir.VectorType(self.kind, plan.lanes) if plan.lanes > 1 else self.kind
-        zeros = [values.zero(vector)] * (plan.rows * plan.vectors)
+        zeros = [values.zero(vector)] * (self.live * plan.vectors)
         base = self.direction * spec.gates * plan.blocks
         with k.loop(first * plan.blocks, stop * plan.blocks) as number:
             weights = k.mul(k.add(number, base), spec.hidden * block)
@@ -250,7 +238,7 @@ class _Block:
                     for v in range(plan.vectors)
                 ]
                 new: list[ir.Value] = []
-                for row in range(plan.rows):
+                for row in range(self.live):
                     x = k.load(source, k.add(row * plan.width, i), self.kind)
                     wide = values.splat(k, x, plan.lanes)
                     new += [
@@ -269,10 +257,10 @@ class _Block:
         k, spec, plan = self.k, self.spec, self.plan
         stored = self.stored
         assert stored is not None
-        units = [self._store_bytes(row) for row in range(plan.rows)]
+        units = [self._store_bytes(row) for row in range(self.live)]
         block, lanes, pairs = plan.vectors * plan.lanes, plan.lanes, -(-spec.hidden // 2)
         words = ir.VectorType(I32, lanes)
-        zeros = [ir.Constant(words, [0] * lanes)] * (plan.rows * plan.vectors)
+        zeros = [ir.Constant(words, [0] * lanes)] * (self.live * plan.vectors)
         base = self.direction * spec.gates * plan.blocks
         with k.loop(0, spec.gates * plan.blocks) as number:
             weights = k.mul(k.add(number, base), pairs * block)
@@ -282,7 +270,7 @@ class _Block:
                 places = [k.add(at, v * lanes) for v in range(plan.vectors)]
                 columns = [self._pairs(place) for place in places]
                 new: list[ir.Value] = []
-                for row in range(plan.rows):
+                for row in range(self.live):
                     x = k.splat(k.load(stored, k.add(row * plan.width, i), I32), lanes, I32)
                     own = totals[row * plan.vectors : (row + 1) * plan.vectors]
                     new += [dot2(k, x, c, t) for c, t in zip(columns, own, strict=True)]
@@ -345,9 +333,9 @@ class _Block:
 
     # The cell.
     def _rows(self, body: Callable[[Index, Index, int, int], None]) -> None:
-        """Call body(row, position, lanes, active lanes) over the block's states."""
+        """Call body(row, position, lanes, active lanes) over the states of the live rows."""
         k, plan = self.k, self.plan
-        with k.loop(0, plan.rows) if plan.rows > 1 else nullcontext(0) as row:
+        with k.loop(0, self.live) if self.live > 1 else nullcontext(0) as row:
             for h, lanes, active in common.strips(k, 0, self.spec.hidden, plan.lanes, 1):
                 body(row, h, lanes, active)
 
@@ -357,7 +345,7 @@ class _Block:
     def _input(self, step: Index, row: Index, gate: int, h: Index, lanes: int, active: int) -> Vec:
         """The projected input of a gate."""
         k, spec = self.k, self.spec
-        sample = k.add(k.mul(step, spec.samples), k.add(self.first, row))
+        sample = k.add(k.mul(step, spec.samples), self._number(row))
         gates = k.add(k.mul(sample, len(spec.reverse) * spec.gates), self.direction * spec.gates + gate)
         return self._load(self.projected, k.add(k.mul(gates, spec.hidden), h), lanes, active)
 
@@ -402,35 +390,19 @@ class _Block:
         k, spec = self.k, self.spec
         at = k.add(k.mul(row, self.plan.width), h)
         state = self._load(self.state, at, lanes, lanes)
-        kept = self._alive(step, row)
         cell = None
         if spec.kind == "lstm":
             old = self._load(self.cell, at, lanes, lanes)
             new, cell = self._lstm(step, row, h, lanes, active, old)
-            if kept is not None:
-                cell = cell.where(kept, old)
         elif spec.kind == "gru":
             new = self._gru(step, row, h, lanes, active, state)
         else:
             new = self._activate(0, self._gate(step, row, 0, h, lanes, active))
-        shown = new
-        if kept is not None:
-            shown, new = new.where(kept, 0.0), new.where(kept, state)
         values.store(k, new.v, self.state, at, spec.dtype)
         if cell is not None:
             values.store(k, cell.v, self.cell, at, spec.dtype)
         place = k.add(k.mul(step, len(spec.reverse) * spec.samples * spec.hidden), self._sample(row))
-        values.store(k, shown.v, self.result, k.add(place, h), spec.dtype, active)
-
-    def _alive(self, step: Index, row: Index) -> ir.Value | None:
-        """Whether the sample has this step; None where all have."""
-        k, spec = self.k, self.spec
-        if self.lengths is None:
-            return None
-        length = values.load(k, self.lengths, k.add(self.first, row), spec.lengths)
-        if length.type != I64:
-            length = k.b.sext(length, I64) if values.is_signed(spec.lengths) else k.b.zext(length, I64)
-        return k.b.icmp_signed("<", k.i(step), length)
+        values.store(k, new.v, self.result, k.add(place, h), spec.dtype, active)
 
     def _lstm(self, step: Index, row: Index, h: Index, lanes: int, active: int, cell: Vec) -> tuple[Vec, Vec]:
         k, spec = self.k, self.spec

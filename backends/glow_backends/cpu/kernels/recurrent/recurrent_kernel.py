@@ -5,13 +5,11 @@ from __future__ import annotations
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.recurrent.recurrent import (
-    RecurrentSpec,
     emit_recurrent,
-    pack_recurrence,
-    recurrence_form,
     recurrent_parts,
     recurrent_scratch_bytes,
 )
+from glow_backends.cpu.kernels.recurrent.recurrent_plan import RecurrentSpec, pack_recurrence, recurrence_form
 from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp

@@ -424,14 +424,19 @@ class _Reduction:
         """The number of terms of a mean; an argument of the call where it is a vector like another."""
         k = self.k
         if total.v.type != ir.VectorType(F32, k.target.lanes):
-            if not isinstance(self.count, Extent):
-                return float(self.count)
-            count = k.b.sitofp(k.i(self.count), values.element_of(total.v.type))
-            return Vec(k, values.splat(k, count, values.lanes_of(total.v.type)))
+            return number_like(total, self.count)
         return Vec(k, k.number(self.count, "terms"))
 
     def _store(self, value: ir.Value, place: Index, active: Active | None) -> None:
         values.store(self.k, value, self.k.operands[0], place, self.dtype, active)
+
+
+def number_like(value: Vec, number: int) -> Vec | float:
+    """A whole number as a factor or divisor of a value, whether it is known or not."""
+    if not isinstance(number, Extent):
+        return float(number)
+    k, kind = value.k, value.v.type
+    return Vec(k, values.splat(k, k.b.sitofp(k.i(number), values.element_of(kind)), values.lanes_of(kind)))
 
 
 def _finite(k: KernelBuilder, x: ir.Value) -> ir.Value:
