@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
     from glow_dialects.core.graph_op import GraphOp
+    from glow_dialects.core.instr_op import InstrOp
     from glow_dialects.core.types import Array
+    from glow_dialects.instr.spaces import Memory
     from glow_dialects.ops.module import PlaceholderOp
+    from glow_passes.instr.machine import Work
+    from glow_passes.instr.simulate import Timeline
     from glow_passes.quantize.light_layers import IntegerGains
 
 
@@ -58,7 +63,9 @@ class Program(ABC):
     report: Report
     #: Whether the backend runs only parts of it, and the interpreter the rest.
     partial: bool = False
-    #: What states and trainables hold, by symbol: they change in place from call to call.
+    #: What states and trainables (placeholders of these kinds) hold, by symbol: they change in place from
+    #: call to call. A program that has none may leave it out; a backend that trains must have it, with the
+    #: arrays that its code reads and writes: trainers set and read weights and moments through it.
     state: dict[str, Array]
 
     @abstractmethod
@@ -89,6 +96,10 @@ class Program(ABC):
                 form = "missing" if other is None else f"{other.dtype} {other.shape}"
                 raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
 
+    def timeline(self) -> Timeline | None:
+        """The cycles of the device's units in one run, where the program knows them."""
+        return None
+
     def fits(self, shapes: Mapping[str, Sequence[int]]) -> bool:
         """Whether the program is for inputs of these shapes."""
         return all(tuple(shapes[p.name]) == p.shape for p in self.inputs)
@@ -100,6 +111,18 @@ class Program(ABC):
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
         return Bound(self, inputs)
+
+
+class ProgramFiles(ABC):
+    """The files of a program that a backend wrote. OSError where one is missing or damaged."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The contents of a file."""
+
+    @abstractmethod
+    def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
+        """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
 
 
 class Bound:
@@ -140,6 +163,8 @@ class Backend(ABC):
     """
 
     name: str
+    #: The options that it was asked for by name with, where they are not the defaults.
+    options: Mapping[str, Any] = MappingProxyType({})
     #: Whether it compiles modules with sizes that only the run tells (see `glow_dialects.core.extent`).
     OPEN_SIZES: ClassVar[bool] = False
     #: Whether its code leaves out nodes whose predicate is false; of others, predicates are dropped.
@@ -160,12 +185,24 @@ class Backend(ABC):
 
         return IntegerGains()
 
+    def memories(self) -> Mapping[str, Memory]:
+        """The device's memories beside the main one, by the names in buffer types: `memref<4xf32, "x">`."""
+        return {}
+
+    def units(self) -> Mapping[str, int]:
+        """The device's units that work side by side, and how many asynchronous instructions each queues."""
+        return {}
+
+    def work(self, op: InstrOp) -> Work:
+        """The unit and the cycles of an instruction, for schedulers and the simulator."""
+        raise UnsupportedError(f"backend {self.name} does not say what {op.name} costs")
+
     def graph_passes(self) -> Sequence[ModulePass]:
         """Target-specific passes on the lowered graph."""
         return ()
 
     def instr_passes(self) -> Sequence[ModulePass]:
-        """Target-specific passes on the instructions, before memory is planned."""
+        """Target-specific passes on the instructions; then dead code goes and each memory is planned."""
         return ()
 
     @classmethod
@@ -197,18 +234,30 @@ class Backend(ABC):
     def remember_note(self, key: str, text: str) -> None:  # noqa: B027 - most backends keep nothing
         """Keep a short text under `key` for `recall_note`."""
 
+    def obstacle(self, program: Program) -> str:
+        """Why `write_program` cannot write a program; empty where it can."""
+        del program
+        return f"backend {self.name} has no written form of programs"
+
     def can_write(self, program: Program) -> bool:
         """Whether `write_program` can write a program."""
-        del program
-        return False
+        return not self.obstacle(program)
 
     def write_program(self, program: Program, folder: Path) -> None:
         """Write a program as a new folder that `read_program` of another process reads."""
         raise NotImplementedError(f"{self.name} writes no programs to {folder}: {program}")
 
-    def read_program(self, folder: Path) -> Program | None:
+    def read_program(self, files: Path | ProgramFiles) -> Program | None:
         """The program that `write_program` wrote; None where there is none that this backend runs."""
-        del folder
+        del files
+
+    def needs(self) -> list[str]:
+        """The features of a machine that its programs need."""
+        return []
+
+    def lacks(self, needs: Sequence[str]) -> list[str]:
+        """Those of such features that this machine lacks."""
+        return [n for n in needs if n not in self.needs()]
 
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
@@ -314,7 +363,7 @@ def registry() -> dict[str, type[Backend]]:
 
     One that cannot be loaded is left out, with a warning that names its package.
     """
-    from glow_backends.packages import added
+    from glow_dialects.core.packages import added
 
     return {**added("glow.backends", _no_backend), **{name: _own(name) for name in _OWN}}
 
@@ -326,20 +375,69 @@ def _no_backend(thing: Any) -> str | None:
 
 
 def backend_passes() -> dict[str, type[ModulePass]]:
-    """Every backend's own passes, by name."""
-    return {p.name: p for kind in registry().values() for p in kind.passes()}
+    """Every backend's own passes, by name; those of one that fails to say are left out with a warning."""
+    from glow_dialects.core.packages import asked
+
+    own = {name: asked(kind, f"backend {name}", "passes", kind.passes, ()) for name, kind in _ours_last()}
+    return {p.name: p for passes in own.values() for p in passes}
+
+
+def backend_dialects() -> dict[str, Callable[[], Dialect]]:
+    """The dialects of backends and of packages (entry point `glow.dialects`), by name, ours before others."""
+    from glow_dialects.core.packages import added, asked, no_function
+
+    known = added("glow.dialects", no_function)
+    for name, kind in _ours_last():
+        known.update(asked(kind, f"backend {name}", "dialects", kind.dialects, {}))
+    return known
+
+
+def _ours_last() -> list[tuple[str, type[Backend]]]:
+    known = registry()
+    return sorted(known.items(), key=lambda pair: pair[0] in _OWN)
 
 
 def get_backend(name: str, **options: Any) -> Backend:
-    """The backend called `name`; UnsupportedError lists those there are, or the options that it has."""
+    """The backend called `name`, with `options`, which may stand behind the name: `npu{hide=false}`.
+
+    UnsupportedError lists the backends that there are, or the options of this one.
+    """
+    if "{" in name:
+        name, written = _written(name)
+        options = {**options, **written}
     known = {name: _own(name)} if name in _OWN else registry()
     if name not in known:
         raise UnsupportedError(f"no backend '{name}'; there are: {', '.join(sorted(known))}")
     kind = known[name]
     taken = signature(kind).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        if options.get("threads") == 1 and "threads" not in taken:
+            del options["threads"]
         for option in options.keys() - taken.keys():
             raise UnsupportedError(
                 f"backend {name} has no option '{option}'; there are: {', '.join(taken) or 'none'}"
             )
-    return kind(**options)
+    try:
+        made = kind(**options)
+    except (TypeError, ValueError) as error:
+        from glow_dialects.core.packages import package_of
+
+        given = ", ".join(f"{n}={v!r}" for n, v in options.items())
+        raise UnsupportedError(f"backend {name}{package_of(kind)} refuses {given}: {error}") from error
+    made.options = {n: v for n, v in options.items() if n not in taken or v != taken[n].default}
+    return made
+
+
+def _written(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and options of `npu{hide=false tile=16}`; several values of one option are a tuple."""
+    from xdsl.utils.arg_spec import parse_spec
+    from xdsl.utils.exceptions import ArgSpecParseError
+
+    try:
+        spec = parse_spec(text).normalize_parameter_names()
+    except ArgSpecParseError:
+        raise UnsupportedError(
+            f"'{text}' is no backend with options, as in npu{{tile=16 hide=false}}"
+        ) from None
+    values = spec.parameters.items()
+    return spec.name, {n: v[0] if len(v) == 1 else v or True for n, v in values}

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
+from glow_backends.declare_memories import instr_passes
 from glow_backends.legalize import LegalizePass
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
@@ -121,7 +122,7 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
             return outcome("declined", message=f"needs {op.name}")
     try:
         expected = expected_results(case.sample)
-        for passes in (backend.graph_passes(), LOWER, backend.instr_passes(), INSTR):
+        for passes in (backend.graph_passes(), LOWER, instr_passes(backend), INSTR):
             _apply(ctx, module, passes)
         program = backend.compile(module)
         worst = 0.0

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.arg_spec import ArgSpec
 
-from glow_backends.base import Backend, get_backend
+from glow_backends.base import Backend
+from glow_backends.named import BackendSpec
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.packages import package_of
 from glow_dialects.ops.module import functions
 from glow_passes.contract import GraphPass
 from glow_passes.lower.decompose import decompose
 
 
 @dataclass(frozen=True)
-class LegalizePass(GraphPass):
+class LegalizePass(BackendSpec, GraphPass):
     """Decompose every node that `backend` does not support; written by the backend's name."""
 
     name = "glow-legalize"
     backend: Backend
 
-    @classmethod
-    def from_spec(cls, spec: ArgSpec) -> Self:
-        """`glow-legalize{backend=cpu}`."""
-        match spec.parameters.get("backend", ()):
-            case (str() as name,):
-                return cls(get_backend(name))
-            case _:
-                raise UnsupportedError("name one backend, as in glow-legalize{backend=cpu}")
-
-    def spec(self, *, include_default: bool = False) -> ArgSpec:
-        """The form that `from_spec` reads."""
-        return ArgSpec(self.name, {"backend": (self.backend.name,)})
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             decompose(function, self.backend.supports)
+            for node in function.walk():
+                if isinstance(node, GraphOp) and node.INSTR is None and not node.VIEW and node.results:
+                    self.refuse(node)
+
+    def refuse(self, node: GraphOp) -> None:
+        """UnsupportedError for a node that has no instruction, so that no backend of instructions runs it."""
+        who = f"backend {self.backend.name}{package_of(type(self.backend))}"
+        if not node.can_decompose():
+            raise UnsupportedError(f"{who}: {node.name} has neither an instruction nor a decomposition")
+        raise UnsupportedError(
+            f"{who} says that it supports {node.name}, which has no instruction: its supports() must be "
+            "false for it, so that it is decomposed, or the operator's card needs a reference"
+        )
