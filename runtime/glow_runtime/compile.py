@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
-from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_passes.fn.outline_control import has_control
 from glow_runtime.lowering import Phases, Progress, lower, quiet_gc
@@ -67,9 +67,25 @@ def _compiled(
     if progress is not None:
         progress("generate code")
     with quiet_gc():
-        program = chosen.consume(work)
+        program = _coded(chosen, work)
     program.report.stages = {**stages, **program.report.stages}
     return program
+
+
+def _coded(backend: Backend, module: ModuleOp) -> Program:
+    """The backend's program; what breaks in one of a package is told with its name."""
+    try:
+        return backend.consume(module)
+    except Exception as error:
+        foreign = not type(backend).__module__.startswith("glow_backends.")
+        if not foreign or isinstance(error, GlowError):
+            raise
+        from glow_dialects.core.packages import package_of
+
+        raise CompileError(
+            f"backend {backend.name}{package_of(type(backend))} failed to compile what it says it supports: "
+            f"{type(error).__name__}: {error} (glow_backends.conformance.check_backend finds the operators)"
+        ) from error
 
 
 def module_key(module: ModuleOp) -> str | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,56 +16,14 @@ from glow_dialects.core.errors import BindingError, ClosedError, CompileError, O
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.flights import Flights
 from glow_runtime.open_programs import OpenPrograms
+from glow_runtime.program_source import ProgramSource, Signature
 
 if TYPE_CHECKING:
+    from glow_backends.base import Backend
     from glow_dialects.core.types import Array
 
 Shapes = Mapping[str, Sequence[int]]
 LOG = logging.getLogger("glow")
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Name, shape (None where symbolic) and dtype of an input or output."""
-
-    name: str
-    shape: tuple[int | None, ...]
-    dtype: np.dtype
-    #: "tensor", "unranked" (a tensor of any rank), or "other" (a sequence or an optional).
-    kind: str = "tensor"
-    #: What the model calls its dimensions, "" where it has no name for one; equal names are equal sizes.
-    names: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        dims = ", ".join("?" if d is None else str(d) for d in self.shape)
-        return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"
-
-
-class ProgramSource(ABC):
-    """A model as an executable needs it: what it takes and gives, and its program for some inputs.
-
-    `defaults` are inputs that have a value unless a call gives another: a constant of the program
-    otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
-    are part of a specialisation.
-    """
-
-    inputs: Sequence[Signature]
-    outputs: Sequence[Signature]
-    defaults: Sequence[Signature] = ()
-    value_inputs: Sequence[str] = ()
-
-    @abstractmethod
-    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
-        """A program for these shapes of inputs, and these contents of some."""
-
-    def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
-        """A program for inputs whose shapes have extents in them; None where there cannot be one."""
-        return None
-
-    def hint(self, name: str) -> str:
-        """The message for a name that a caller takes for an input."""
-        del name
-        return ""
 
 
 #: The contents of larger inputs are never part of a specialisation.
@@ -108,6 +65,8 @@ class Executable:
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
         self._plain = all(s.kind != "other" and s.dtype != object for s in self.inputs)
         self._static: Program | None = None
+        #: The forms of the last call's inputs, and its program: those of most calls that follow.
+        self._latest: tuple[list[tuple[str, np.dtype, tuple[int, ...]]], Program] | None = None
         if not self._dynamic:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
 
@@ -218,14 +177,43 @@ class Executable:
         self._last = program or self._last
         return program
 
+    def _again(self, inputs: Mapping[str, Any]) -> Program | None:
+        """The program of the last call, where these inputs are arrays of the same forms."""
+        latest = self._latest
+        if latest is None or type(inputs) is not dict or len(inputs) != len(latest[0]):
+            return None
+        for name, dtype, shape in latest[0]:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+                return None
+        return latest[1]
+
+    def _remember(self, inputs: Mapping[str, Any], program: Program) -> None:
+        """Take inputs that are arrays as the program takes them for those of the next call."""
+        forms: list[tuple[str, np.dtype, tuple[int, ...]]] = []
+        for port in program.inputs:
+            array = inputs.get(port.name)
+            if type(array) is not np.ndarray or array.dtype != port.dtype:
+                return
+            forms.append((port.name, array.dtype, array.shape))
+        with self._lock:
+            self._latest = None if self._closed else (forms, program)
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
+        program = self._again(inputs)
+        if program is not None:
+            return program.run(inputs)
         program = self._fixed(inputs)
         if program is not None:
-            return program.run(self._checked(program.inputs, inputs))
+            arrays = self._checked(program.inputs, inputs)
+            self._remember(inputs, program)
+            return program.run(arrays)
         check_mapping(inputs)
         program = self._met(inputs)
         if program is not None and len(program.inputs) == len(inputs):
+            if not self._value_inputs:
+                self._remember(inputs, program)
             return program.run(inputs)
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
@@ -255,7 +243,7 @@ class Executable:
     def close(self) -> None:
         """Let go of all programs; further runs are a ClosedError, those that have begun end as they would."""
         with self._lock:
-            self._closed, self._static, self._last = True, None, None
+            self._closed, self._static, self._last, self._latest = True, None, None, None
             self._any_size = OpenPrograms(self._source)
             self._programs.clear()
 
@@ -268,6 +256,25 @@ class Executable:
     def _open(self) -> None:
         if self._closed:
             raise ClosedError("this executable is closed; compile the model again")
+
+    @property
+    def backend(self) -> Backend:
+        """What runs the programs."""
+        return self._source.backend
+
+    def save(self, path: str | Path, shapes: Sequence[Shapes] = ()) -> None:
+        """Write the programs there are to one file, which `load_program` starts without the compiler.
+
+        `shapes` are compiled before (name of an input -> shape). Nothing is written where a program has parts
+        that no file can hold: UnsupportedError says which; ShapeError where there is no program yet.
+        """
+        from glow_runtime.saved import save
+
+        for item in shapes:
+            self.specialize(item)
+        self._open()
+        known = [*self._programs.items()]
+        save(Path(path), self._source, known, self._any_size.programs())
 
     def bind(self, inputs: Mapping[str, Any]) -> Bound:
         """A run bound to arrays of its own, for calls that cost next to nothing.
@@ -287,12 +294,17 @@ class Executable:
         wanted = {p.name for p in program.inputs}
         return program.bind({n: a for n, a in arrays.items() if n in wanted})
 
-    def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
-        """Positional form: inputs in order; one output alone, several as a tuple."""
-        if len(inputs) != len(self.inputs):
+    def __call__(self, *inputs: Any, **named: Any) -> Array | tuple[Array, ...]:
+        """Inputs in order or by name; one output alone, several as a tuple."""
+        given = dict(zip((s.name for s in self.inputs), inputs, strict=False))
+        if (inputs or not named) and len(inputs) + len(named) != len(self.inputs):
             names = ", ".join(s.name for s in self.inputs)
-            raise BindingError(f"{len(inputs)} inputs given, {len(self.inputs)} expected: {names}")
-        out = self.run({s.name: x for s, x in zip(self.inputs, inputs, strict=True)})
+            raise BindingError(
+                f"{len(inputs) + len(named)} inputs given, {len(self.inputs)} expected: {names}"
+            )
+        if twice := given.keys() & named.keys():
+            raise BindingError(f"input '{min(twice)}' is given twice, in order and by name")
+        out = self.run({**given, **named})
         values = tuple(out[s.name] for s in self.outputs)
         return values[0] if len(values) == 1 else values
 

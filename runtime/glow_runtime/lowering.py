@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
+from glow_backends.declare_memories import instr_passes
 from glow_backends.legalize import LegalizePass
 from glow_dialects.dialects import context
 from glow_passes.contract import check_order
@@ -45,7 +46,7 @@ def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
         ("optimize lowered", optimize(lowered=True)),
         ("target", backend.graph_passes()),
         ("generate instructions", LOWER),
-        ("target instructions", backend.instr_passes()),
+        ("target instructions", instr_passes(backend)),
         ("plan memory", INSTR),
     ]
 

@@ -21,7 +21,7 @@ from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
-    from glow_runtime.executable import ProgramSource, Signature
+    from glow_runtime.program_source import Key, ProgramSource, Signature
 
 LOG = logging.getLogger("glow")
 Shapes = Mapping[str, tuple[int, ...]]
@@ -43,7 +43,7 @@ class OpenPrograms:
         self._source = source
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
         #: With the inputs and contents that each is specialised on.
-        self._programs: list[tuple[object, Program]] = []
+        self._programs: list[tuple[Key, Program]] = [*source.open_programs]
         self._first: dict[str, int] = {}
         self._differed: set[str] = set()
         self._failures: Counter[frozenset[str]] = Counter()
@@ -56,6 +56,10 @@ class OpenPrograms:
             return None
         key = _key(shapes, contents)
         return next((p for known, p in self._programs if known == key and p.fits(shapes)), None)
+
+    def programs(self) -> list[tuple[Key, Program]]:
+        """All of them, with the inputs and contents that each is for."""
+        return list(self._programs)
 
     def meet(self, shapes: Shapes) -> None:
         """Note the sizes of a call."""
@@ -113,8 +117,6 @@ class OpenPrograms:
         program = self._source.open_program(self._opened(shapes, differed, conditions, shift), contents)
         if program is None:
             raise OpenSizes("the model, or the backend, has no open form")
-        if any(s.least == s.most for s in conditions.symbols):
-            raise OpenSizes("the code for them would be for one size only")
         return program
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:
@@ -122,7 +124,7 @@ class OpenPrograms:
         dims: dict[str, int] = {}
         for name, shape in shapes.items():
             for axis, extent in enumerate(shape):
-                text = _name(self._signatures[name], axis)
+                text = dimension_name(self._signatures[name], axis)
                 if text is not None:
                     dims[text] = extent
         return dims
@@ -133,7 +135,7 @@ class OpenPrograms:
         """The shapes with symbols for the dimensions that have differed."""
         dims = self._dims(shapes)
         symbols: dict[str, int] = {
-            n: symbol(conditions, n, dims[n] + shift, most=_most(dims[n]))
+            n: symbol(conditions, n, dims[n] + shift, most=_most(dims[n]), usual=dims[n])
             for n in sorted(differed)
             if "+" not in n
         }
@@ -143,15 +145,17 @@ class OpenPrograms:
                 return size
             if text in symbols:
                 return symbols[text]
-            parts = [_part(p, symbols, dims) for p in re.split(r"\s*\+\s*", text)]
+            parts = [term_of(p, symbols, dims) for p in re.split(r"\s*\+\s*", text)]
             known = [p for p in parts if p is not None]
             total = sum(known)
             fits = len(known) == len(parts) and sum(_actual(p, dims) for p in known) == size
-            symbols[text] = total if fits else symbol(conditions, text, size + shift, most=_most(size))
-            return symbols[text]
+            if not fits:
+                total = symbol(conditions, text, size + shift, most=_most(size), usual=size)
+            symbols[text] = total
+            return total
 
         return {
-            name: tuple(extent(_name(self._signatures[name], i), d) for i, d in enumerate(shape))
+            name: tuple(extent(dimension_name(self._signatures[name], i), d) for i, d in enumerate(shape))
             for name, shape in shapes.items()
         }
 
@@ -161,7 +165,7 @@ def _most(size: int) -> int:
     return max(_ALIKE[0], _ALIKE[1] * size)
 
 
-def _name(signature: Signature, axis: int) -> str | None:
+def dimension_name(signature: Signature, axis: int) -> str | None:
     """What an open dimension is called; None where the model fixes it."""
     if axis >= len(signature.shape) or signature.shape[axis] is not None:
         return None
@@ -169,7 +173,7 @@ def _name(signature: Signature, axis: int) -> str | None:
     return (names[axis] if axis < len(names) else "") or f"{signature.name}.{axis}"
 
 
-def _part(text: str, symbols: Mapping[str, int], dims: Mapping[str, int]) -> int | None:
+def term_of(text: str, symbols: Mapping[str, int], dims: Mapping[str, int]) -> int | None:
     """A term of a sum of dimensions' names and numbers."""
     if text.isdigit():
         return int(text)
@@ -184,6 +188,6 @@ def _actual(value: int, dims: Mapping[str, int]) -> int:
     return -1 if known is None else dims[known.name]
 
 
-def _key(shapes: Shapes, contents: Contents) -> object:
+def _key(shapes: Shapes, contents: Contents) -> Key:
     """What programs are told apart by beside their sizes: the inputs, and contents of some."""
-    return shapes.keys(), {n: a.tobytes() for n, a in contents.items()}
+    return set(shapes), {n: a.tobytes() for n, a in contents.items()}

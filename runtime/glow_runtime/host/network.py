@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Port, check_inputs, check_mapping
 from glow_runtime.devices.manager import DeviceManager
-from glow_runtime.executable import Signature
 from glow_runtime.host.partitions import Partition
+from glow_runtime.program_source import Signature
 
 if TYPE_CHECKING:
     from glow_runtime.host.batching import Batcher

@@ -17,8 +17,9 @@ from glow_dialects.core.errors import (
 )
 from glow_runtime.devices.function import DeviceFunction, ModelFunction, ProgramFunction, Recipe
 from glow_runtime.devices.manager import DeviceManager
-from glow_runtime.executable import Executable, Signature
+from glow_runtime.executable import Executable
 from glow_runtime.host.network import Network, Replica, open_check, static_check
+from glow_runtime.program_source import Signature
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp

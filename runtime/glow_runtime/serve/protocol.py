@@ -28,8 +28,8 @@ from glow_dialects.core.errors import (
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
-    from glow_runtime.executable import Signature
     from glow_runtime.host.network import Network
+    from glow_runtime.program_source import Signature
 
 #: The protocol's names of element types.
 DATATYPES = {

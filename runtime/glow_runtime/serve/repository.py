@@ -16,7 +16,7 @@ from glow_runtime.host.network import Network
 
 LOG = logging.getLogger("glow")
 #: What a version's folder may hold, in the order in which it is looked for.
-FILES = ("model.onnx", "model.mlir")
+FILES = ("model.onnx", "model.mlir", "model.glow")
 _NAME = re.compile(r"[\w.@-]+")
 
 

@@ -1,0 +1,65 @@
+"""ProgramSource: a model as an executable needs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glow_backends.base import Backend, Program
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
+
+
+Key = tuple[set[str], dict[str, bytes]]
+"""What programs of any size are told apart by: the inputs of a call, and the contents of some."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Name, shape (None where symbolic) and dtype of an input or output."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
+    #: "tensor", "unranked" (a tensor of any rank), or "other" (a sequence or an optional).
+    kind: str = "tensor"
+    #: What the model calls its dimensions, "" where it has no name for one; equal names are equal sizes.
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"
+
+
+class ProgramSource(ABC):
+    """A model as an executable needs it: what it takes and gives, and its program for some inputs.
+
+    `defaults` are inputs that have a value unless a call gives another: a constant of the program
+    otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
+    are part of a specialisation. `open_programs` are the programs of any size that there are from the start.
+    """
+
+    inputs: Sequence[Signature]
+    outputs: Sequence[Signature]
+    defaults: Sequence[Signature] = ()
+    value_inputs: Sequence[str] = ()
+    open_programs: Sequence[tuple[Key, Program]] = ()
+    backend: Backend
+
+    @abstractmethod
+    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
+        """A program for these shapes of inputs, and these contents of some."""
+
+    def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
+        """A program for inputs whose shapes have extents in them; None where there cannot be one."""
+        return None
+
+    def hint(self, name: str) -> str:
+        """The message for a name that a caller takes for an input."""
+        del name
+        return ""

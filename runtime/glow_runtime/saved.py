@@ -1,0 +1,236 @@
+"""Programs in one file: `Executable.save` writes it, `load_program` starts it without the compiler.
+
+The file is an uncompressed zip archive: `manifest.json`, then a folder for each program as its backend
+writes it. Blocks of constants begin at multiples of a page, so that they are mapped; one that several
+programs share is there once.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glow_backends.base import Backend, Program, ProgramFiles, dtype_named
+from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
+from glow_dialects.core.files import whole
+from glow_runtime.program_source import Key, ProgramSource, Signature
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
+
+FORMAT = 1
+"""Version of the written form."""
+MANIFEST = "manifest.json"
+PAGE = 4096
+"""Bytes to whose multiples files in the archive are aligned: a page of every system that this runs on."""
+_HEADER, _LOCAL_EXTRA = 30, 20
+"""Bytes of a file's header in an archive without its name, and of its sizes in 64 bits."""
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def save(
+    path: Path,
+    source: ProgramSource,
+    programs: Sequence[tuple[Any, Program]],
+    open_programs: Sequence[tuple[Key, Program]],
+) -> None:
+    """Write the programs of a model, by their keys in an executable; see `Executable.save`."""
+    entries = [
+        *((_static_entry(source, key), program) for key, program in programs),
+        *((_open_entry(key), program) for key, program in open_programs),
+    ]
+    if not entries:
+        raise ShapeError(f"{path}: no program to save yet: run the model, or name shapes to compile for")
+    for _, program in entries:
+        obstacle = source.backend.obstacle(program)
+        if obstacle:
+            raise UnsupportedError(f"{path}: the program cannot be saved: {obstacle}")
+    backend = source.backend
+    manifest = {
+        "format": FORMAT,
+        "backend": backend.name,
+        "needs": backend.needs(),
+        "inputs": [_plain(s) for s in source.inputs],
+        "outputs": [_plain(s) for s in source.outputs],
+        "defaults": [_plain(s) for s in source.defaults],
+        "value_inputs": list(source.value_inputs),
+        "programs": [entry for entry, _ in entries],
+    }
+    with whole(path) as temporary, tempfile.TemporaryDirectory(dir=temporary.parent) as name:
+        for number, (_, program) in enumerate(entries):
+            backend.write_program(program, Path(name) / str(number))
+        _archive(temporary, Path(name), manifest)
+
+
+def _plain(signature: Signature) -> dict[str, Any]:
+    return asdict(signature) | {"dtype": signature.dtype.name}
+
+
+def _static_entry(source: ProgramSource, key: Any) -> dict[str, Any]:
+    """What a program of certain shapes is for, by its key in an executable."""
+    sizes, contents, *optional = key
+    shapes = {s.name: size for s, size in zip(source.inputs, sizes, strict=True) if size is not None}
+    shapes |= dict(optional[0]) if optional else {}
+    return {"shapes": shapes, "contents": {name: data.hex() for name, data in contents}}
+
+
+def _open_entry(key: Key) -> dict[str, Any]:
+    names, contents = key
+    return {"names": sorted(names), "contents": {name: data.hex() for name, data in contents.items()}}
+
+
+def _archive(path: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest and the files of a folder, those that are one file on the disk once."""
+    first: dict[tuple[int, int], str] = {}
+    links: dict[str, str] = {}
+    for file in sorted(f for f in folder.rglob("*") if f.is_file()):
+        name, status = file.relative_to(folder).as_posix(), file.stat()
+        same = first.setdefault((status.st_dev, status.st_ino), name)
+        if same != name:
+            links[name] = same
+    with path.open("wb") as out, zipfile.ZipFile(out, "w") as archive:
+        text = json.dumps(manifest | {"links": links}, indent=1)
+        archive.writestr(zipfile.ZipInfo(MANIFEST), text)
+        for name in first.values():
+            info = zipfile.ZipInfo(name)
+            info.extra = _padding(out.tell() + _HEADER + _LOCAL_EXTRA + len(name))
+            with archive.open(info, "w", force_zip64=True) as sink, (folder / name).open("rb") as data:
+                while piece := data.read(1 << 22):
+                    sink.write(piece)
+
+
+def _padding(start: int) -> bytes:
+    """An extra field behind which data that would begin at `start` begins at a page."""
+    length = (-start - 4) % PAGE
+    return b"\x00\x00" + length.to_bytes(2, "little") + bytes(length)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class SavedPrograms(ProgramSource):
+    """The programs of a file."""
+
+    def __init__(self, archive: Archive, backend: Backend, manifest: Mapping[str, Any]) -> None:
+        self.backend, self._path = backend, archive.path
+        self.inputs, self.outputs, self.defaults = (
+            [_signature(s) for s in manifest[kind]] for kind in ("inputs", "outputs", "defaults")
+        )
+        self.value_inputs = manifest["value_inputs"]
+        self._programs: dict[Any, Program] = {}
+        self._texts: list[str] = []
+        open_programs: list[tuple[Key, Program]] = []
+        for number, entry in enumerate(manifest["programs"]):
+            program = backend.read_program(archive.folder(str(number)))
+            if program is None:
+                raise GlowError(f"{archive.path}: program {number} is damaged, or of another version of Glow")
+            contents = {name: bytes.fromhex(data) for name, data in entry["contents"].items()}
+            if "names" in entry:
+                open_programs.append(((set(entry["names"]), contents), program))
+            else:
+                shapes = {name: tuple(shape) for name, shape in entry["shapes"].items()}
+                self._programs[_key(shapes, contents)] = program
+                self._texts.append(_text(shapes))
+        self.open_programs = open_programs
+
+    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
+        program = self._programs.get(_key(shapes, {n: a.tobytes() for n, a in values.items()}))
+        if program is None:
+            some = " and any sizes alike" if self.open_programs else ""
+            raise ShapeError(
+                f"{self._path} has no program for {_text(shapes)}: there are those for "
+                f"{'; '.join(self._texts) or 'no fixed shapes'}{some}"
+            )
+        return program
+
+    def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
+        raise OpenSizes("programs of a file are not compiled again")
+
+
+def _key(shapes: Mapping[str, tuple[int, ...]], contents: Mapping[str, bytes]) -> Any:
+    return frozenset(shapes.items()), frozenset(contents.items())
+
+
+def _text(shapes: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{n} {'x'.join(map(str, s)) or 'scalar'}" for n, s in shapes.items())
+
+
+def _signature(data: Mapping[str, Any]) -> Signature:
+    shape = tuple(data["shape"])
+    return Signature(data["name"], shape, dtype_named(data["dtype"]), data["kind"], tuple(data["names"]))
+
+
+class Archive:
+    """The file, its manifest read and checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+            self._infos = {info.filename: info for info in self._zip.infolist()}
+            self.manifest: dict[str, Any] = json.loads(self._zip.read(MANIFEST))
+            form = self.manifest["format"]
+            self._links: dict[str, str] = self.manifest["links"]
+        except OSError as error:
+            raise GlowError(f"{path}: {error.strerror or error}") from None
+        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, NotImplementedError, RuntimeError):
+            raise GlowError(f"{path} is no file of Executable.save, or damaged") from None
+        if form != FORMAT:
+            raise GlowError(f"{path} has format {form}, this version of Glow reads {FORMAT}: save it again")
+        self._blocks: dict[str, Array] = {}
+
+    @cached_property
+    def _bytes(self) -> Array:
+        return np.memmap(self.path, np.uint8, "r")
+
+    def folder(self, name: str) -> ProgramFiles:
+        """The files of one program."""
+        return _ArchiveFolder(self, name)
+
+    def read(self, name: str) -> bytes:
+        """The contents of a file of the archive, checked."""
+        try:
+            return self._zip.read(self._links.get(name, name))
+        except (KeyError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
+            raise OSError(f"{name} is damaged: {error}") from None
+
+    def block(self, name: str) -> Array:
+        """The same, mapped; one that was read before is the same array."""
+        name = self._links.get(name, name)
+        if name not in self._blocks:
+            info = self._infos.get(name)
+            if info is None or info.compress_type != zipfile.ZIP_STORED:
+                raise OSError(f"{name} is missing")
+            header = bytes(self._bytes[info.header_offset : info.header_offset + _HEADER])
+            lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+            start = info.header_offset + _HEADER + lengths
+            block = self._bytes[start : start + info.file_size].view(np.ndarray)
+            if start % PAGE or block.size != info.file_size or zlib.crc32(block.data) != info.CRC:
+                raise OSError(f"{name} is damaged")
+            self._blocks[name] = block
+        return self._blocks[name]
+
+
+class _ArchiveFolder(ProgramFiles):
+    def __init__(self, archive: Archive, name: str) -> None:
+        self._archive, self._name = archive, name
+
+    def read(self, name: str) -> bytes:
+        return self._archive.read(f"{self._name}/{name}")
+
+    def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
+        block = self._archive.block(f"{self._name}/{name}")
+        if block.nbytes != stamp["bytes"]:
+            raise OSError(f"{name} is {block.nbytes} bytes, {stamp['bytes']} expected")
+        return block
