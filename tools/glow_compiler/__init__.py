@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from glow_compiler.files import save
     from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
     from glow_compiler.hosts import HostManager
+    from glow_compiler.language_batching import ContinuousBatching
     from glow_compiler.language_model import LanguageModel
     from glow_compiler.quantization import (
         convert_floats,
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from glow_runtime.devices.device import Device
     from glow_runtime.host.batching import Batching
     from glow_runtime.host.tracing import Tracer
+    from glow_runtime.load_program import load_program
     from glow_runtime.pipelines import Pipeline
 
 _LAZY = {
     "Batching": "glow_runtime.host.batching",
+    "ContinuousBatching": "glow_compiler.language_batching",
     "Device": "glow_runtime.devices.device",
     "HostManager": "glow_compiler.hosts",
     "Tracer": "glow_runtime.host.tracing",
@@ -69,6 +72,7 @@ _LAZY = {
     "convert_floats": "glow_compiler.quantization",
     "profile": "glow_compiler.quantization",
     "save": "glow_compiler.files",
+    "load_program": "glow_runtime.load_program",
     "quantize": "glow_compiler.quantization",
     "quantize_dynamic": "glow_compiler.quantization",
 }
@@ -97,6 +101,7 @@ __all__ = [
     "BindingError",
     "ClosedError",
     "CompileError",
+    "ContinuousBatching",
     "DeadlineError",
     "Device",
     "DeviceError",
@@ -124,6 +129,7 @@ __all__ = [
     "grad",
     "jit",
     "load",
+    "load_program",
     "ops",
     "optim",
     "profile",

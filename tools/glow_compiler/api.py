@@ -14,7 +14,8 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_dialects.core.errors import GlowError, ShapeError, UnsupportedError
 from glow_runtime.compiler import Compiler
-from glow_runtime.executable import Executable, ProgramSource, Signature
+from glow_runtime.executable import Executable
+from glow_runtime.program_source import ProgramSource, Signature
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -42,6 +43,8 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     if isinstance(model, GraphBuilder):
         return model.module
     check_kind(model)
+    if is_saved(model):
+        raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -57,10 +60,13 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 def check_kind(model: Any) -> None:
     """TypeError where a model is neither a path, a pair of paths nor an onnx.ModelProto."""
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
-    if not (pair or isinstance(model, str | Path) or hasattr(model, "graph")):
+    proto = hasattr(getattr(model, "graph", None), "initializer")
+    if not (pair or isinstance(model, str | Path) or proto):
+        torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
             "a model is a path (.onnx, .mlir), an onnx.ModelProto, a module, a GraphBuilder or a pair of "
             f"Caffe2 nets, not {type(model).__name__}"
+            + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
         )
 
 
@@ -96,8 +102,8 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder. `threads="auto"` is one for each core
-    that the process may use. `shapes` binds symbolic
+    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder; files of `Executable.save` (.glow) are
+    loaded. `threads="auto"` is one for each core that the process may use. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
     compiled when first met. Without it a program is compiled for each new set of input shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
@@ -111,6 +117,8 @@ def compile(
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
+    if is_saved(model):
+        return _saved(model, target, shapes is not None or pipeline is not None)
     compiler = Compiler(target, verify, progress, pipeline)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
@@ -130,6 +138,24 @@ def compile(
     return net
 
 
+def is_saved(model: Any) -> bool:
+    """Whether a model is a file of `Executable.save`."""
+    return isinstance(model, str | Path) and str(model).endswith(".glow")
+
+
+def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
+    """The programs of a file, for a backend; UnsupportedError for another, or where more was `chosen`."""
+    from glow_runtime.load_program import load_program
+
+    net = load_program(path)
+    if chosen or backend.name != net.backend.name:
+        what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
+        raise UnsupportedError(
+            f"{path} is compiled already, its {what} chosen; compile the model it was made of"
+        )
+    return net
+
+
 class ModuleProgram(ProgramSource):
     """A module, of which every shape is known."""
 
@@ -138,6 +164,7 @@ class ModuleProgram(ProgramSource):
     ) -> None:
         self.inputs, self.outputs = _signatures(module, "input"), _signatures(module, "output")
         self._module, self._compiler = module, compiler
+        self.backend = compiler.backend
         for have, wanted in zip(self.inputs, _bound(self.inputs, shapes), strict=True):
             if have.shape != wanted.shape:
                 shape = wanted.shape

@@ -10,8 +10,10 @@ import numpy as np
 
 from glow_backends.base import Backend, Report
 from glow_compiler.api import backend_of
+from glow_compiler.language_batching import GrowingText, RunningBatch, Told
 from glow_compiler.language_programs import LanguagePrograms
 from glow_compiler.language_text import Stream, Texts
+from glow_compiler.language_token import Piece, Token, piece_of, token_of
 from glow_compiler.language_weights import with_weights
 from glow_compiler.sampling import Sampling, choose, log_probabilities
 from glow_dialects.core.errors import GlowError
@@ -22,19 +24,6 @@ if TYPE_CHECKING:
     from glow_frontends.language import LanguageFiles
 
 Prompt = str | Sequence[int]
-
-
-class Token(int):
-    """A token that was generated, with its log-probability and those of the likeliest, if asked for."""
-
-    logprob: float
-    top: tuple[tuple[int, float], ...]
-
-
-class Piece(str):
-    """A piece of text that was generated, with the token that completed it."""
-
-    token: Token
 
 
 class LanguageModel:
@@ -105,7 +94,7 @@ class LanguageModel:
         """
         how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
         stops = [stop] if isinstance(stop, str | int) else list(stop)
-        tokens = self._tokens(prompt)
+        tokens = self.tokens(prompt)
         if max_tokens < 0:
             raise GlowError(f"max_tokens={max_tokens}: expected a number from 0")
         ends = {*self.files.ends, *(s for s in stops if isinstance(s, int))}
@@ -122,17 +111,16 @@ class LanguageModel:
         logprobs, stop = options.pop("logprobs", 0), options.pop("stop", ())
         how = Sampling(temperature, **options)
         ends = {*self.files.ends, *((stop,) if isinstance(stop, int) else stop)}
-        texts = [self._tokens(p) for p in prompts]
-        made: list[list[Token]] = [[] for _ in texts]
-        randoms = [how.generator() for _ in texts]
-        going = list(range(len(texts))) if max_tokens > 0 else []
-        while going:
-            rows = self.programs.logits([texts[i] for i in going])
-            for i, logits in zip(going, rows, strict=True):
-                token = _token(choose(logits, texts[i], how, randoms[i]), logits, logprobs)
-                made[i].append(token)
-                texts[i].append(int(token))
-            going = [i for i in going if len(made[i]) < max_tokens and int(made[i][-1]) not in ends]
+        made: list[list[Token]] = [[] for _ in prompts]
+        batch, tokens = RunningBatch(self.programs), [self.tokens(p) for p in prompts]
+        self.programs.check(tokens)
+        for text, own in zip(tokens, made, strict=True) if max_tokens > 0 else ():
+            batch.join(GrowingText(text, max_tokens, how, ends, logprobs, _kept_in(own)))
+        try:
+            while batch.texts:
+                batch.step(len(batch.texts))
+        finally:
+            batch.end()
         return made
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[Piece]:
@@ -146,11 +134,11 @@ class LanguageModel:
 
     def logits(self, prompt: Prompt) -> Array:
         """The logits after each token of a prompt, [tokens, vocabulary]."""
-        return self.programs.every(self._tokens(prompt))
+        return self.programs.every(self.tokens(prompt))
 
     def perplexity(self, prompt: Prompt) -> float:
         """e to the mean of -log p of each token after the first."""
-        tokens = self._tokens(prompt)
+        tokens = self.tokens(prompt)
         if len(tokens) < 2:
             raise GlowError("the perplexity of a text of less than two tokens is not defined")
         rows = self.logits(tokens)
@@ -161,7 +149,8 @@ class LanguageModel:
         """The report of each program that was compiled."""
         return [p.report for p in self.programs.programs.values()]
 
-    def _tokens(self, prompt: Prompt) -> list[int]:
+    def tokens(self, prompt: Prompt) -> list[int]:
+        """The tokens of a text; GlowError for what is neither a text nor tokens."""
         if isinstance(prompt, str):
             return self.texts.tokens(prompt)
         tokens = np.asarray(prompt)
@@ -175,7 +164,7 @@ class LanguageModel:
         random = how.generator()
         for _ in range(count):
             logits = self.programs.logits([tokens])[0]
-            token = _token(choose(logits, tokens, how, random), logits, logprobs)
+            token = token_of(choose(logits, tokens, how, random), logits, logprobs)
             tokens.append(int(token))
             yield token
             if int(token) in ends:
@@ -187,11 +176,11 @@ class LanguageModel:
         for token in made:
             text = "" if int(token) in ends else stream.add(token)
             if text:
-                yield _piece(text, token)
+                yield piece_of(text, token)
             if stream.stopped:
                 return
         if token is not None and (text := stream.rest()):
-            yield _piece(text, token)
+            yield piece_of(text, token)
 
     def _until(self, made: Iterator[Token], stops: list[str]) -> Iterator[Token]:
         """Tokens up to the one that completes a stop text."""
@@ -203,6 +192,18 @@ class LanguageModel:
                 return
 
 
+def _kept_in(tokens: list[Token]) -> Told:
+    """Keeps the tokens that it is told; raises the error that ends them."""
+
+    def tell(told: Token | Exception | None) -> None:
+        if isinstance(told, Exception):
+            raise told
+        if told is not None:
+            tokens.append(told)
+
+    return tell
+
+
 def _of_onnx(
     path: Path, backend: Backend, capacity: int | None
 ) -> tuple[LanguageFiles, LanguagePrograms | OnnxLanguagePrograms]:
@@ -212,18 +213,3 @@ def _of_onnx(
 
     files, ports = read_onnx_decoder(path)
     return files, OnnxLanguagePrograms(files, ports, backend, capacity)
-
-
-def _token(number: int, logits: Array, count: int) -> Token:
-    made = Token(number)
-    logs = log_probabilities(logits)
-    made.logprob = float(logs[number])
-    best = np.argsort(-logs, kind="stable")[:count] if count else ()
-    made.top = tuple((int(t), float(logs[t])) for t in best)
-    return made
-
-
-def _piece(text: str, token: Token) -> Piece:
-    made = Piece(text)
-    made.token = token
-    return made

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glow_backends.base import Backend, Bound, Program
-from glow_dialects.core.errors import GlowError
+from glow_compiler.language_slots import Slot, SlotPrograms
 from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
@@ -24,19 +23,11 @@ _STEP = 64
 """Capacities are multiples of it."""
 
 
-@dataclass
-class Slot:
-    """A sequence of the caches: the tokens whose keys and values are there, and when it was used last."""
-
-    tokens: list[int] = field(default_factory=list[int])
-    used: int = 0
-
-
-class LanguagePrograms:
-    """Logits after texts: what the caches hold of a text is not computed again.
+class LanguagePrograms(SlotPrograms):
+    """The programs of a decoder of ours.
 
     `capacity` places for each of `sequences` texts; both grow when more is asked for, but a capacity that
-    was given does not. May be called from several threads; calls wait for each other.
+    was given does not.
     """
 
     def __init__(
@@ -47,55 +38,44 @@ class LanguagePrograms:
         sequences: int = 1,
         rounded: bool = True,
     ) -> None:
-        places = files.decoder.places
-        if capacity is not None and not capacity > 0:
-            raise GlowError(f"capacity={capacity}: expected a number of tokens")
-        self.files, self.backend, self.rounded = files, backend, rounded
-        self.fixed = capacity is not None
-        self.capacity = min(capacity or FIRST_CAPACITY, places)
-        self.slots = [Slot() for _ in range(sequences)]
+        super().__init__(files, sequences, capacity)
+        self.backend, self.rounded = backend, rounded
+        self.capacity = min(capacity or FIRST_CAPACITY, files.decoder.places)
         self.state: dict[str, Array] = {}
         self.programs: dict[Form, Program] = {}
         self._bound: dict[Form, Bound] = {}
-        self._lock = threading.RLock()
 
     # --- texts --------------------------------------------------------------------------------------
-    def logits(self, texts: Sequence[Sequence[int]]) -> Array:
-        """The logits [texts, vocabulary] of the token after each text; GlowError for tokens out of range."""
-        with self._lock:
-            self._check(texts)
-            slots = choose_slots(self.slots, texts)
-            new = [len(t) - len(self.slots[s].tokens) for t, s in zip(texts, slots, strict=True)]
-            if len(texts) > 1 and set(new) == {1}:
-                return self._together(texts, slots)
-            rows = [self._alone(text, slot) for text, slot in zip(texts, slots, strict=True)]
-            return np.concatenate(rows)
-
-    def every(self, text: Sequence[int]) -> Array:
-        """The logits after each token of a text, [tokens, vocabulary]."""
-        with self._lock:
-            self._check([text])
-            (slot,) = choose_slots(self.slots, [text])
-            self.slots[slot].tokens.clear()
-            rows = [self._run(text[i : i + 128], slot, every=True) for i in range(0, len(text), 128)]
-            return np.concatenate(rows)
-
-    def forget(self) -> None:
-        """Let the caches hold nothing of earlier texts."""
-        with self._lock:
-            for slot in self.slots:
-                slot.tokens.clear()
-
-    def _check(self, texts: Sequence[Sequence[int]]) -> None:
-        check_tokens(texts, self.files.decoder.vocabulary)
-        self._make_room(max(map(len, texts)), len(texts))
-
-    def _alone(self, text: Sequence[int], slot: int) -> Array:
-        """The rest of one text, piece by piece."""
-        made = np.empty(0)
-        while rest := text[len(self.slots[slot].tokens) :]:
-            made = self._run(rest[: _piece(len(rest))], slot)
+    def _advance(
+        self, texts: Sequence[Sequence[int]], slots: Sequence[int], prompts: int
+    ) -> list[Array | None]:
+        made: list[Array | None] = [None] * len(texts)
+        left = [len(t) - len(self.slots[s].tokens) for t, s in zip(texts, slots, strict=True)]
+        steps = [i for i, count in enumerate(left) if count == 1]
+        if len(steps) > 1:
+            rows = self._together([texts[i] for i in steps], [slots[i] for i in steps])
+            for i, row in zip(steps, rows, strict=True):
+                made[i] = row
+            steps = []
+        reads = [i for i, count in enumerate(left) if count > 1][:prompts]
+        for i in steps + reads:
+            count = _piece(left[i])
+            row = self._run(texts[i][-left[i] :][:count], slots[i])[0]
+            made[i] = row if count == left[i] else None
         return made
+
+    def _every(self, text: Sequence[int], slot: int) -> Array:
+        rows = [self._run(text[i : i + 128], slot, every=True) for i in range(0, len(text), 128)]
+        return np.concatenate(rows)
+
+    def prepare(self, sequences: int) -> None:
+        """Have all programs for so many texts that go on together, before they are asked for."""
+        with self._lock:
+            self._make_room(1, sequences)
+            for size in (1, *reversed(CHUNKS)):
+                self._program(self._form(1, size))
+            for batch in sorted({_batch(n) for n in range(2, sequences + 1)}):
+                self._program(self._form(batch, 1))
 
     def _run(self, tokens: Sequence[int], slot: int, every: bool = False) -> Array:
         """One call for the next tokens of a slot."""
@@ -113,13 +93,16 @@ class LanguagePrograms:
         return made
 
     def _together(self, texts: Sequence[Sequence[int]], slots: Sequence[int]) -> Array:
-        """The last tokens of several texts in one call."""
-        bound = self._program(self._form(len(texts), 1))
+        """The last tokens of several texts in one call; rows that are left over have no sequence."""
+        batch = _batch(len(texts))
+        bound = self._program(self._form(batch, 1))
         inputs = bound.inputs
-        for row, (text, slot) in enumerate(zip(texts, slots, strict=True)):
-            inputs["tokens"][row, 0], inputs["slots"][row] = text[-1], slot
-            inputs["starts"][row], inputs["last"][row] = len(text) - 1, 0
-        made = bound()["logits"].copy()
+        rest = batch - len(texts)
+        inputs["tokens"][:, 0] = [text[-1] for text in texts] + [0] * rest
+        inputs["slots"][:] = [*slots, *[-1] * rest]
+        inputs["starts"][:] = [len(text) - 1 for text in texts] + [0] * rest
+        inputs["last"][:] = 0
+        made = bound()["logits"][: len(texts)].copy()
         for text, slot in zip(texts, slots, strict=True):
             self.slots[slot].tokens.append(text[-1])
         return made
@@ -144,13 +127,10 @@ class LanguagePrograms:
             self.programs[form], self._bound[form] = program, program.bind(empty)
         return self._bound[form]
 
-    def _make_room(self, length: int, texts: int) -> None:
-        """Let the caches hold texts of a length; GlowError where they are full."""
+    def _make_room(self, length: int, sequences: int) -> None:
         places = self.files.decoder.places
-        limit = self.capacity if self.fixed else places
-        if length > limit:
-            raise full(length, self.capacity if self.fixed else None, places)
-        capacity, sequences = self.capacity, max(texts, len(self.slots))
+        self.check_length(length)
+        capacity, sequences = self.capacity, max(sequences, len(self.slots))
         if length > capacity:
             capacity = min(places, max(2 * capacity, -(-length // _STEP) * _STEP))
         if (capacity, sequences) == (self.capacity, len(self.slots)):
@@ -170,44 +150,9 @@ class LanguagePrograms:
                 slot.tokens.clear()
 
 
-def check_tokens(texts: Sequence[Sequence[int]], count: int) -> None:
-    """GlowError where a text is empty, or has tokens that a vocabulary of `count` does not."""
-    for text in texts:
-        if not text:
-            raise GlowError("a text without tokens has no next token; begin with one")
-        for token in text:
-            if not 0 <= token < count:
-                raise GlowError(f"token {token} is out of range: the model has {count} tokens")
-
-
-def choose_slots(slots: Sequence[Slot], texts: Sequence[Sequence[int]]) -> list[int]:
-    """A slot for each text, which then holds the part that it shares with it, without the last token."""
-    free = dict(enumerate(slots))
-    latest = max(slot.used for slot in slots)
-    chosen: list[int] = []
-    for text in texts:
-        shared = {i: _shared(slot.tokens, text) for i, slot in free.items()}
-        best = max(free, key=lambda i: (shared[i] - len(free[i].tokens) // 2, -free[i].used))
-        slot = free.pop(best)
-        slot.used = latest + 1
-        del slot.tokens[min(shared[best], len(text) - 1) :]
-        chosen.append(best)
-    return chosen
-
-
-def full(length: int, capacity: int | None, places: int) -> GlowError:
-    """The error of a text for which there is no room."""
-    chosen = capacity is not None and capacity < places
-    why = f"capacity={capacity}" if chosen else f"the model is made for {places}"
-    return GlowError(f"the cache is full: a text of {length} tokens, {why}")
-
-
-def _shared(held: Sequence[int], text: Sequence[int]) -> int:
-    """How many first tokens two texts share."""
-    if len(held) < len(text) and list(text[: len(held)]) == held:
-        return len(held)
-    pairs = zip(held, text, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(held), len(text)))
+def _batch(texts: int) -> int:
+    """Texts of the program that so many share: few programs serve any number."""
+    return 1 << (texts - 1).bit_length()
 
 
 def _piece(rest: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from glow_backends.base import Backend, Program
 from glow_compiler.api import compile
-from glow_compiler.language_programs import Slot, check_tokens, choose_slots, full
+from glow_compiler.language_slots import Slot, SlotPrograms
 from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
@@ -18,52 +17,43 @@ if TYPE_CHECKING:
     from glow_frontends.language.onnx_decoder import OnnxDecoder
 
 
-class OnnxLanguagePrograms:
-    """What `LanguagePrograms` is for decoders of our own: one executable, and the past of some texts."""
+class OnnxLanguagePrograms(SlotPrograms):
+    """One executable, and the past of some texts."""
 
     def __init__(
         self, files: LanguageFiles, ports: OnnxDecoder, backend: Backend, capacity: int | None = None
     ) -> None:
-        self.files, self.ports, self.capacity = files, ports, capacity
+        super().__init__(files, 1, capacity)
+        self.ports = ports
         self.net = compile(ports.path, backend)
-        self.slots = [Slot()]
         self._pasts: list[dict[str, Array]] = [{}]
-        self._lock = threading.RLock()
 
     @property
     def programs(self) -> dict[Any, Program]:
         """The program used last."""
         return {None: self.net.program}
 
-    def forget(self) -> None:
-        """Let nothing be kept of earlier texts."""
+    def prepare(self, sequences: int) -> None:
+        """Have room for so many texts; the program is compiled by the first of them."""
         with self._lock:
-            for slot in self.slots:
-                slot.tokens.clear()
+            self._make_room(1, sequences)
 
-    def logits(self, texts: Sequence[Sequence[int]]) -> Array:
-        """The logits [texts, vocabulary] of the token after each text; GlowError for tokens out of range."""
-        with self._lock:
-            self._check(texts)
-            slots = choose_slots(self.slots, texts)
-            rows = [self._run(text, slot)[-1:] for text, slot in zip(texts, slots, strict=True)]
-            return np.concatenate(rows)
+    def _advance(
+        self, texts: Sequence[Sequence[int]], slots: Sequence[int], prompts: int
+    ) -> list[Array | None]:
+        made: list[Array | None] = []
+        for text, slot in zip(texts, slots, strict=True):
+            reads = len(text) - len(self.slots[slot].tokens) > 1
+            made.append(None if reads and prompts < 1 else self._run(text, slot)[-1])
+            prompts -= reads
+        return made
 
-    def every(self, text: Sequence[int]) -> Array:
-        """The logits after each token of a text, [tokens, vocabulary]."""
-        with self._lock:
-            self._check([text])
-            (slot,) = choose_slots(self.slots, [text])
-            self.slots[slot].tokens.clear()
-            return self._run(text, slot)
+    def _every(self, text: Sequence[int], slot: int) -> Array:
+        return self._run(text, slot)
 
-    def _check(self, texts: Sequence[Sequence[int]]) -> None:
-        check_tokens(texts, self.files.decoder.vocabulary)
-        places = self.files.decoder.places
-        longest = max(map(len, texts))
-        if longest > min(places, self.capacity or places):
-            raise full(longest, self.capacity, places)
-        missing = len(texts) - len(self.slots)
+    def _make_room(self, length: int, sequences: int) -> None:
+        self.check_length(length)
+        missing = max(0, sequences - len(self.slots))
         self.slots += [Slot() for _ in range(missing)]
         self._pasts += [{} for _ in range(missing)]
 

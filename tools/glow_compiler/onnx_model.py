@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, dtype_named
 from glow_dialects.core.errors import GlowError
-from glow_runtime.executable import Signature
+from glow_runtime.program_source import Signature
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Port, Program, Report, check_inputs, get_backend, ports
+from glow_backends.base import Backend, Port, Program, Report, check_inputs, ports
 from glow_compiler import checkpoint
+from glow_compiler.api import backend_of
 from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.graph_structure import lines_of
@@ -73,7 +74,7 @@ class Trainer:
         optimizer: Recipe | None = None,
         *,
         batch: int | None = None,
-        backend: str = "cpu",
+        backend: str | Backend = "cpu",
         threads: int = 1,
         trainable: Sequence[str] = ("*",),
         loss_options: Mapping[str, Any] | None = None,
@@ -126,7 +127,7 @@ class Trainer:
 
             part = graph_for({p.name: (p.shape[0] // len(shared), *p.shape[1:]) for p in data})
             sums = self.loss.options.get("reduction") == "sum"
-            return _Step(graph, ParallelProgram(graph, part, get_backend(self.backend), shared, sums))
+            return _Step(graph, ParallelProgram(graph, part, backend_of(self.backend, 1, {}), shared, sums))
 
         self._build = build
         self._whole = build(None)
@@ -473,8 +474,16 @@ class Trainer:
         graph = lines_of(main_of(self.graph.inference))
         return checkpoint.Belonging(loss, self.optimizer.name, self.batch, graph)
 
-    def module(self) -> ModuleOp:
-        """The trained model as a module of constants, for `glow.compile`."""
+    def module(self, step: bool = False) -> ModuleOp:
+        """The trained model as a module of constants, for `glow.compile`.
+
+        With `step` its weights are states that two functions share: @main, the model, and @step, a step of
+        training, which takes `train.labels` and `train.learning_rate` beside the inputs and gives
+        `train.loss`. They have the values and the number of samples of this trainer; `glow.save` writes them
+        for glow-compile.
+        """
+        if step:
+            return self.graph.joined(self.state)
         inference = self.graph.inference.clone()
         freeze_placeholders(inference, self.state)
         return inference
@@ -486,4 +495,4 @@ class Trainer:
         save_model(self.module(), Path(path))
 
     def _compile(self, module: ModuleOp) -> Program:
-        return compile_module(module, get_backend(self.backend, threads=self.threads))
+        return compile_module(module, backend_of(self.backend, self.threads, {}))

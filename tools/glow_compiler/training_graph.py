@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.base import public_name
 from glow_compiler.losses import Loss
+from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import GraphOp
@@ -132,6 +133,22 @@ class TrainingGraph:
         for op in others.values():
             op.detach()
             op.erase()
+
+    def joined(self, state: Mapping[str, Array]) -> ModuleOp:
+        """The inference function and the step, as @step, in one module, with these values of their states."""
+        module = self.training.clone()
+        step, block = main_of(module), module.body.block
+        step.properties["sym_name"] = StringAttr("step")
+        shared = {op.sym_name.data for op in block.ops if isinstance(op, PlaceholderOp | ConstantOp)}
+        for op in self.inference.clone().body.block.ops:
+            op.detach()
+            if not (isinstance(op, PlaceholderOp | ConstantOp) and op.sym_name.data in shared):
+                block.insert_op_before(op, step)
+        for name, op in placeholders(module).items():
+            if name in state:
+                op.properties["init"] = ResourceAttr(Resource(name, np.array(state[name])))
+        module.verify()
+        return module
 
     # --- looking for the first bad value -------------------------------------------------------
     def first_not_finite(self, feed: Mapping[str, Array], state: Mapping[str, Array]) -> str:
