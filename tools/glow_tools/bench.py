@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glow_tools.common import add_shape, command, count_option, fail, guarded, show_log, write_text
+from glow_tools.common import (
+    add_backend,
+    add_shape,
+    command,
+    count_option,
+    fail,
+    guarded,
+    show_log,
+    write_text,
+)
 
 EXAMPLES = """\
   glow-bench model.onnx
@@ -37,6 +46,7 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
+    add_backend(parser)
     add_shape(parser)
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
@@ -65,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(a: argparse.Namespace) -> int:
     if a.profile or a.trace or a.accuracy:
+        if a.backend != "cpu":
+            fail("--profile, --trace and --accuracy are of backend cpu; glow-run --report has cycles")
         from glow_tools.bench_kernels import show
 
         figures = [show(model, dict(a.shape), a) for model in a.models]
@@ -79,7 +91,7 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            race = Race(model, shapes, names, a.threads, cores, a.seed, Path(folder), a.inputs)
+            race = Race(model, shapes, names, a.threads, cores, a.seed, Path(folder), a.inputs, a.backend)
             results.append(race.run(a.rounds, a.seconds))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}
     if a.json:

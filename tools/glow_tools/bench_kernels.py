@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,6 +20,7 @@ from glow_backends.base import ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.location import shortened
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_runtime.lowering import phases
 from glow_tools.bench_race import random_values
@@ -89,20 +91,22 @@ def print_profile(model: str, times: Sequence[KernelTime], peak: float) -> None:
     total = sum(t.seconds for t in times) or 1e-12
     title = f"{model}: {total * 1e3:.3f} ms in {len(times)} steps; measured peak {peak:.0f} GFLOP/s"
     table = Table(title=title)
-    for name in ("step", "operation", "kernel"):
+    table.add_column("step")
+    table.add_column("node", no_wrap=True, max_width=40)
+    for name in ("operation", "kernel"):
         table.add_column(name)
     several = any(len(t.busy) > 1 for t in times)
     for name in ("us", "% of time", "GFLOP/s", "% of peak", "GB/s", *["% busy"] * several):
         table.add_column(name, justify="right")
     for number, item in enumerate(times):
         label = item.label.removeprefix("glow_cpu_instr.")
-        table.add_row(str(number), label, item.kernel, *_cells(item, total, peak, several))
+        node = escape(shortened(item.nodes, 3))
+        table.add_row(str(number), node, label, item.kernel, *_cells(item, total, peak, several))
     table.add_section()
     for item in by_operation(times):
-        table.add_row(
-            "", item.label.removeprefix("glow_cpu_instr."), item.kernel, *_cells(item, total, peak, several)
-        )
-    Console(width=140, highlight=False).print(table)
+        label = item.label.removeprefix("glow_cpu_instr.")
+        table.add_row("", "", label, item.kernel, *_cells(item, total, peak, several))
+    Console(width=160, highlight=False).print(table)
 
 
 def by_operation(times: Sequence[KernelTime]) -> list[KernelTime]:
@@ -148,7 +152,7 @@ def trace(stages: Mapping[str, float], times: Sequence[KernelTime]) -> dict[str,
         events.append(_event(name, 1, now, seconds, {}))
         now += seconds
     for item in times:
-        about = {"kernel": item.kernel, "gflops": item.gflops, "gbytes": item.gbytes}
+        about = {"nodes": item.nodes, "kernel": item.kernel, "gflops": item.gflops, "gbytes": item.gbytes}
         events.append(_event(item.label, 2, now + item.start, item.seconds, about))
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 

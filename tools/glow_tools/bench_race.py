@@ -66,6 +66,7 @@ class Race:
         seed: int,
         folder: Path,
         inputs: Path | None = None,
+        backend: str = "cpu",
     ) -> None:
         self.model = model
         self.engines = engines
@@ -77,6 +78,7 @@ class Race:
             "model": model,
             "threads": threads,
             "cores": list(cores),
+            "backend": backend,
         }
 
     def run(self, rounds: int, seconds: float) -> dict[str, Any]:

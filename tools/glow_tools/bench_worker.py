@@ -25,7 +25,7 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         os.sched_setaffinity(0, settings["cores"])
-        self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"])
+        self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"], settings["backend"])
         self.run: Callable[[], object] | None = None
 
     def load(self, feed: str, output: str) -> dict[str, Any]:

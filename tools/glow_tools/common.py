@@ -180,6 +180,18 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
 
 
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """The option --backend."""
+    told = "cpu, interpreter or one of a package, with options: npu{tile=16 hide=false} (default: cpu)"
+    parser.add_argument("--backend", default="cpu", help=told)
+
+
+def add_debug_info(parser: argparse.ArgumentParser) -> None:
+    """The option --debug-info."""
+    told = "for gdb and perf: nothing, lines of the printed program, tensors as variables (default: none)"
+    parser.add_argument("--debug-info", choices=("none", "lines", "full"), default="none", help=told)
+
+
 def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     """`name=1x3x224x224` as a pair; argparse reports what is wrong with it."""
     name, separator, dims = text.rpartition("=")

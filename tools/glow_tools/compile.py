@@ -1,198 +1,200 @@
-"""glow-compile: a model as object file, C header and weights, with a C program that uses them."""
+"""glow-compile: a model as code for any machine, with a C header, weights and a program that uses it."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_shape, command, fail, guarded
+from glow_tools.common import add_debug_info, add_shape, command, fail, guarded
 
 if TYPE_CHECKING:
-    from glow_backends.cpu.aot import AotProgram
+    from glow_backends.cpu.aot import AotProgram, Source
+    from glow_backends.cpu.aot_sizes import Size
+    from glow_backends.cpu.backend import CpuBackend
 
 EXAMPLES = """\
   glow-compile model.onnx -o build                 build/model.{o,h,weights} and model_example.c
-  glow-compile model.onnx -o build --mcpu haswell --shape data=1x3x224x224
-  glow-compile model.onnx -o build --name classify
-  cc -O2 build/model_example.c build/model.o -lm -o example && ./example build/model.weights
+  glow-compile model.onnx -o build --shape data=1x3x224x224 --shape data=8x3x224x224
+  glow-compile model.onnx -o build --size batch=1..64
+  glow-compile model.onnx -o build --target cortex-a72 --emit library
+  glow-compile model.onnx -o build --target cortex-m4 --weights embed --memory 256K
+  glow-compile model.onnx -o build --target wasm32
+  cc -O2 build/model_example.c build/model.o -o example && ./example build/model.weights
 """
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-compile",
-        "Compile a model ahead of time into an object file with one function, a C header that "
-        "declares it, and a file of weights. Nothing of this compiler is needed to run it.",
+        "Compile a model ahead of time into an object file, a C header that declares its functions, and a "
+        "file of weights; or into a WebAssembly module. Nothing of this compiler is needed to run it.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("model", help=".onnx or .mlir file")
-    add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go")
+    add("model", nargs="?", help=".onnx or .mlir file")
+    add("-o", "--output", type=Path, metavar="FOLDER", help="where the files go")
     add("--name", help="of the function and the files (default: the model's file name)")
-    add("--mcpu", default="host", help="CPU to compile for (default: host)")
+    add("--target", default="host", help="a preset (--list-targets) or a triple of LLVM's (default: host)")
+    add("--mcpu", help="the CPU of a triple, or of this machine's architecture")
+    add("--mattr", default="", metavar="+A,-B", help="features of the CPU, as LLVM calls them")
+    add("--list-targets", action="store_true", help="print the presets and exit")
+    add("--emit", choices=("object", "library"), default="object", help="library: lib*.a with CMake's files")
+    add("--weights", choices=("file", "embed", "c"), default="file", help="a file, in the object, C source")
+    add("--memory", type=_bytes, metavar="BYTES", help="refuse what needs more to run (64K, 2M)")
+    add("--threads", type=int, default=1, help="workers that share a run, called by the host's callback")
     add_shape(parser)
+    told = "leave a dimension open: calls give its size, from the least to the most"
+    add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
+    add_debug_info(parser)
     return parser
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes: 65536, 64K, 2M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+
+
+def _range(text: str) -> Size:
+    from glow_backends.cpu.aot_sizes import Size
+
+    match = re.fullmatch(r"(.+)=(\d+)\.\.(\d+)", text)
+    if match is None or not 1 <= int(match[2]) < int(match[3]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=LEAST..MOST, such as batch=1..64")
+    return Size(match[1], int(match[2]), int(match[3]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-compile`."""
-    a = _arguments().parse_args(argv)
+    parser = _arguments()
+    a = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
+    if a.list_targets:
+        return guarded(_list)
+    if a.model is None or a.output is None:
+        parser.error("a model and -o FOLDER are needed")
     return guarded(lambda: _run(a))
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--mattr -x` as `--mattr=-x`: argparse takes what begins with a dash for an option."""
+    text = "\0".join(words)
+    return re.sub(r"(^|\0)--mattr\0-(?=\w)", r"\1--mattr=-", text).split("\0") if words else []
+
+
+def _list() -> None:
+    from glow_backends.cpu.presets import PRESETS
+
+    for name, preset in PRESETS.items():
+        print(f"{name:16} {preset.triple:30} {preset.cpu:16} {preset.features}")
 
 
 def _run(a: argparse.Namespace) -> None:
     from glow_backends.cpu.aot import compile_ahead
     from glow_backends.cpu.backend import CpuBackend
-    from glow_dialects.core.files import whole
-    from glow_tools.bench_kernels import planned
 
     name = a.name or re.sub(r"\W", "_", Path(a.model).stem)
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         fail(f"'{name}' is not a name in C; give one with --name")
-    backend = CpuBackend(cpu=a.mcpu)
-    module, function, _ = planned(a.model, dict(a.shape), backend)
-    program = compile_ahead(module, function, backend.target, name)
-    files = {
-        f"{name}.o": program.object,
-        f"{name}.weights": program.weights,
-        f"{name}.h": header(program).encode(),
-        f"{name}_example.c": example(program).encode(),
-    }
-    a.output.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:  # all of them or none
+    backend = CpuBackend(cpu=_target(a), threads=a.threads)
+    write = _writer(a, backend.target.triple)
+    sources = [s for s in _sources(a, name, backend)]
+    embed = a.weights == "embed"
+    program = compile_ahead(sources, backend.target, name, embed, a.debug_info, a.output, a.size)
+    if a.memory is not None:
+        _check_memory(program, a.memory)
+    _write(a.output, write(program) | {file: text.encode() for file, text in program.listings.items()})
+
+
+def _target(a: argparse.Namespace) -> str:
+    """The target as the backend names it."""
+    from glow_backends.cpu.presets import PRESETS
+    from glow_backends.cpu.target import host
+
+    if not a.mcpu and not a.mattr:
+        return a.target
+    if a.target == "host" and a.mcpu in (*PRESETS, "host") and not a.mattr:
+        return a.mcpu
+    preset = PRESETS.get(a.target)
+    triple = host().triple if a.target == "host" else preset.triple if preset else a.target
+    if preset and not a.mcpu:
+        features = ",".join(f for f in (preset.features, a.mattr) if f)
+        return f"{triple}/{preset.cpu}/{features}"
+    return f"{triple}/{a.mcpu or ''}/{a.mattr}"
+
+
+def _writer(a: argparse.Namespace, triple: str) -> Callable[[AotProgram], dict[str, bytes]]:
+    """What makes the files of a program; options that do not go together are told before the work."""
+    from glow_tools import compile_c, compile_library, compile_wasm
+
+    if triple.startswith("wasm64"):
+        fail("modules with memories of 64 bits are not made; take wasm32")
+    if triple.startswith("wasm"):
+        if a.weights == "c" or a.emit == "library" or a.threads > 1:
+            fail("a WebAssembly module has its weights in a file or embedded, one thread, and is no library")
+        linker = compile_wasm.linker()
+        return lambda program: compile_wasm.files(program, a.weights == "embed", linker)
+    if a.emit == "library":
+        if "apple" in triple:
+            fail("--emit library writes archives of ELF objects; take the object and libtool for this target")
+        return lambda program: compile_library.files(program, a.weights)
+    return lambda program: compile_c.files(program, a.weights)
+
+
+def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[Source]:
+    """The planned functions of the model, for each set of shapes: a name met again begins another set."""
+    from glow_backends.cpu.aot import Source
+    from glow_dialects.instr.memory import instr_functions
+    from glow_tools.bench_kernels import planned
+
+    if a.size:
+        from glow_tools.compile_sizes import open_sources
+
+        yield from open_sources(a.model, name, a.size, dict(a.shape), backend)
+        return
+    sets: list[dict[str, Any]] = [{}]
+    for tensor, shape in a.shape:
+        if tensor in sets[-1]:
+            sets.append({})
+        sets[-1][tensor] = shape
+    names: set[str] = set()
+    for number, shapes in enumerate(sets):
+        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend)
+        functions = list(instr_functions(module))
+        for function in functions:
+            own = f"{name}_{function.sym_name.data}" if len(functions) > 1 else name
+            own = re.sub(r"\W", "_", own) + (f"_{number + 1}" if number else "")
+            if own in names:
+                fail(f"two functions would be called '{own}' in C")
+            names.add(own)
+            yield Source(module, function, own)
+
+
+def _check_memory(program: AotProgram, limit: int) -> None:
+    for function in program.functions:
+        need = function.mutable_bytes + function.arena_bytes
+        if need > limit:
+            fail(
+                f"{function.name} needs {need} bytes of memory ({function.mutable_bytes} for tensors, "
+                f"{function.arena_bytes} to work in), and --memory allows {limit}"
+            )
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    """All of them or none."""
+    from glow_dialects.core.files import whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
         for file, data in files.items():
-            stack.enter_context(whole(a.output / file)).write_bytes(data)
+            stack.enter_context(whole(folder / file)).write_bytes(data)
     for file, data in files.items():
-        print(f"wrote {a.output / file} ({len(data)} bytes)")
-
-
-def macro(program: AotProgram, tensor: str) -> str:
-    """The constant that stands for a tensor's place in the table."""
-    return f"{program.name}_{re.sub(r'[^A-Za-z0-9_]', '_', tensor)}".upper()
-
-
-def header(program: AotProgram) -> str:
-    """The C header."""
-    upper = program.name.upper()
-    lines = [
-        f"/* {program.name}: compiled by glow-compile. Every pointer is aligned to {upper}_ALIGNMENT. */",
-        f"#ifndef {upper}_H",
-        f"#define {upper}_H",
-        "",
-        f"#define {upper}_ALIGNMENT 64",
-        f"#define {upper}_WEIGHT_BYTES {len(program.weights)}ull",
-        f"#define {upper}_ARENA_BYTES {program.arena_bytes}ull",
-        "",
-        "/* The places of tensors in the table, their sizes, and for tensors that keep their values",
-        "   between calls the offset of their first values in the weights. */",
-    ]
-    for place, tensor in enumerate(program.tensors):
-        shape = "x".join(map(str, tensor.shape)) or "scalar"
-        name = macro(program, tensor.name)
-        lines.append(f"#define {name} {place} /* {tensor.kind} {shape} {tensor.dtype} */")
-        lines.append(f"#define {name}_BYTES {tensor.bytes}ull")
-        if tensor.initial is not None:
-            lines.append(f"#define {name}_INITIAL {tensor.initial}ull")
-    lines += [
-        f"#define {upper}_TENSORS {len(program.tensors)}",
-        "",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "/* Runs once. `arena` is work space; calls with different arenas and outputs may run at a time. */",
-        f"void {program.name}(void *const tensors[{upper}_TENSORS], const void *weights, void *arena);",
-        "#ifdef __cplusplus",
-        "}",
-        "#endif",
-        "",
-        "#endif",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-EXAMPLE = """\
-/* Runs {name} once: {name}_example WEIGHTS [INPUT...], inputs as raw files in the order below
-   (zeros where none is given), outputs written to NAME.out. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "{name}.h"
-
-static void *reserve(size_t bytes) {{
-  size_t rounded = (bytes + {upper}_ALIGNMENT) / {upper}_ALIGNMENT * {upper}_ALIGNMENT;
-  void *memory = aligned_alloc({upper}_ALIGNMENT, rounded);
-  if (!memory) {{
-    fprintf(stderr, "not enough memory\\n");
-    exit(1);
-  }}
-  memset(memory, 0, rounded);
-  return memory;
-}}
-
-static void read_file(const char *path, void *memory, size_t bytes) {{
-  FILE *file = fopen(path, "rb");
-  if (!file || fread(memory, 1, bytes, file) != bytes) {{
-    fprintf(stderr, "%s: %zu bytes expected\\n", path, bytes);
-    exit(1);
-  }}
-  fclose(file);
-}}
-
-static void write_file(const char *path, const void *memory, size_t bytes) {{
-  FILE *file = fopen(path, "wb");
-  if (!file || fwrite(memory, 1, bytes, file) != bytes) {{
-    fprintf(stderr, "%s: cannot be written\\n", path);
-    exit(1);
-  }}
-  fclose(file);
-}}
-
-int main(int count, char **arguments) {{
-  if (count < 2) {{
-    fprintf(stderr, "usage: %s WEIGHTS [INPUT...]\\n", arguments[0]);
-    return 2;
-  }}
-  void *tensors[{upper}_TENSORS];
-  char *weights = reserve({upper}_WEIGHT_BYTES);
-  void *arena = reserve({upper}_ARENA_BYTES);
-  int next = 2;
-  read_file(arguments[1], weights, {upper}_WEIGHT_BYTES);
-{prepare}
-  (void)next;
-  {name}(tensors, weights, arena);
-{finish}
-  return 0;
-}}
-"""
-
-
-def example(program: AotProgram) -> str:
-    """A C program that loads the weights, reads inputs, runs once and writes outputs."""
-    prepare: list[str] = []
-    finish: list[str] = []
-    for tensor in program.tensors:
-        name = macro(program, tensor.name)
-        prepare.append(f"  tensors[{name}] = reserve({name}_BYTES);")
-        if tensor.kind == "input":
-            read = f"read_file(arguments[next++], tensors[{name}], {name}_BYTES)"
-            prepare.append(f"  if (next < count) {read};")
-        elif tensor.initial is not None:
-            prepare.append(f"  memcpy(tensors[{name}], weights + {name}_INITIAL, {name}_BYTES);")
-        else:
-            file = re.sub(r"\W", "_", tensor.name)
-            finish.append(f'  write_file("{file}.out", tensors[{name}], {name}_BYTES);')
-    return EXAMPLE.format(
-        name=program.name,
-        upper=program.name.upper(),
-        prepare="\n".join(prepare),
-        finish="\n".join(finish),
-    )
+        print(f"wrote {folder / file} ({len(data)} bytes)")
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ class ToolContext(GlowContext):
         dialect = name.partition(".")[0]
         if self._asked or "." not in name or dialect in self._registered_dialects:
             return
-        from glow_backends.base import registry
+        from glow_backends.base import backend_dialects
 
         self._asked = True
-        for backend in registry().values():
-            for offered, make in backend.dialects().items():
+        for offered, make in backend_dialects().items():
+            if offered not in self._registered_dialects:
                 self.register_dialect(offered, make)
 
     def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:

@@ -75,6 +75,16 @@ def serve() -> int:
     return _start("serve")
 
 
+def reduce() -> int:
+    """`glow-reduce`."""
+    return _start("reduce")
+
+
+def bisect() -> int:
+    """`glow-bisect`."""
+    return _start("bisect")
+
+
 def compile() -> int:
     """`glow-compile`."""
     return _start("compile")

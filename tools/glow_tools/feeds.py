@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Port, ports
+from glow_backends.base import Port, check_inputs, ports
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_tools.common import read_module
 
@@ -37,15 +37,72 @@ def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: i
     return [feed for name in files for feed in _read(Path(name), expected)]
 
 
-def _random(expected: Sequence[Port], rng: np.random.Generator) -> Feed:
-    def one(port: Port) -> Any:
-        if port.dtype.kind == "b":
-            return rng.random(port.shape) < 0.5
-        if port.dtype.kind in "iu":
-            return rng.integers(0, 8, port.shape).astype(port.dtype)
-        return rng.standard_normal(port.shape).astype(port.dtype)
+def one_feed(module: ModuleOp, file: Path | None, seed: int) -> Feed:
+    """Inputs of one run: the arrays of a .npz file, checked, or random ones; subscripts are in range."""
+    from glow_compiler.index_inputs import sizes_of_tables
 
-    return {port.name: one(port) for port in expected}
+    expected = ports(module, "input")
+    if file is not None:
+        return check_inputs(expected, load_archive(file))
+    return _random(expected, np.random.default_rng(seed), sizes_of_tables(module))
+
+
+def run_feed(net: Any, given: Feed, seed: int | None, shapes: Mapping[str, tuple[int, ...]]) -> Feed:
+    """The inputs of an executable: those given, else random ones where there is a seed.
+
+    BindingError where one has no value, and says how to give it.
+    """
+    known = [p.name for p in (*net.inputs, *net.defaults)]
+    for name in given:
+        if name not in known:
+            raise BindingError(f"unknown input '{name}'; the inputs are: {', '.join(known)}")
+    rng = np.random.default_rng(seed or 0)
+    feed = {p.name: given[p.name] for p in net.defaults if p.name in given}
+    for port in net.inputs:
+        if port.name in given:
+            feed[port.name] = given[port.name]
+        elif seed is None:
+            ways = f"give --input {port.name}=FILE.npy or --random SEED"
+            raise BindingError(f"input '{port.name}' has no value; {ways}")
+        else:
+            feed[port.name] = _numbers(rng, _shape(port, shapes), port.dtype)
+    return feed
+
+
+def _shape(port: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of an input's random value."""
+    if port.kind == "other":
+        raise BindingError(f"input '{port.name}' is not a tensor; run it from Python, with glow.compile")
+    if port.kind == "unranked" and port.name not in shapes:
+        raise BindingError(f"input '{port.name}' may have any rank; bind it with --shape {port.name}=1x...")
+    declared: Sequence[int | None] = port.shape
+    shape = shapes.get(port.name, declared)
+    if None in shape:
+        dims = "x".join("?" if d is None else str(d) for d in shape)
+        binding = f"--shape {port.name}={dims.replace('?', '1')}"
+        raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
+    return tuple(d or 0 for d in shape)
+
+
+def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, most: int = 2) -> Any:
+    """Random numbers of a type: integers below `most`, floats of the standard normal distribution."""
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, most, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def _random(
+    expected: Sequence[Port], rng: np.random.Generator, sizes: Mapping[str, int] | None = None
+) -> Feed:
+    """Random inputs; `sizes` are those of tables of which inputs are subscripts."""
+
+    known = sizes or {}
+    return {
+        port.name: _numbers(rng, port.shape, port.dtype, max(min(8, known.get(port.name, 8)), 1))
+        for port in expected
+    }
 
 
 def _load(path: Path) -> Array | Feed:

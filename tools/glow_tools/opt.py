@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
     from glow_passes.instrumentation import Watcher
+    from glow_tools.validate import Validator
 
 EXAMPLES = """\
   glow-opt net.mlir -p optimize
   glow-opt model.onnx -p lower,instr
   glow-opt model.onnx -p cpu -t llvm-ir -o model.ll
+  glow-opt model.onnx -p cpu --validate -o /dev/null
   glow-opt model.onnx -p optimize --timing --statistics --dump steps
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
@@ -41,6 +44,7 @@ def _arguments() -> argparse.ArgumentParser:
     add_shape(parser)
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
+    add("--print-debuginfo", action="store_true", help="print the locations of operations")
     add("--split-input-file", action="store_true", help="programs separated by // -----")
     announced = "print errors as output; fail unless comments // expected-error {{text}} announce them"
     add("--verify-diagnostics", action="store_true", help=announced)
@@ -58,6 +62,12 @@ def _arguments() -> argparse.ArgumentParser:
     add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
     add("--timing", action="store_true", help="time of each pass, milliseconds")
     add("--statistics", action="store_true", help="operation counts that each pass changes")
+    checked = "run the program with the interpreter after each pass, and compare with its first values"
+    add("--validate", action="store_true", help=checked)
+    add("--inputs", type=Path, metavar="FILE.npz", help="with --validate: the inputs (default: random ones)")
+    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add("--rtol", type=float, default=1e-3, help="with --validate: relative tolerance of f32 (default: 1e-3)")
+    add("--atol", type=float, default=1e-5, help="with --validate: absolute tolerance (default: 1e-5)")
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
     add("--reproducer", type=Path, metavar="FILE", help="write module, weights and pipeline on a failure")
     add("--run-reproducer", action="store_true", help="run what the first line of a reproducer says")
@@ -108,8 +118,6 @@ def _run(a: argparse.Namespace) -> int:
 
 def _several(a: argparse.Namespace) -> int:
     """The programs of one file, each on its own; 1 where one fails, or fails otherwise than announced."""
-    import sys
-
     from glow_tools.common import read_text
     from glow_tools.diagnostics import parts_of, verified
 
@@ -154,6 +162,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
             timing=a.timing,
             statistics=a.statistics,
             verify_each=not a.disable_verify,
+            check=_validator(a, module) if a.validate else None,
             bisect_limit=a.bisect_limit,
             reproducer=a.reproducer,
             repeated=_repeated(a),
@@ -162,7 +171,18 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
         run = InstrumentedRun(ctx, options)
         run.run(module, passes, _saver(a, module))
         run.print_times()
+        if options.check is not None:
+            print(options.check, file=sys.stderr)
     return _emitted(a, module)
+
+
+def _validator(a: argparse.Namespace, module: ModuleOp) -> Validator:
+    """What compares values after passes with those before them."""
+    from glow_tools.closeness import Tolerance
+    from glow_tools.feeds import one_feed
+    from glow_tools.validate import Validator
+
+    return Validator(one_feed(module, a.inputs, a.random), Tolerance(a.rtol, a.atol))
 
 
 def _target(text: str) -> str:
@@ -184,6 +204,9 @@ def _repeated(a: argparse.Namespace) -> str:
     words += ["--disable-verify"] * a.disable_verify
     words += ["--allow-unregistered-dialect"] * a.allow_unregistered_dialect
     words += [] if a.target == "mlir" else ["-t", a.target]
+    if a.validate:
+        words += ["--validate", "--random", str(a.random), "--rtol", str(a.rtol), "--atol", str(a.atol)]
+        words += [] if a.inputs is None else ["--inputs", str(a.inputs)]
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 

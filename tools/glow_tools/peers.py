@@ -21,9 +21,10 @@ class Engine(ABC):
     #: The package that must be there, and the message where it is not.
     package: str
 
-    def __init__(self, path: str, threads: int) -> None:
+    def __init__(self, path: str, threads: int, backend: str = "cpu") -> None:
         self.path = path
         self.threads = threads
+        self.backend = backend  # of this compiler
         #: Of the inputs that are to come, so that everything is compiled when the model is loaded.
         self.shapes: dict[str, tuple[int, ...]] = {}
 
@@ -58,7 +59,7 @@ class Glow(Engine):
     def load(self) -> None:
         import glow_compiler as glow
 
-        self.net = glow.compile(self.path, threads=self.threads, shapes=self.shapes or None)
+        self.net = glow.compile(self.path, self.backend, self.threads, shapes=self.shapes or None)
 
     def bind(self, feed: Feed) -> Runs:
         bound = self.net.bind({s.name: feed[s.name] for s in self.net.inputs})

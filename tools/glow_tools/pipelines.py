@@ -11,10 +11,13 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from glow_backends.base import backend_passes
+from glow_backends.base import backend_passes, get_backend, registry
+from glow_backends.declare_memories import DeclareMemoriesPass
+from glow_backends.hide_latency import HideLatencyPass
 from glow_backends.legalize import LegalizePass
-from glow_backends.packages import added
+from glow_backends.named import BackendSpec
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.packages import added
 from glow_passes import all_passes
 from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
 
@@ -22,7 +25,6 @@ from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
 @cache
 def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
     """The pipelines that `-p` knows by name; `mcpu` is the processor that `cpu` compiles for."""
-    from glow_backends.base import get_backend
     from glow_runtime.lowering import phases
 
     cpu = get_backend("cpu", cpu=mcpu)
@@ -52,7 +54,7 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
     names: dict[int, str] = {}
     count = 0
     for spec in _specs(text):
-        count += len(named(mcpu).get(spec.name, (None,)))
+        count += len(parse(str(spec), mcpu))
         names[count] = spec.name
     return names
 
@@ -60,7 +62,8 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
 def every_pass() -> dict[str, type[ModulePass]]:
     """Every pass by name, those of the backends included, which are imported for it."""
     others = {kind.name: kind for kind in added("glow.passes", _no_pass).values()}
-    return {**others, **all_passes(), LegalizePass.name: LegalizePass, **backend_passes()}
+    own = {kind.name: kind for kind in (LegalizePass, DeclareMemoriesPass, HideLatencyPass)}
+    return {**others, **all_passes(), **own, **backend_passes()}
 
 
 def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
@@ -75,6 +78,8 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
             known = every_pass()  # imports the backends, so only where it must
         if spec.name in known:
             passes.append(_with_options(known[spec.name], spec))
+        elif spec.name in registry() and (spec.parameters or spec.name not in named(mcpu)):
+            passes += _of_backend(spec, mcpu)
         elif spec.name in named(mcpu):
             if spec.parameters:
                 options = ", ".join(spec.parameters)
@@ -83,11 +88,20 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
         else:
             from difflib import get_close_matches
 
-            names = [*known, *named(mcpu)]
+            names = [*known, *named(mcpu), *registry()]
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
     return passes
+
+
+def _of_backend(spec: ArgSpec, mcpu: str) -> list[ModulePass]:
+    """All that `glow.compile` runs for a backend that is named with its options: `npu{hide=false}`."""
+    from glow_runtime.lowering import phases
+
+    options = {"cpu": mcpu} if spec.name == "cpu" else {}
+    backend = get_backend(str(spec) if spec.parameters else spec.name, **options)
+    return [p for _, passes in phases(backend) for p in passes]
 
 
 def _with_options(kind: type[ModulePass], spec: ArgSpec) -> ModulePass:
@@ -95,6 +109,8 @@ def _with_options(kind: type[ModulePass], spec: ArgSpec) -> ModulePass:
     options = spec.normalize_parameter_names().parameters
     types = {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
     for name, values in options.items():
+        if issubclass(kind, BackendSpec):
+            break  # of the backend, which knows its own
         if name not in types:
             known = ", ".join(types) or "none"
             raise UnsupportedError(f"pass {kind.name} has no option '{name}'; there are: {known}")

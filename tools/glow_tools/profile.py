@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from glow_tools.common import add_shape, command, count_option, guarded
+from glow_tools.common import add_backend, add_shape, command, count_option, guarded
 
 EXAMPLES = """\
   glow-profile model.onnx --inputs images.npy -o profile.yaml
@@ -27,7 +27,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--random", type=count_option, metavar="SEED", help="normal random inputs instead")
     add("--batches", type=count_option, default=4, help="random batches (default: 4)")
     add_shape(parser)
-    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add_backend(parser)
     add("-o", "--output", type=Path, required=True, metavar="PROFILE.yaml")
     return parser
 

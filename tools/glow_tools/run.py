@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 import zipfile
@@ -13,25 +14,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_dialects.core.files import whole
+from glow_tools.closeness import statistics
 from glow_tools.common import (
+    add_backend,
+    add_debug_info,
     add_shape,
     command,
     count_option,
-    fail,
     guarded,
     read_module,
     show_log,
     threads_option,
 )
-from glow_tools.feeds import load_array
+from glow_tools.feeds import load_archive, load_array, run_feed
+from glow_tools.run_layers import check_usage, compare_layers, compare_outputs, compared_option
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
     from glow_tools.run_host import HostedModel
 
 EXAMPLES = """\
   glow-run model.onnx --random 0 --compare onnxruntime
+  glow-run model.onnx --random 0 --compare onnxruntime --layers
   glow-run model.onnx --input data=x.npy --output out.npz
   glow-run model.onnx --shape data=8x3x224x224 --random 0 --iterations 20
   glow-run model.onnx --random 0 --device cpu:0 --device process:1 --partition memory=64M --report
@@ -41,8 +44,8 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
     add = parser.add_argument
-    add("model", help=".onnx or .mlir file; - is IR text on standard input")
-    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add("model", help=".onnx, .mlir or saved .glow file; - is IR text on standard input")
+    add_backend(parser)
     add("--threads", type=threads_option, default=1, help="worker threads, or auto: one a core (default: 1)")
     add(
         "--input",
@@ -52,11 +55,16 @@ def _arguments() -> argparse.ArgumentParser:
         metavar="NAME=FILE.npy",
         help="an input's value (also in place of its default value)",
     )
+    add("--inputs", type=Path, metavar="FILE.npz", help="values of several inputs, arrays by name")
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(parser)
+    add_debug_info(parser)
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
-    add("--compare", choices=["onnxruntime", "interpreter"], help="check against another run")
-    add("--rtol", type=float, default=1e-3, help="relative tolerance (default: 1e-3)")
+    other = "check against another run: onnxruntime, interpreter, or a model in another form (FILE.mlir)"
+    add("--compare", type=compared_option, metavar="OTHER", help=other)
+    add("--layers", action="store_true", help="with --compare: every layer, to find the first that differs")
+    add("--node", type=Path, metavar="FILE.onnx", help="with --layers: write that node, inputs in FILE.npz")
+    add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
     add(
@@ -82,11 +90,14 @@ def _input_option(text: str) -> tuple[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-run`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    parser = _arguments()
+    arguments = parser.parse_args(argv)
+    check_usage(parser, arguments)
+    again = shlex.join(["glow-run", *(sys.argv[1:] if argv is None else argv)])
+    return guarded(lambda: _run(arguments, again))
 
 
-def _run(a: argparse.Namespace) -> int:
+def _run(a: argparse.Namespace, again: str) -> int:
     from rich.console import Console
 
     import glow_compiler as glow
@@ -108,17 +119,20 @@ def _run(a: argparse.Namespace) -> int:
                 threads=a.threads,
                 shapes=shapes or None,
                 progress=lambda stage: status.update(stage),
+                **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )
-        feed = _feed(a, net, shapes)
+        feed = run_feed(net, _given(a), a.random, shapes)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
     print(f"compiled and run once in {elapsed:.2f} s on {place}")
     for name, value in out.items():
-        print(f"{name}: {value.dtype} {list(value.shape)} {_summary(value)}")
+        print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
     if a.report:
         _report(net.report())
+        timeline = getattr(net, "program", None) and net.program.timeline()
+        print(timeline.text() if timeline else "", end="")
     if a.iterations:
         times: list[float] = []
         for _ in range(a.iterations):
@@ -130,7 +144,9 @@ def _run(a: argparse.Namespace) -> int:
         net.close()
     if a.output:
         _save(a.output, out)
-    return _compare(a, feed, out) if a.compare else 0
+    if a.layers:
+        return compare_layers(a, feed, again)
+    return compare_outputs(a, feed, out) if a.compare else 0
 
 
 def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> HostedModel:
@@ -140,48 +156,10 @@ def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> Hosted
     return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline)
 
 
-def _summary(value: Any) -> str:
-    if value.dtype.kind not in "fiu" or not value.size:
-        return ""
-    return f"min {value.min():.6g} mean {value.astype(np.float64).mean():.6g} max {value.max():.6g}"
-
-
-def _feed(a: argparse.Namespace, net: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    files: dict[str, str] = dict(a.input)
-    known = [p.name for p in (*net.inputs, *net.defaults)]
-    for name in files:
-        if name not in known:
-            fail(f"unknown input '{name}'; the inputs are: {', '.join(known)}")
-    rng = np.random.default_rng(a.random or 0)
-    feed = {p.name: load_array(Path(files[p.name])) for p in net.defaults if p.name in files}
-    for port in net.inputs:
-        if port.name in files:
-            feed[port.name] = load_array(Path(files[port.name]))
-            continue
-        if a.random is None:
-            ways = f"give --input {port.name}=FILE.npy or --random SEED"
-            fail(f"input '{port.name}' has no value; {ways}")
-        if port.kind == "other":
-            fail(f"input '{port.name}' is not a tensor; run it from Python, with glow.compile")
-        if port.kind == "unranked" and port.name not in shapes:
-            fail(f"input '{port.name}' may have any rank; bind it with --shape {port.name}=1x...")
-        shape: tuple[int | None, ...] = port.shape
-        shape = shapes.get(port.name, shape)
-        if None in shape:
-            dims = "x".join("?" if d is None else str(d) for d in shape)
-            binding = f"--shape {port.name}={dims.replace('?', '1')}"
-            fail(f"input '{port.name}' is {dims}; bind it with {binding}")
-        feed[port.name] = _random(rng, shape, port.dtype)
-    return feed
-
-
-def _random(rng: np.random.Generator, shape: Sequence[int | None], dtype: np.dtype) -> Any:
-    sizes = [d or 0 for d in shape]
-    if dtype.kind == "b":
-        return rng.random(sizes) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, 2, sizes).astype(dtype)
-    return rng.standard_normal(sizes).astype(dtype)
+def _given(a: argparse.Namespace) -> dict[str, Any]:
+    """The inputs of files."""
+    single = {name: load_array(Path(file)) for name, file in a.input}
+    return (load_archive(a.inputs) if a.inputs else {}) | single
 
 
 def _save(path: Path, out: dict[str, Any]) -> None:
@@ -200,53 +178,6 @@ def _report(report: Any) -> None:
     )
     for name, value in report.notes.items():
         print(f"  {name}: {value}")
-
-
-def _compare(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, Any]) -> int:
-    if a.compare == "onnxruntime":
-        expected = _onnxruntime(a.model, feed)
-    else:
-        import glow_compiler as glow
-
-        expected = glow.compile(a.model, backend="interpreter", shapes=dict(a.shape) or None).run(feed)
-    worst = 0.0
-    wrong: list[str] = []
-    for name, value in expected.items():
-        got = out[name]
-        if got.shape != value.shape or got.dtype != value.dtype:
-            wrong.append(f"{name}: {got.dtype}{list(got.shape)} instead of {value.dtype}{list(value.shape)}")
-        elif not np.allclose(got, value, rtol=a.rtol, atol=a.atol, equal_nan=True):
-            wrong.append(f"{name}: max abs error {np.nanmax(np.abs(got - value)):.3g}")
-        elif value.size and value.dtype.kind == "f":
-            worst = max(worst, float(np.nanmax(np.abs(got - value))))
-    for line in wrong:
-        print(f"differs from {a.compare}: {line}", file=sys.stderr)
-    if not wrong:
-        print(f"agrees with {a.compare}: max abs error {worst:.3g}")
-    return 1 if wrong else 0
-
-
-def _onnx(model: str | ModuleOp) -> str | bytes:
-    """The model for onnxruntime: its file, or the model written as ONNX."""
-    if isinstance(model, str) and model.endswith(".onnx"):
-        return model
-    import glow_compiler as glow
-    from glow_frontends.onnx.export import export_model
-
-    return export_model(glow.load(model)).SerializeToString()
-
-
-def _onnxruntime(model: str | ModuleOp, feed: dict[str, Any]) -> dict[str, Any]:
-    try:
-        from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
-    except ImportError:
-        fail("onnxruntime is not installed; pip install onnxruntime")
-    options: Any = SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    session: Any = InferenceSession(_onnx(model), options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, feed), strict=True))
 
 
 if __name__ == "__main__":

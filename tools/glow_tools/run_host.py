@@ -11,8 +11,8 @@ import glow_compiler as glow
 from glow_backends.base import Report
 from glow_dialects.core.byte_counts import byte_count
 from glow_runtime.devices.device import Device
-from glow_runtime.executable import Signature
 from glow_runtime.host.provisioner import Partitioning
+from glow_runtime.program_source import Signature
 
 #: Devices where the memory of each is asked for, but not how many there are.
 MOST_DEVICES = 16

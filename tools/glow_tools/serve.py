@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,13 @@ def _arguments() -> argparse.ArgumentParser:
     add("--delay", type=float, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
     add("--max-active", type=count_option, default=48, help="requests that run at a time (default: 48)")
     add("--max-queue", type=count_option, default=100, help="requests that wait (default: 100)")
+    texts = made.add_argument_group("language models")
+    add = texts.add_argument
+    add("--texts", type=count_option, default=8, metavar="N", help="continue up to N together (default: 8)")
+    add(
+        "--capacity", type=count_option, metavar="N", help="tokens that each has room for (default: it grows)"
+    )
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
     net = made.add_argument_group("the network")
     add = net.add_argument
     add("--address", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine only)")
@@ -89,15 +97,22 @@ def _run(a: argparse.Namespace) -> int:
     options: dict[str, Any] = {"partition": partition, "replicas": a.replicas}
     if a.batch:
         options["batching"] = glow.Batching(a.batch, a.delay / 1e3)
-    with glow.HostManager(a.device or None, a.max_active, a.max_queue) as host:
+    with contextlib.ExitStack() as opened:
+        host = opened.enter_context(glow.HostManager(a.device or None, a.max_active, a.max_queue))
         models = ModelRepository(host, files, options)
         models.load_all()
         server = HttpServer(models, limits)
         if texts:
             from glow_tools.serve_text import TextServer
 
-            loaded = {name: glow.LanguageModel(path) for name, path in texts.items()}
-            TextServer(server, loaded, a.max_queue)
+            loaded = {
+                n: glow.LanguageModel(p, weights=a.weights, capacity=a.capacity) for n, p in texts.items()
+            }
+            batches = {
+                name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
+                for name, model in loaded.items()
+            }
+            TextServer(server, batches)
         asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
     return 0
 

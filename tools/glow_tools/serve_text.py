@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from glow_compiler.language_text import Stream
-from glow_dialects.core.errors import DeadlineError, GlowError, NetworkError, RefusedError
+from glow_dialects.core.errors import DeadlineError, GlowError, NetworkError
 from glow_runtime.serve.http import HttpServer
 from glow_runtime.serve.protocol import ProtocolError
 
 if TYPE_CHECKING:
-    from glow_compiler.language_model import LanguageModel
+    from glow_compiler.language_batching import ContinuousBatching
+    from glow_compiler.language_token import Token
 
 #: Tokens of an answer, where a request does not say.
 USUAL_TOKENS = 128
@@ -32,15 +35,6 @@ _OPTIONS: dict[str, tuple[type, ...]] = {
     "repetition_penalty": (int, float),
     "seed": (int,),
 }
-
-
-@dataclass
-class _Served:
-    """A model, whose answers follow each other, and how many requests wait for it."""
-
-    model: LanguageModel
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
 
 
 @dataclass
@@ -61,11 +55,10 @@ class _Answer:
 
 
 class TextServer:
-    """The routes of language models; `most` requests wait for each."""
+    """The routes of language models, each of which continues the texts of its requests together."""
 
-    def __init__(self, server: HttpServer, models: Mapping[str, LanguageModel], most: int) -> None:
-        self._server, self._most = server, most
-        self._models = {name: _Served(model) for name, model in models.items()}
+    def __init__(self, server: HttpServer, models: Mapping[str, ContinuousBatching]) -> None:
+        self._server, self._models = server, models
         server.add("/v1/models", self._list, "GET")
         server.add("/v1/completions", self._complete, "POST")
         server.add("/v1/chat/completions", self._chat, "POST")
@@ -83,7 +76,7 @@ class TextServer:
             tokens = list(map(int, prompt))  # pyright: ignore[reportUnknownArgumentType]
         else:
             raise ProtocolError("'prompt' is a text or a list of tokens")
-        return await self._answered(served, call, tokens, chat=False)
+        return await self._answered(request, served, call, tokens, chat=False)
 
     async def _chat(self, request: Request) -> Response:
         call, served = await self._call(request)
@@ -92,9 +85,9 @@ class TextServer:
             raise ProtocolError('\'messages\' is a list of {"role": ..., "content": ...}')
         texts = served.model.texts
         tokens = texts.tokens(texts.conversation(messages), special=False)  # pyright: ignore
-        return await self._answered(served, call, tokens, chat=True)
+        return await self._answered(request, served, call, tokens, chat=True)
 
-    async def _call(self, request: Request) -> tuple[dict[str, Any], _Served]:
+    async def _call(self, request: Request) -> tuple[dict[str, Any], ContinuousBatching]:
         """The JSON of a request, and the model that it names."""
         try:
             call: Any = json.loads(await self._server.body(request))
@@ -110,77 +103,132 @@ class TextServer:
         return call, self._models[name]  # pyright: ignore
 
     async def _answered(
-        self, served: _Served, call: dict[str, Any], prompt: list[int], chat: bool
+        self,
+        request: Request,
+        served: ContinuousBatching,
+        call: dict[str, Any],
+        prompt: list[int],
+        chat: bool,
     ) -> Response:
-        most = call.get("max_completion_tokens", call.get("max_tokens")) or USUAL_TOKENS
+        given = call.get("max_completion_tokens", call.get("max_tokens"))
+        most = given or max(1, min(USUAL_TOKENS, served.model.programs.limit - len(prompt) + 1))
         stop: Any = call.get("stop") or []
         stops = [stop] if isinstance(stop, str) else stop
         if type(most) is not int or most < 1:
             raise ProtocolError("max_tokens is a number from 1")
         if not isinstance(stops, list) or not all(isinstance(s, str) for s in stops):  # pyright: ignore
             raise ProtocolError("stop is a text or a list of texts")
-        answer = _Answer(prompt, most, stops)  # pyright: ignore[reportUnknownArgumentType]
         options = {n: call[n] for n in _OPTIONS if call.get(n) is not None}
         for name, value in options.items():
             if not isinstance(value, _OPTIONS[name]) or isinstance(value, bool):
                 raise ProtocolError(f"{name}={value!r} is no number")
-        if served.waiting >= self._most:
-            raise RefusedError(f"too many requests: {served.waiting} wait for this model; try again later")
-        made = served.model.generate(prompt, most, **options)
+        answer = _Answer(prompt, most, stops)  # pyright: ignore[reportUnknownArgumentType]
+        tokens = _Tokens(served, prompt, most, options)
         form = _Form(str(call["model"]), chat)
         if call.get("stream") is True:
-            body = self._streamed(served, answer, made, form)
-            return StreamingResponse(body, media_type="text/event-stream")
+            body = _streamed(served, answer, tokens, form)
+            return StreamingResponse(
+                body, media_type="text/event-stream", background=BackgroundTask(tokens.end)
+            )
         try:
-            async with asyncio.timeout(self._server.limits.answer):
-                parts = [part async for part in self._pieces(served, answer, made)]
+            async with asyncio.timeout(self._server.limits.answer), _while_connected(request):
+                parts = [part async for part in _pieces(served, answer, tokens)]
         except TimeoutError:
             raise DeadlineError("the answer took longer than it is allowed; ask for less tokens") from None
+        finally:
+            tokens.end()
         return JSONResponse(form.whole("".join(parts), answer))
 
-    async def _streamed(
-        self, served: _Served, answer: _Answer, made: Iterator[Any], form: _Form
-    ) -> AsyncIterator[bytes]:
-        """Events of an answer, as it grows."""
-        try:
-            first = True
-            async for part in self._pieces(served, answer, made):
-                yield form.event(part, None, first)
-                first = False
-            yield form.event("", answer, first)
-        except GlowError as error:
-            yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n".encode()
-        yield b"data: [DONE]\n\n"
 
-    async def _pieces(self, served: _Served, answer: _Answer, made: Iterator[Any]) -> AsyncIterator[str]:
-        """Pieces of text, when it is this request's turn; a client that has gone ends it."""
-        ends = set(served.model.files.ends)
-        stream = Stream(served.model.texts, answer.stops)
-        has_text = True
-        served.waiting += 1
+class _Tokens:
+    """The tokens of an answer, as the thread that computes them tells them to this one."""
+
+    def __init__(
+        self, served: ContinuousBatching, prompt: list[int], most: int, options: Mapping[str, Any]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._told: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
+
+        def tell(told: Token | Exception | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(self._told.put_nowait, told)
+
+        self._answer = served.submit(prompt, most, on_token=tell, **options)
+
+    def end(self) -> None:
+        """Nobody wants more of them."""
+        self._answer.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[Token]:
+        while (told := await self._told.get()) is not None:
+            if isinstance(told, Exception):
+                raise told
+            yield told
+
+
+async def _streamed(
+    served: ContinuousBatching, answer: _Answer, tokens: _Tokens, form: _Form
+) -> AsyncIterator[bytes]:
+    """Events of an answer, as it grows."""
+    try:
+        first = True
+        async for part in _pieces(served, answer, tokens):
+            yield form.event(part, None, first)
+            first = False
+        yield form.event("", answer, first)
+    except GlowError as error:
+        yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n".encode()
+    finally:  # a client that has gone ends it
+        tokens.end()
+    yield b"data: [DONE]\n\n"
+
+
+async def _pieces(served: ContinuousBatching, answer: _Answer, tokens: _Tokens) -> AsyncIterator[str]:
+    """Pieces of text, as they become certain."""
+    ends = set(served.model.files.ends)
+    stream = Stream(served.model.texts, answer.stops)
+    has_text = True
+    async for token in tokens:
+        answer.tokens.append(int(token))
+        if int(token) in ends:
+            answer.reason = "stop"
+            break
         try:
-            await served.turn.acquire()
-        finally:
-            served.waiting -= 1
-        try:
-            while (token := await asyncio.to_thread(next, made, None)) is not None:
-                answer.tokens.append(int(token))
-                if int(token) in ends:
-                    answer.reason = "stop"
-                    break
-                try:
-                    text = stream.add(int(token)) if has_text else ""
-                except GlowError:  # a model without a tokenizer: its tokens are the answer
-                    has_text, text = False, ""
-                if text:
-                    yield text
-                if stream.stopped:
-                    answer.reason = "stop"
-                    break
-            if has_text and (text := stream.rest()):
-                yield text
-        finally:
-            served.turn.release()
+            text = stream.add(int(token)) if has_text else ""
+        except GlowError:  # a model without a tokenizer: its tokens are the answer
+            has_text, text = False, ""
+        if text:
+            yield text
+        if stream.stopped:
+            answer.reason = "stop"
+            break
+    if has_text and (text := stream.rest()):
+        yield text
+
+
+@contextlib.asynccontextmanager
+async def _while_connected(request: Request) -> AsyncGenerator[None]:
+    """Raises ClientDisconnect in its body when the client goes."""
+    body = asyncio.current_task()
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        if body is not None:
+            body.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if gone and body is not None and not body.uncancel():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watching.cancel()
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 
-def text_of(module: ModuleOp, generic: bool = False) -> str:
-    """The module as text."""
+def text_of(module: ModuleOp, generic: bool = False, locations: bool = False) -> str:
+    """The module as text, with the `locations` of operations where they are wanted."""
     out = StringIO()
-    Printer(out, print_generic_format=generic).print_op(module)
+    Printer(out, print_generic_format=generic, print_debuginfo=locations).print_op(module)
     return out.getvalue() + "\n"
 
 
 def mlir(module: ModuleOp, a: argparse.Namespace) -> str:
     """The module in MLIR syntax."""
-    return text_of(module, a.print_op_generic)
+    return text_of(module, a.print_op_generic, a.print_debuginfo)
 
 
 def glow_ir(module: ModuleOp, a: argparse.Namespace) -> str:
     """The instruction level as the Glow IR document writes it."""
-    from glow_tools.glow_ir import print_glow_ir
+    from glow_dialects.instr.listing import print_glow_ir
 
     return print_glow_ir(module)
 
@@ -76,7 +76,7 @@ def emitter(target: str) -> Emit:
 
     if target in EMITTERS:
         return EMITTERS[target]
-    from glow_backends.packages import added
+    from glow_dialects.core.packages import added
 
     others = added("glow.targets", lambda thing: None if callable(thing) else "it is no function of a module")
     if target not in others:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_shape, command, count_option, fail, guarded
+from glow_tools.common import add_backend, add_shape, command, count_option, fail, guarded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
     add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ?; !NAME: all but")
     add_shape(parser)
-    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add_backend(parser)
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
     add(
         "--memory-budget",

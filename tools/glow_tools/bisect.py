@@ -1,0 +1,113 @@
+"""glow-bisect: the import rule, pass, rewrite or kernel that makes a model compute something else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glow_tools.common import add_backend, add_shape, command, count_option, guarded
+
+if TYPE_CHECKING:
+    from glow_tools.culprit import Culprit, Search
+    from glow_tools.reduce_ir import IrCase
+    from glow_tools.reduce_onnx import OnnxCase
+
+EXAMPLES = """\
+  glow-bisect model.onnx
+  glow-bisect net.mlir --inputs inputs.npz -o small.mlir
+  glow-bisect net.mlir -p optimize,lower,instr --backend interpreter
+"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = command(
+        "glow-bisect",
+        "Compare a model after its import, after each pass and after compilation with what it should "
+        "compute (onnxruntime's results, then the interpreter's), and name what changes the result: an "
+        "import rule, a pass and its rewrite, or a kernel. Exit status 1 where something does.",
+        EXAMPLES,
+    )
+    add = parser.add_argument
+    add("model", help=".onnx model, or .mlir program with graphs or instructions")
+    add("-p", "--passes", metavar="PIPELINE", help="passes in place of the backend's")
+    add_backend(parser)
+    add("--inputs", type=Path, metavar="FILE.npz", help="values of the inputs (default: random ones)")
+    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add_shape(parser)
+    add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
+    add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
+    add("-o", "--output", type=Path, metavar="FILE", help="write the smallest model that shows it here")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-bisect`."""
+    parser = _arguments()
+    a = parser.parse_args(argv)
+    suffix = Path(a.model).suffix
+    if suffix not in (".onnx", ".mlir"):
+        parser.error(f"'{a.model}' is neither a .onnx nor a .mlir file")
+    if a.output is not None and a.output.suffix != suffix:
+        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+    return guarded(lambda: _run(a))
+
+
+def _run(a: argparse.Namespace) -> int:
+    from glow_backends.base import get_backend
+    from glow_tools.cases import read_case
+    from glow_tools.closeness import Tolerance
+    from glow_tools.culprit import Search
+    from glow_tools.pipelines import parse
+
+    passes = None if a.passes is None else parse(a.passes)
+    search = Search(get_backend(a.backend), Tolerance(a.rtol, a.atol), passes)
+    case = read_case(a.model, a.inputs, a.random, dict(a.shape))
+    found = blamed(case, search)
+    if found is None:
+        print("nothing is wrong: every pass and every kernel keeps what the model computes")
+        return 0
+    print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
+    if a.output is not None:
+        _write(a, case, search, found)
+    return 1
+
+
+def blamed(case: OnnxCase | IrCase, search: Search) -> Culprit | None:
+    """What is to blame for the results of a case."""
+    from glow_tools.culprit import culprit_of_model, culprit_of_module
+    from glow_tools.reduce_ir import IrCase
+
+    if isinstance(case, IrCase):
+        return culprit_of_module(case.module, case.feed, search)
+    return culprit_of_model(case.model, case.feed, search)
+
+
+def smallest_case(case: Any, search: Search, found: Culprit) -> Any:
+    """The smallest part of a case for which the same is to blame."""
+    from glow_tools import reduce_ir, reduce_onnx
+
+    def same(part: Any) -> bool:
+        try:
+            return found.same(blamed(part, search))
+        except Exception:  # a part that cannot be compiled, by whatever reason
+            return False
+
+    reduce: Callable[..., Any] = (
+        reduce_ir.reduced if isinstance(case, reduce_ir.IrCase) else reduce_onnx.reduced
+    )
+    return reduce(case, same)
+
+
+def _write(a: argparse.Namespace, case: OnnxCase | IrCase, search: Search, found: Culprit) -> None:
+    from glow_tools.cases import write_case
+
+    small = smallest_case(case, search, found)
+    inputs = write_case(small, a.output)
+    print(f"{case.size()} became {small.size()}: {a.output}, inputs {inputs}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

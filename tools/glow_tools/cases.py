@@ -1,0 +1,44 @@
+"""Models with inputs, as the tools that look for faults take and leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glow_dialects.core.files import whole
+from glow_tools.common import read_module
+from glow_tools.feeds import load_archive, one_feed, run_feed
+
+if TYPE_CHECKING:
+    from glow_tools.reduce_ir import IrCase
+    from glow_tools.reduce_onnx import OnnxCase
+
+
+def read_case(
+    path: str, inputs: Path | None, seed: int, shapes: dict[str, tuple[int, ...]]
+) -> OnnxCase | IrCase:
+    """A model file with inputs: those of a .npz file, or random ones."""
+    if not path.endswith(".onnx"):
+        from glow_tools.reduce_ir import IrCase
+
+        module = read_module(path)
+        module.verify()
+        return IrCase(module, one_feed(module, inputs, seed))
+    import glow_compiler as glow
+    from glow_frontends.onnx.parts import read_whole
+    from glow_tools.reduce_onnx import OnnxCase
+
+    net = glow.compile(path, backend="interpreter", shapes=shapes or None)
+    given = load_archive(inputs) if inputs else {}
+    return OnnxCase(read_whole(path), run_feed(net, given, seed, shapes))
+
+
+def write_case(case: OnnxCase | IrCase, path: Path) -> Path:
+    """Write a model, and its inputs to a .npz file beside it, whose path this is."""
+    import numpy as np
+
+    inputs = path.with_suffix(".npz")
+    case.write(path)
+    with whole(inputs) as temporary, temporary.open("wb") as file:
+        np.savez(file, **case.feed)
+    return inputs

@@ -1,0 +1,33 @@
+export interface TensorInfo {
+  name: string;
+  /** null where the sizes of a call say. */
+  shape: (number | null)[];
+  dtype: string;
+  /** The JavaScript array that holds it; 16-bit floats are their bits. */
+  array: string;
+}
+
+export interface Fn<I, O, S = never> {
+  /** Throws a TypeError for a wrong name, array or length, a RangeError for sizes that there is no code for. */
+  run(inputs: I, ...sizes: [S] extends [never] ? [] : [S]): O;
+}
+
+export interface Net {
+  /** Of the first function. */
+  run: __FIRST__["run"];
+  inputs: TensorInfo[];
+  outputs: TensorInfo[];
+  functions: {
+__FUNCTIONS__
+  };
+}
+
+export interface LoadOptions {
+  /** Where the module is, or its bytes. */
+  module?: string | URL | ArrayBuffer | ArrayBufferView;
+  /** Where the weights are, or their bytes. */
+  weights?: string | URL | ArrayBuffer | ArrayBufferView;
+}
+
+/** Fetches the module and its weights (which browsers keep) and makes room for its tensors. */
+export function load(options?: LoadOptions): Promise<Net>;
