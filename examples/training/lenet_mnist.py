@@ -43,11 +43,11 @@ def weights() -> Weights:
     )
 
 
-def network(start: Weights) -> glow.GraphBuilder:
+def network(start: Weights, batch: int = BATCH) -> glow.GraphBuilder:
     """LeNet-5 with max pooling and relu."""
     g = glow.GraphBuilder()
     w = constants(g, start)
-    x = g.placeholder("image", (BATCH, 1, 28, 28))
+    x = g.placeholder("image", (batch, 1, 28, 28))
     for name, pads in (("conv1", (2, 2, 2, 2)), ("conv2", (0, 0, 0, 0))):
         x = g.relu(g.conv(x, w[f"{name}.weight"], w[f"{name}.bias"], pads=pads))
         x = g.max_pool(x, kernel=(2, 2), strides=(2, 2))

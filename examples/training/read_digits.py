@@ -23,13 +23,13 @@ import glow_compiler as glow
 RUNS = 20
 
 
-def trained(path: Path) -> None:
-    """Train on 4,000 digits and write the model."""
+def trained() -> glow.Trainer:
+    """LeNet after 4,000 digits."""
     x, y, _, _ = data()
     trainer = glow.Trainer(network(weights()), "cross_entropy", glow.optim.Adam(RATE))
     for images, labels in batches(x, y, EPOCHS, BATCH):
         trainer.step(images, labels)
-    trainer.export(path)
+    return trainer
 
 
 def read(scores: Callable[[Array], Array], images: Array) -> tuple[Array, float]:
@@ -46,7 +46,7 @@ def read(scores: Callable[[Array], Array], images: Array) -> tuple[Array, float]
 def main(path: Path) -> float:
     """Train, compile, compare; returns the share of unseen digits that are read right."""
     print(f"training LeNet on 4,000 handwritten digits, {EPOCHS} times over ...")
-    trained(path)
+    trained().export(path)
     _, _, images, labels = data()
     whole = len(images) // BATCH * BATCH
     images, labels = images[:whole], labels[:whole]
