@@ -14,7 +14,8 @@ TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
 MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
-.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt
+.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
+	hunt-expressions machines
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -28,6 +29,8 @@ help:
 	@echo "filecheck  lit over tests/filecheck"
 	@echo "pytest     everything else under tests"
 	@echo "hunt       ten minutes (SECONDS=...) of random graphs on the CPU, the interpreter and onnxruntime"
+	@echo "hunt-expressions  20,000 (COUNT=...) random expressions of NumPy on both backends"
+	@echo "machines   every operator in emulators of other processors and in Node"
 	@echo "docs       the documents and the reference as a site in build/site"
 	@echo "bench      our time, memory and error beside the installed peers"
 
@@ -83,6 +86,13 @@ pytest-quick: setup
 # What is wrong is reduced and written to build/hunt; `make hunt SECONDS=60` is in the tests.
 hunt: setup
 	$(BIN)/python -W ignore tests/onnx/hunt.py --seconds $(or $(SECONDS),600)
+
+hunt-expressions: setup
+	$(BIN)/python -W ignore tests/numeric/hunt_expressions.py --count $(or $(COUNT),20000) --seed $(or $(SEED),0) --jobs $(JOBS)
+
+# Every sample of every operator, in the emulators that are installed and in Node: some hours.
+machines: setup
+	GLOW_EVERY_CARD=1 $(BIN)/python -m pytest -n $(JOBS) tests/numeric/test_emulated.py
 
 bench: peers
 	$(BIN)/python -m benchmarks.compare
